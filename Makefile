@@ -1,0 +1,36 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+WORKERS ?= auto
+
+.PHONY: demo test lint types tests docs clean
+
+# Runs the main job at a small size and writes a report; opens nothing.
+demo: $(INSTALLED)
+	$(BIN)/python examples/demo.py
+
+test: lint types tests docs
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+tests: $(INSTALLED)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+docs: $(INSTALLED)
+	$(BIN)/mkdocs build --strict --quiet
+
+# Set-up happens once; it happens again only when what is asked for changes.
+# torch comes through the constraints file: an open requirement would pull gigabytes of CUDA.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis site

@@ -1,0 +1,162 @@
+"""Complete deterministic automata over a token vocabulary, followed along whole batches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from ebar.automata.exploration import explore, letters, position_in
+from ebar.automata.minimisation import coarsest
+from ebar.types import Sequences
+
+CHUNK = 16_384  # rows followed together: the working set stays in cache
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dfa:
+    """A regular language: the strings that lead from `start` to an accepting state.
+
+    Complete: every state has a transition for every token, so that complement is a flip of `accepting` and a
+    batch never falls off the table. The end-of-sequence token is no part of a string.
+    """
+
+    table: Int[Tensor, "states vocabulary"]  # the state after each token; contiguous, or steps copy it
+    accepting: Bool[Tensor, " states"]
+    start: int = field(default=0, kw_only=True)
+
+    @property
+    def states(self) -> int:
+        return self.table.shape[0]
+
+    @property
+    def vocabulary(self) -> int:
+        return self.table.shape[1]
+
+    def to(self, device: torch.device | str) -> "Dfa":
+        """The same automaton on another device."""
+        return Dfa(self.table.to(device), self.accepting.to(device), start=self.start)
+
+    def step(self, state: Int[Tensor, " batch"], token: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
+        """The state after one more token."""
+        return self.table.reshape(-1).index_select(0, state * self.vocabulary + token)
+
+    def follow(
+        self, tokens: Int[Tensor, "batch length"], state: Int[Tensor, " batch"] | None = None
+    ) -> Int[Tensor, "batch length"]:
+        """The state after each token, from `state` (the start where it is not given)."""
+        if state is None:
+            state = torch.full((len(tokens),), self.start, device=tokens.device)
+        after = torch.empty_like(tokens)
+        for place in range(tokens.shape[1]):
+            state = self.step(state, tokens[:, place])
+            after[:, place] = state
+        return after
+
+    def final_state(self, x: Sequences, end: int | None = None) -> Int[Tensor, " batch"]:
+        """The state after each whole string; an `end` token in a string's last place is left out."""
+        parts = [
+            self._final_state(x.tokens[begin : begin + CHUNK], x.lengths[begin : begin + CHUNK], end)
+            for begin in range(0, len(x.lengths), CHUNK)
+        ]
+        return torch.cat(parts) if parts else torch.zeros_like(x.lengths)
+
+    def _final_state(
+        self, tokens: Int[Tensor, "batch length"], lengths: Int[Tensor, " batch"], end: int | None
+    ) -> Int[Tensor, " batch"]:
+        if end is not None and tokens.shape[1]:
+            last = tokens.gather(1, (lengths - 1).clamp(min=0)[:, None])[:, 0]
+            lengths = lengths - ((lengths > 0) & (last == end)).long()
+        width = int(lengths.max())
+        counts = torch.arange(width, device=tokens.device)[:, None] < lengths
+        columns = torch.where(counts, tokens[:, :width].T, 0)
+        if columns.numel() and not (int(columns.min()) >= 0 and int(columns.max()) < self.vocabulary):
+            raise ValueError(f"a token lies outside the automaton's vocabulary of {self.vocabulary}")
+        state = torch.full_like(lengths, self.start)
+        for column, counted in zip(columns, counts, strict=True):
+            state = torch.where(counted, self.step(state, column), state)
+        return state
+
+    def accepts(self, x: Sequences, end: int | None = None) -> Bool[Tensor, " batch"]:
+        """Whether each string, its end token left out, is in the language."""
+        return self.accepting[self.final_state(x, end)]
+
+    def count(self, length: int) -> int:
+        """How many strings of `length` tokens are in the language, exactly: a Python integer never overflows."""
+        table = self.table.cpu().numpy()
+        letter, token = letters(table)
+        times = [int(number) for number in np.bincount(letter)]
+        ways = self.accepting.cpu().numpy().astype(np.int64).astype(object)
+        for _ in range(length):
+            ways = sum(number * ways[table[:, column]] for number, column in zip(times, token, strict=True))
+        return int(ways[self.start])
+
+    def minimised(self) -> "Dfa":
+        """The smallest automaton of this language, its states in breadth-first order.
+
+        Two automata have the same language exactly when their minimised tables and flags are equal.
+        """
+        full = self.table.cpu().numpy()
+        letter, token = letters(full)
+        table, accepting = full[:, token], self.accepting.cpu().numpy()
+        reached = explore(self.start, lambda states: table[states].ravel())
+        table, accepting = position_in(reached, table[reached]), accepting[reached]
+        block = coarsest(table, accepting)
+        representative = np.unique(block, return_index=True)[1]
+        table, accepting = block[table[representative]], accepting[representative]
+        order = explore(int(block[0]), lambda states: table[states].ravel())
+        table = position_in(order, table[order])
+        return Dfa(torch.from_numpy(np.ascontiguousarray(table[:, letter])), torch.from_numpy(accepting[order]))
+
+    def __invert__(self) -> "Dfa":
+        """The strings that are not in the language."""
+        return Dfa(self.table, ~self.accepting, start=self.start)
+
+    def __and__(self, other: "Dfa") -> "Dfa":
+        """The strings in both languages."""
+        return product([self, other])[0].minimised()
+
+    def __or__(self, other: "Dfa") -> "Dfa":
+        """The strings in either language."""
+        both, flags = product([self, other])
+        return Dfa(both.table, flags.any(1)).minimised()
+
+
+def product(automata: Sequence[Dfa]) -> tuple[Dfa, Bool[Tensor, "states automata"]]:
+    """One automaton that follows several at once, and for each of its states which of them accept there.
+
+    As a language it is their intersection. Only states reachable from the start exist.
+    """
+    if len({dfa.vocabulary for dfa in automata}) != 1:
+        raise ValueError("a product needs automata over one vocabulary")
+    joined = _reachable(automata[0])
+    for dfa in automata[1:]:
+        joined = _pairs(*joined, dfa)
+    flags = torch.from_numpy(joined[1])
+    return Dfa(torch.from_numpy(joined[0]), flags.all(1)), flags
+
+
+def _pairs(
+    left: Int[np.ndarray, "left vocabulary"], flags: Bool[np.ndarray, "left automata"], dfa: Dfa
+) -> tuple[Int[np.ndarray, "states vocabulary"], Bool[np.ndarray, "states more"]]:
+    """One more automaton beside those joined so far, which start in 0."""
+    right, states = dfa.table.cpu().numpy(), dfa.states
+    letter, token = letters(np.concatenate([left, right]))
+    left, right = left[:, token], right[:, token]
+
+    def after(keys: Int[np.ndarray, " n"]) -> Int[np.ndarray, "n letters"]:
+        return np.asarray(left[keys // states] * states + right[keys % states])
+
+    keys = explore(dfa.start, lambda frontier: after(frontier).ravel())
+    table = np.ascontiguousarray(position_in(keys, after(keys))[:, letter])
+    accepting = dfa.accepting.cpu().numpy()[keys % states, None]
+    return table, np.concatenate([flags[keys // states], accepting], 1)
+
+
+def _reachable(dfa: Dfa) -> tuple[Int[np.ndarray, "states vocabulary"], Bool[np.ndarray, "states 1"]]:
+    table = dfa.table.cpu().numpy()
+    columns = table[:, letters(table)[1]]
+    keys = explore(dfa.start, lambda states: columns[states].ravel())
+    return position_in(keys, table[keys]), dfa.accepting.cpu().numpy()[keys, None]

@@ -1,0 +1,5 @@
+"""Tokens → hidden vectors."""
+
+from ebar.backbones.lstm import Lstm
+
+BACKBONES = {"lstm": Lstm}

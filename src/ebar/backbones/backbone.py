@@ -1,0 +1,52 @@
+"""What a backbone is: tokens → hidden vectors, in parallel or one step at a time."""
+
+from typing import Any, Protocol, runtime_checkable
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ebar.types import Context, State
+
+
+@runtime_checkable
+class Backbone(Protocol):
+    """Reads tokens; the hidden vector after a prefix is all that a head sees of it.
+
+    `start` reads what comes before the first token: a beginning-of-sequence mark, then the context's prefix.
+    """
+
+    @property
+    def width(self) -> int:
+        """Of a hidden vector."""
+        ...
+
+    def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows width"], State]:
+        """`rows` is a multiple of the context's rows, context-major; each context is read once."""
+        ...
+
+    def advance(
+        self, tokens: Int[Tensor, "rows length"], state: Any
+    ) -> tuple[Float[Tensor, "rows length width"], State]: ...
+
+
+@runtime_checkable
+class Stepper(Protocol):
+    """A backbone or a model in the middle of a draw: changed in place, where a `State` is a value.
+
+    It serves one draw, has no gradient and no dropout.
+    """
+
+    def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows outputs"]:
+        """What follows one more token; good until the next step, which may write over it."""
+        ...
+
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        """Go on with some of the rows."""
+        ...
+
+
+@runtime_checkable
+class Quick(Protocol):
+    """Has a faster way to draw than repeated `advance`."""
+
+    def stepper(self, state: Any) -> Stepper: ...

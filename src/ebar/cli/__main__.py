@@ -1,0 +1,5 @@
+"""`python -m ebar.cli` is `ebar`."""
+
+from ebar.cli import entry
+
+entry()

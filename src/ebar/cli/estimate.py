@@ -1,0 +1,84 @@
+"""`ebar estimate`: what an energy makes of a trained model, with intervals."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jsonargparse.typing import PositiveInt
+from torch import Generator
+
+from ebar.build import build_feature
+from ebar.cli.show import show_json, show_table
+from ebar.cli.trained import add_sampler, add_tilt, add_truncation, build_sampler, load_trained, tilted, truncated
+from ebar.config.options import parse, parser
+from ebar.errors import UserError
+from ebar.estimators import divergence
+from ebar.estimators.draws import read
+from ebar.estimators.log_z import log_z_of
+from ebar.estimators.moments import moments_of
+from ebar.features.feature import Features
+from ebar.maths.divergences import DIVERGENCES
+from ebar.progress import shown
+from ebar.samplers import Importance
+from ebar.samplers.look_ahead import guided
+from ebar.types import Estimate, WeightedSampler
+
+
+def main(words: Sequence[str]) -> int:
+    """log Z with its bounds, moments before and after, and how far the tilt moves the model."""
+    options = parser(
+        "estimate",
+        "log Z of a tilted model with the jackknife's bounds, the mean of each feature under the model and under the\n"
+        "tilted model, and the divergence between the two, all with intervals and warnings.",
+        "ebar estimate runs/motif --tilt '!motif:10001011111000=-10' --n 20000\n"
+        "  ebar estimate runs/motif --tilt '!motif:10001011111000=-10' --sampler.kind look_ahead --n 2000",
+    )
+    options.add_argument("run", type=Path, help="folder of a trained run")
+    options.add_argument("--n", type=PositiveInt, default=10_000, help="draws")
+    options.add_argument("--feature", nargs="+", default=[], metavar="KIND:ARGUMENT", help="more features to average")
+    options.add_argument(
+        "--divergence", nargs="*", default=["kl"], choices=sorted(DIVERGENCES), help="of tilted from plain"
+    )
+    add_tilt(options)
+    add_truncation(options)
+    add_sampler(options, words, "importance")
+    options.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments = parse(options, words)
+    if not arguments.tilt:
+        raise UserError("There is nothing to estimate without an energy: give --tilt KIND:ARGUMENT=COEFFICIENT.")
+    trained = load_trained(arguments.run)
+    base = truncated(trained.model, arguments)
+    target = tilted(base, arguments, trained)
+    sampler = build_sampler(arguments)
+    if target is None or not isinstance(sampler, WeightedSampler) or not sampler.weighted:
+        raise UserError(
+            f"The sampler {arguments.sampler.kind} gives draws without weights, which say nothing of Z: choose another."
+        )
+    more = [build_feature(words, trained.corpus.alphabet, base.space) for words in arguments.feature]
+    features = Features([*target.energy.features.features, *more])  # type: ignore[union-attr]
+    generator = Generator(device=next(trained.model.parameters()).device).manual_seed(arguments.seed)
+    with shown(not arguments.json):
+        proposal = guided(target, generator=generator) if arguments.proposal == "look_ahead" else None
+        plain_units = read(Importance().stream(base, arguments.n, generator=generator), features=features)
+        stream = sampler.stream(target, arguments.n, proposal=proposal, generator=generator)
+        units = read(stream, features=features, target=target, independent=getattr(sampler, "independent", True))
+        found = log_z_of(units)[0]
+        figures: dict[str, Estimate | float] = {
+            "log_z": found.estimate,
+            "log_z_lower": found.lower,
+            "log_z_upper": found.upper,
+        }
+        for name, before, after in zip(
+            features.names, moments_of(plain_units, features)[0], moments_of(units, features)[0], strict=True
+        ):
+            figures[f"model: mean of {name}"] = before
+            figures[f"tilted: mean of {name}"] = after
+        for kind in arguments.divergence:
+            figures[f"{kind} of tilted from model"] = divergence(
+                kind, target, base, draws=arguments.n, proposal=proposal, generator=generator
+            )[0]
+    if arguments.json:
+        show_json(figures)
+    else:
+        title = f"{arguments.run}: {arguments.sampler.kind}, {arguments.n:,} draws, seed {arguments.seed}"
+        show_table(title, ("figure", "value"), list(figures.items()))
+    return 0

@@ -1,0 +1,83 @@
+"""`ebar reproduce`: run a published table or figure again."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ebar.config.options import parse, parser
+from ebar.progress import shown
+from ebar.recipes import RECIPES, SCALES
+
+
+def main(words: Sequence[str]) -> int:
+    """Without a name: list what there is and what has been recorded."""
+    options = parser(
+        "reproduce",
+        "Run a published table or figure again; finished runs are kept, so that it can be interrupted and resumed.\n"
+        "Without a name: list what there is and what has been recorded.",
+        "ebar reproduce spine/samplers --scale demo",
+    )
+    options.add_argument("recipe", nargs="?", default=None, help="FAMILY/NAME")
+    options.add_argument(
+        "--scale",
+        default="demo",
+        choices=SCALES,
+        help="demo: seconds to minutes; cpu: up to 90 minutes; paper: the authors' settings",
+    )
+    options.add_argument("--output", type=Path, default=Path("docs/results"), help="folder for the result and its plot")
+    options.add_argument("--work", type=Path, default=Path("runs/reproduce"), help="folder for the single runs")
+    options.add_argument("--workers", type=int, default=0, help="processes; 0 means one per core")
+    options.add_argument("--fresh", action="store_true", help="forget the runs kept from an earlier call")
+    options.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    arguments = parse(options, words)
+    from ebar.errors import UserError
+    from ebar.recipes.reproduce import default_workers, recorded, reproduce
+
+    if arguments.recipe is None:
+        found = recorded(arguments.output)
+        if arguments.json:
+            sys.stdout.write(json.dumps(found, indent=1) + "\n")
+        else:
+            for name, scales in found.items():
+                sys.stdout.write(f"{name:<24} recorded: {', '.join(scales) or 'nothing yet'}\n")
+        return 0
+    if arguments.recipe not in RECIPES:
+        raise UserError(f"There is no recipe {arguments.recipe!r}: choose one of {', '.join(sorted(RECIPES))}.")
+    if arguments.workers < 0:
+        raise UserError("--workers must be 0 or more.")
+    command = f"ebar reproduce {arguments.recipe} --scale {arguments.scale}"
+    with shown(not arguments.json):
+        path = reproduce(
+            arguments.recipe,
+            scale=arguments.scale,
+            output=arguments.output,
+            work=arguments.work,
+            workers=arguments.workers or default_workers(),
+            fresh=arguments.fresh,
+            command=command,
+        )
+    if arguments.json:
+        sys.stdout.write(path.read_text())
+    else:
+        _show(path)
+    return 0
+
+
+def _show(path: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    record = json.loads(path.read_text())
+    table = Table("figure", "settings", "value", "95 % interval", "document")
+    for row in record["rows"]:
+        settings = ", ".join(f"{key} {value}" for key, value in row["settings"].items())
+        number = "–" if row["value"] is None else f"{row['value']:.4g}"
+        interval = "" if row["low"] is None else f"{row['low']:.4g} … {row['high']:.4g}"
+        table.add_row(row["name"], settings, number, interval, "" if row["document"] is None else str(row["document"]))
+    console = Console()
+    console.print(
+        f"[bold]{record['title']}[/] ({record['source']}), scale {record['scale']}, {record['wall_seconds']} s"
+    )
+    console.print(table)
+    console.print(f"written: {path} and {path.with_suffix('.svg').name}")

@@ -1,0 +1,93 @@
+"""What the commands that use a trained run share: finding it, truncating it, tilting it, choosing a sampler."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import NonNegativeInt, PositiveFloat, PositiveInt
+
+from ebar.build import KINDS, Corpus, build_corpus, build_energy, check_options, load_model, make
+from ebar.config.options import add_kind
+from ebar.config.run import Chosen, read_run
+from ebar.errors import UserError
+from ebar.models.autoregressive import Autoregressive
+from ebar.models.tilted import Tilted
+from ebar.samplers import SAMPLERS
+from ebar.types import Sampler, Stepwise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A run that has been trained."""
+
+    folder: Path
+    corpus: Corpus
+    model: Autoregressive
+
+
+def load_trained(folder: Path) -> Trained:
+    """The best model of a run folder, and its data."""
+    run = read_run(folder / "config.yaml")
+    corpus = build_corpus(run)
+    return Trained(folder=folder, corpus=corpus, model=load_model(run, folder, corpus.space))
+
+
+def add_tilt(options: ArgumentParser) -> None:
+    """Options that tilt the model."""
+    kinds = "; ".join(f"{kind}: {what}" for kind, what in KINDS.items())
+    options.add_argument("--tilt", nargs="+", default=[], metavar="KIND:ARGUMENT=COEFFICIENT",
+        help=f"terms of the energy, each adding COEFFICIENT·feature to the log-score; ! in front means absent. {kinds}",
+    )  # fmt: skip
+
+
+def add_truncation(options: ArgumentParser) -> None:
+    """Options that truncate the model: the result is a distribution of its own."""
+    options.add_argument("--temperature", type=PositiveFloat, default=1.0, help="divides the logits")
+    options.add_argument("--top_k", type=PositiveInt | None, default=None, help="keep the k likeliest tokens")
+    options.add_argument("--top_p", type=float | None, default=None, help="keep the likeliest tokens of this mass")
+    options.add_argument("--maximal_length", type=PositiveInt | None, default=None, help="in tokens, the end included")
+
+
+def add_sampler(options: ArgumentParser, words: Sequence[str], default: str) -> None:
+    """Options that choose a sampler and where it proposes from."""
+    add_kind(options, words, "sampler", SAMPLERS, default)
+    options.add_argument("--proposal", choices=["base", "look_ahead"], default="base",
+        help="what the sampler proposes from: the model, or the model steered by the automata of the tilt",
+    )  # fmt: skip
+    options.add_argument("--seed", type=NonNegativeInt, default=0, help="of the draws")
+
+
+def truncated(model: Autoregressive, arguments: Namespace) -> Stepwise:
+    """The model, or its truncation where one is asked for."""
+    wanted = {
+        "temperature": arguments.temperature,
+        "top_k": arguments.top_k,
+        "top_p": arguments.top_p,
+        "length": arguments.maximal_length,
+    }
+    if wanted == {"temperature": 1.0, "top_k": None, "top_p": None, "length": None}:
+        return model
+    try:
+        return model.truncated(**wanted)
+    except ValueError as error:
+        raise UserError(f"The model cannot be truncated so: {error}.") from None
+
+
+def tilted(base: Stepwise, arguments: Namespace, trained: Trained) -> Tilted | None:
+    """The model tilted by the terms given, if any are."""
+    if not arguments.tilt:
+        return None
+    return Tilted(base, build_energy(arguments.tilt, trained.corpus.alphabet, base.space))
+
+
+def build_sampler(arguments: Namespace) -> Sampler:
+    """The sampler chosen."""
+    options: dict[str, Any] = arguments.sampler.as_dict()
+    kind = options.pop("kind")
+    if "moves" in options:
+        options["moves"] = tuple(options["moves"])
+    sampler: Sampler = make(SAMPLERS, Chosen(kind=kind, options=options), "sampler")
+    check_options(sampler, "sampler")
+    return sampler

@@ -1,0 +1,1 @@
+"""What a run is made of: YAML and flags in, frozen dataclasses out."""

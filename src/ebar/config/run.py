@@ -1,0 +1,146 @@
+"""What `ebar train` is told: frozen dataclasses, read from YAML and flags."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveFloat, PositiveInt
+
+from ebar.backbones import BACKBONES
+from ebar.config.options import add_kind, parse, parser
+from ebar.errors import UserError
+from ebar.heads import HEADS
+from ebar.objectives import OBJECTIVES
+from ebar.training.optimisers import OPTIMISERS
+from ebar.training.schedules import SCHEDULES
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageData:
+    """Sequences drawn from a language whose entropy is known."""
+
+    motif: str | None = None
+    """Every sequence contains this string."""
+    expression: str | None = None
+    """Every sequence matches this regular expression, from its first symbol to its last."""
+    alphabet: str = "01"
+    """The symbols, in the order of their tokens."""
+    length: PositiveInt = 30
+    """Symbols in a sequence, the end not counted."""
+    presence: ClosedUnitInterval = 1.0
+    """Share of sequences with the motif; the others are drawn from those without it."""
+    stop: float | None = None
+    """Chance to end before each symbol, for sequences of variable length; by default all have `length` symbols."""
+    size: PositiveInt = 500
+    """Training sequences. Validation has a quarter as many, within document 000's limits."""
+    test_size: PositiveInt = 5000
+    """Held-out sequences for `ebar evaluate`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinesData:
+    """Your own sequences, one per line (.txt, .gz, .xz)."""
+
+    train: Path
+    """Training sequences."""
+    validation: Path | None = None
+    """Held-out sequences for early stopping; without a file, every fifth training line."""
+    test: Path | None = None
+    """Held-out sequences for `ebar evaluate`; without a file, the validation sequences."""
+    alphabet: str | None = None
+    """The symbols, in the order of their tokens; by default those of the training file."""
+
+
+DATA = {"language": LanguageData, "lines": LinesData}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How long, and how often to look."""
+
+    epochs: PositiveInt = 100
+    """At most so many passes over the data."""
+    batch_size: PositiveInt = 64
+    """Sequences per step, over all processes together."""
+    accumulate: PositiveInt = 1
+    """Parts a batch is computed in, to save memory; the result does not change."""
+    patience: PositiveInt = 10
+    """Stop after so many evaluations in a row without a better validation loss."""
+    evaluate_every: PositiveInt = 1
+    """Epochs between evaluations."""
+    checkpoint_every: PositiveInt = 100
+    """Steps between checkpoints."""
+    clip: PositiveFloat | None = 0.25
+    """Largest Euclidean norm of a gradient."""
+    maximal_length: PositiveInt | None = None
+    """Longest sequence the model can produce, its end included; by default 2n + 1 for sequences of n symbols."""
+    tensorboard: bool = False
+    """Write TensorBoard files beside metrics.jsonl (extra `log`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """An entry of a table and its options."""
+
+    kind: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Everything that decides a run's result."""
+
+    seed: int
+    device: str
+    dtype: str
+    data: Chosen
+    backbone: Chosen
+    head: Chosen
+    objective: Chosen
+    optimiser: Chosen
+    schedule: Chosen
+    training: Training
+
+
+# Key → table, the default, and the arguments that `build` provides.
+CHOICES: dict[str, tuple[Mapping[str, Any], str, set[str]]] = {
+    "data": (DATA, "language", set()),
+    "backbone": (BACKBONES, "lstm", {"vocabulary"}),
+    "head": (HEADS, "softmax", {"vocabulary", "width"}),
+    "objective": (OBJECTIVES, "maximum_likelihood", {"model", "player"}),
+    "optimiser": (OPTIMISERS, "adam", set()),
+    "schedule": (SCHEDULES, "constant", set()),
+}
+
+
+def run_parser(words: Sequence[str], command: str, purpose: str, example: str) -> ArgumentParser:
+    """The options of a run; those of a table's entry are declared once the entry is known."""
+    options = parser(command, purpose, example)
+    options.add_argument("--config", action="config", help="YAML file with any of these options")
+    options.add_argument("--seed", type=NonNegativeInt, default=0, help="of data, weights, order and dropout")
+    options.add_argument("--device", type=str, default="cpu", help="where to compute, such as cpu or cuda")
+    options.add_argument("--dtype", choices=["float32", "float64"], default="float32", help="of the weights")
+    for key, (table, default, provided) in CHOICES.items():
+        add_kind(options, words, key, table, default, skip=provided)
+    options.add_class_arguments(Training, "training")
+    return options
+
+
+def as_run(arguments: Namespace) -> Run:
+    """Parsed options as the frozen configuration."""
+    chosen = {}
+    for key in CHOICES:
+        options = arguments[key].as_dict()
+        chosen[key] = Chosen(kind=options.pop("kind"), options=options)
+    training = Training(**arguments.training.as_dict())
+    return Run(seed=arguments.seed, device=arguments.device, dtype=arguments.dtype, training=training, **chosen)
+
+
+def read_run(path: Path) -> Run:
+    """The configuration a run was started with."""
+    if not path.exists():
+        raise UserError(f"There is no run in {path.parent}: it has no {path.name}.")
+    words = ["--config", str(path)]
+    return as_run(parse(run_parser(words, "train", "", ""), words))

@@ -1,0 +1,101 @@
+"""A user's own sequences: text files, one sequence per line, plain or compressed (.gz, .xz)."""
+
+import gzip
+import lzma
+import zlib
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Generator
+
+from ebar.data.tokenisers import Tokeniser
+from ebar.errors import UserError
+from ebar.types import Sequences, Space
+
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file with their numbers, counted from 1; an empty line is an empty sequence."""
+    number = 0
+    try:
+        with OPENERS.get(path.suffix, open)(path, "rb") as file:
+            for number, raw in enumerate(file, 1):
+                try:
+                    text = raw.decode()
+                except UnicodeDecodeError as error:
+                    raise UserError(f"{path}, line {number}: byte {error.start + 1} is not UTF-8.") from None
+                yield number, text.removesuffix("\n").removesuffix("\r")
+    except FileNotFoundError:
+        raise UserError(f"There is no file {path}.") from None
+    except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError):
+        raise UserError(f"{path} cannot be decompressed past line {number}: it is damaged or cut short.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+    if number == 0:
+        raise UserError(f"{path} is empty: it needs one sequence per line.")
+
+
+def symbols_of(path: Path) -> str:
+    """The characters a file uses, in order: the alphabet where none is given."""
+    seen: set[str] = set()
+    for _, text in lines(path):
+        seen.update(text)
+    if not seen:
+        raise UserError(f"{path} holds only empty lines: it needs one sequence per line.")
+    return "".join(sorted(seen))
+
+
+def longest_of(path: Path, tokeniser: Tokeniser) -> int:
+    """Tokens in the longest line, an end not counted."""
+    return max(len(_encoded(path, number, text, tokeniser)) for number, text in lines(path))
+
+
+def read_corpus(path: Path, tokeniser: Tokeniser, space: Space) -> Sequences:
+    """One sequence per line, ended where the space has an end; a line that does not fit is an error that names it."""
+    if tokeniser.size > space.vocabulary or (space.end is not None and space.end < tokeniser.size):
+        raise ValueError(f"{tokeniser.size} tokens, and an end that is none of them, do not fit in {space}")
+    ending = [] if space.end is None else [space.end]
+    flat, lengths = array("q"), array("q")
+    for number, text in lines(path):
+        tokens = _encoded(path, number, text, tokeniser) + ending
+        if space.end is None and len(tokens) != space.length:
+            raise UserError(f"{path}, line {number}: {len(tokens)} tokens where each line must have {space.length}.")
+        if len(tokens) > space.length:
+            allowed = f"{space.length} allowed, the end included"
+            raise UserError(f"{path}, line {number}: {len(tokens)} tokens are more than the {allowed}.")
+        flat.extend(tokens)
+        lengths.append(len(tokens))
+    counts = torch.frombuffer(lengths, dtype=torch.long).clone()
+    tokens_of = torch.zeros(len(counts), int(counts.max()), dtype=torch.long)
+    x = Sequences(tokens_of, counts)
+    if len(flat):
+        tokens_of[x.mask()] = torch.frombuffer(flat, dtype=torch.long)
+    return x
+
+
+def _encoded(path: Path, number: int, text: str, tokeniser: Tokeniser) -> list[int]:
+    try:
+        return tokeniser.encode(text)
+    except UserError as error:
+        raise UserError(f"{path}, line {number}: {error}") from None
+
+
+def validation_size(training: int) -> int:
+    """|V| = min(max(b, ¼|D|), 2000) with b = min(|D|, 500): the authors' code of document 000."""
+    return min(max(min(training, 500), training // 4), 2000)
+
+
+def split(x: Sequences, training: int, *, generator: Generator) -> tuple[Sequences, Sequences]:
+    """D and V: `training` random rows, and document 000's number of others."""
+    validation = validation_size(training)
+    if training < 1:
+        raise UserError(f"A split needs at least one training sequence, got {training}.")
+    if training + validation > len(x.lengths):
+        wanted = f"{training:,} training and {validation:,} validation sequences"
+        raise UserError(f"{wanted} are more than the {len(x.lengths):,} there are.")
+    order = torch.randperm(len(x.lengths), generator=generator)
+    return x.select(order[:training]), x.select(order[training : training + validation])

@@ -1,0 +1,108 @@
+"""KL, reverse KL, total variation and Jensen–Shannon between any two models, normalised or not."""
+
+import math
+
+import torch
+from torch import Generator
+
+from ebar.automata import measures
+from ebar.automata.probabilistic import ProbabilisticAutomaton
+from ebar.errors import choose
+from ebar.estimators import exact
+from ebar.estimators.models import Model, is_enumerable
+from ebar.estimators.pool import Pool, draw_pool, source_of
+from ebar.maths.divergences import DIVERGENCES
+from ebar.maths.importance import all_warnings, diagnose
+from ebar.maths.jackknife import half_width
+from ebar.maths.log_space import effective_sample_size, log_mean_exp
+from ebar.types import Context, Distribution, Estimate
+
+LARGEST = {"kl": math.inf, "reverse_kl": math.inf, "total_variation": 1.0, "jensen_shannon": math.log(2)}
+
+
+@torch.no_grad()
+def divergence(
+    kind: str,
+    p: Model,
+    q: Model,
+    *,
+    context: Context | None = None,
+    draws: int = 10_000,
+    proposal: Distribution | None = None,
+    generator: Generator | None = None,
+    level: float = 0.95,
+) -> list[Estimate]:
+    """D(p‖q) for each row of the context: exact for two automata (KL) and on small spaces, else by sampling.
+
+    Naming a proposal asks for sampling. `exact.divergence` is the differentiable twin.
+    """
+    choose(DIVERGENCES, kind, "divergence")
+    if proposal is None:
+        if isinstance(p, ProbabilisticAutomaton) and isinstance(q, ProbabilisticAutomaton) and kind.endswith("kl"):
+            return [Estimate.exact(measures.kl(p, q) if kind == "kl" else measures.kl(q, p))]
+        if is_enumerable(p, q):
+            return [Estimate.exact(value) for value in exact.divergence(kind, p, q, context).tolist()]
+    if generator is None:
+        raise ValueError("these models cannot be enumerated: give a generator to sample with")
+    sources = [proposal] if proposal is not None else _sources(kind, p, q)
+    pool = draw_pool(sources, (p, q), draws, context=context, generator=generator)
+    return sampled(kind, pool, normalised=(isinstance(p, Distribution), isinstance(q, Distribution)), level=level)
+
+
+def _sources(kind: str, p: Model, q: Model) -> list[Distribution]:
+    """Where the divergence's terms are: p for KL, q for the reverse, both for the symmetric two.
+
+    To these is added the base of whatever has to be normalised: another's draws need not reach all of its support.
+    """
+    models = {"kl": [p], "reverse_kl": [q]}.get(kind, [p, q])
+    models += [model for model in (p, q) if not isinstance(model, Distribution)]
+    sources: list[Distribution] = []
+    for source in map(source_of, models):
+        if all(source is not other for other in sources):
+            sources.append(source)
+    return sources
+
+
+def sampled(kind: str, pool: Pool, *, normalised: tuple[bool, bool], level: float = 0.95) -> list[Estimate]:
+    """D̂ = (1/n)·Σ f(aᵢ, bᵢ) with a = p/r, b = q/r over draws from r, normalisers that are not known being estimated
+    from the same draws.
+
+    With f homogeneous of degree one, draw i moves D̂ by fᵢ − D̂ − (aᵢ − 1)·mean(a∂f/∂a), and the same in b, the last
+    two only where that normaliser was estimated: the interval is the jackknife's of these influences. For KL this is
+    the estimator −log Z + E_r[(P/Zr)·log(P/π)] of GDC, for TV its ½E_r|π/r − P/(Zr)|. A draw that p can make and q
+    cannot proves KL infinite, and that is what is returned.
+    """
+    logs = []
+    for log_ratio, known in zip((pool.log_first, pool.log_second), normalised, strict=True):
+        total = log_mean_exp(log_ratio)[:, None]
+        logs.append(log_ratio if known else log_ratio - torch.where(total == -math.inf, 0.0, total))
+    terms = DIVERGENCES[kind](logs[0], logs[1])
+    n = terms.value.shape[1]
+    values = terms.value.mean(-1)
+    influence = terms.value - values[:, None]
+    leverage = torch.full_like(influence, 1 / n)
+    for log_ratio, slope, known in zip(logs, (terms.slope_a, terms.slope_b), normalised, strict=True):
+        if not known:
+            ratio = log_ratio.exp()
+            influence = influence - (ratio - 1) * slope.mean(-1, keepdim=True)
+            leverage = torch.maximum(leverage, ratio / n)
+    widths = half_width(influence / (n * (1 - leverage)), level)
+    used = [index for index in (0, 1) if not normalised[index] or index in _weighing(kind)]
+    reasons = [diagnose(logs[index]) for index in used]
+    sizes = torch.stack([effective_sample_size(logs[index]) for index in used]).amin(0)
+    found = []
+    for row, unseen in enumerate(pool.unseen):
+        value, width, size = float(values[row]), float(widths[row]), float(sizes[row])
+        warning = all_warnings(*(reason[row] for reason in reasons), unseen)
+        if value == math.inf:
+            warning = all_warnings("a draw of one model is impossible under the other", unseen)
+            found.append(Estimate(math.inf, math.inf, math.inf, size, warning, level))
+            continue
+        value, low, high = (min(max(end, 0.0), LARGEST[kind]) for end in (value, value - width, value + width))
+        found.append(Estimate(value, low, high, size, warning, level))
+    return found
+
+
+def _weighing(kind: str) -> tuple[int, ...]:
+    """Which of the two ratios multiplies the terms, so that its tail is the terms' tail."""
+    return {"kl": (0,), "reverse_kl": (1,)}.get(kind, (0, 1))

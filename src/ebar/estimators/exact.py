@@ -1,0 +1,79 @@
+"""The truth, by enumeration: what every estimate is held against, in value and in gradient.
+
+Everything here is differentiable in the model's parameters, so that each estimator's gradient has an exact twin:
+∂ log Z/∂λ = E_p[φ] (document 000, equation 5) comes out of autograd. One value per row of the context.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ebar.errors import choose
+from ebar.estimators.models import Model, common_space, device_of, score
+from ebar.features.feature import Features
+from ebar.maths import divergences
+from ebar.maths.enumeration import all_sequences
+from ebar.types import Context, Sequences, Space, context_rows
+
+CHUNK = 65_536  # sequences scored at once
+
+
+def table(
+    function: Callable[[Sequences], Tensor], space: Space, context: Context | None = None, *, device: torch.device
+) -> Float[Tensor, "rows sequences ..."]:
+    """A function of every sequence in every context, in the order of `all_sequences`."""
+    everything, rows, parts = all_sequences(space), context_rows(context), []
+    for start in range(0, len(everything.lengths), CHUNK):
+        tokens = everything.tokens[start : start + CHUNK].to(device)
+        lengths = everything.lengths[start : start + CHUNK].to(device)
+        values = function(Sequences(tokens.repeat(rows, 1), lengths.repeat(rows)))
+        parts.append(values.reshape(rows, len(lengths), *values.shape[1:]))
+    return torch.cat(parts, 1)
+
+
+def log_scores(
+    model: Model, context: Context | None = None, *, space: Space | None = None
+) -> Float[Tensor, "rows sequences"]:
+    """log P(x|C) of every sequence of the model's space, or of a larger one."""
+    return table(
+        lambda x: score(model, x, context), space or common_space(model), context, device=device_of(model)
+    )  # fmt: skip
+
+
+def log_z(model: Model, context: Context | None = None) -> Float[Tensor, " rows"]:
+    """log Σₓ P(x|C)."""
+    return torch.logsumexp(log_scores(model, context), -1)
+
+
+def log_probabilities(
+    model: Model, context: Context | None = None, *, space: Space | None = None
+) -> Float[Tensor, "rows sequences"]:
+    """log p(x|C) of every sequence, normalised by summation."""
+    scores = log_scores(model, context, space=space)
+    total = torch.logsumexp(scores, -1, keepdim=True)
+    if bool((total == -math.inf).any()):
+        raise ValueError("the target gives no sequence a positive score: it is no distribution")
+    return scores - total
+
+
+def moments(model: Model, features: Features, context: Context | None = None) -> Float[Tensor, "rows features"]:
+    """E_p[φ | C] for each feature."""
+    probabilities = log_probabilities(model, context).exp()
+    values = table(lambda x: features(x, context), common_space(model), context, device=device_of(model))
+    return torch.einsum("rs,rsf->rf", probabilities, values.to(probabilities))
+
+
+def divergence(kind: str, p: Model, q: Model, context: Context | None = None) -> Float[Tensor, " rows"]:
+    """One of `DIVERGENCES`: D(p‖q) in each context."""
+    space = common_space(p, q)
+    terms = choose(divergences.DIVERGENCES, kind, "divergence")
+    log_p, log_q = (log_probabilities(model, context, space=space) for model in (p, q))
+    return terms(log_p, log_q.to(log_p)).value.sum(-1)
+
+
+def entropy(model: Model, context: Context | None = None) -> Float[Tensor, " rows"]:
+    """H(p) = −Σ p·log p, in nats."""
+    return divergences.entropy(log_probabilities(model, context))

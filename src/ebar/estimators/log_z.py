@@ -1,0 +1,110 @@
+"""log Z from weighted draws."""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from jaxtyping import Float
+from torch import Tensor
+
+from ebar.estimators.draws import Units, read
+from ebar.maths.importance import all_warnings, check_weights, diagnose
+from ebar.maths.jackknife import half_width, log_fall, log_mean_bounds
+from ebar.maths.log_space import effective_sample_size
+from ebar.types import Context, Estimate, Weighted
+
+FEWEST_BATCHES = 10
+
+
+class LogZ(NamedTuple):
+    """log Z, and the jackknife's two estimates around it.
+
+    `lower` and `upper` bound log Z in expectation, the second for enough draws only (`maths.jackknife`): for a
+    perplexity, the optimistic and the pessimistic end. They are no interval: the estimate has that.
+    """
+
+    estimate: Estimate
+    lower: float
+    upper: float
+
+
+def log_z(
+    draws: Weighted | Iterable[Weighted],
+    *,
+    target: object = None,
+    context: Context | None = None,
+    independent: bool = True,
+    level: float = 0.95,
+) -> list[LogZ]:
+    """log Z(C) for each row of the context, from draws or from a sampler's stream of them.
+
+    Give the target too, and a feature of a linear energy whose other side was never drawn is reported.
+    Give `independent=False` for samplers whose draws are not: each batch is then one independent estimate of Z.
+    """
+    return log_z_of(read(draws, target=target, context=context, independent=independent), level=level)
+
+
+def log_z_of(units: Units, *, level: float = 0.95) -> list[LogZ]:
+    """log Z of units already read."""
+    if units.sizes is None:
+        found = log_mean(units.log_weights, level=level)
+    else:
+        found = from_batches(units.log_weights - units.sizes.log(), sizes=units.sizes, level=level)
+    return [
+        row._replace(estimate=row.estimate._replace(warning=all_warnings(row.estimate.warning, unseen)))
+        for row, unseen in zip(found, units.unseen, strict=True)
+    ]
+
+
+def log_mean(log_weights: Float[Tensor, "rows draws"], *, level: float = 0.95) -> list[LogZ]:
+    """log E[w] for each row of independent draws.
+
+    The interval is the jackknife's on the log scale (`maths.jackknife.half_width`). Measured at n = 1,000, 4,000 and
+    10,000 for tail indices up to 0.3, for log-normal, bounded and two-valued weights, a 95 % interval covers log Z in
+    94 to 96 % of runs. Misses on the low side are the commoner: what was not drawn is not in the mean.
+    """
+    check_weights(log_weights)
+    return _log_mean(log_weights, None, diagnose(log_weights), level)
+
+
+def from_batches(
+    log_z_batches: Float[Tensor, "rows batches"], *, sizes: Float[Tensor, " batches"] | None = None, level: float = 0.95
+) -> list[LogZ]:
+    """log of the mean of independent unbiased estimates Ẑ_b, for each row: honest whatever happens inside a batch.
+
+    Batches count by their sizes, where these are given. The effective sample size is in batches.
+    """
+    check_weights(log_z_batches)
+    batches = log_z_batches.shape[1]
+    warnings = [_batch_warning(batches, size) for size in effective_sample_size(log_z_batches.double()).tolist()]
+    return _log_mean(log_z_batches, sizes, warnings, level)
+
+
+def _log_mean(
+    log_means: Float[Tensor, "rows units"],
+    sizes: Float[Tensor, " units"] | None,
+    warnings: list[str | None],
+    level: float,
+) -> list[LogZ]:
+    totals = log_means if sizes is None else log_means + sizes.log()
+    bounds = log_mean_bounds(totals, sizes)
+    widths = half_width(log_fall(totals, sizes), level)
+    effective = effective_sample_size(log_means.double())
+    found = []
+    for row, warning in enumerate(warnings):
+        value, width = float(bounds.lower[row]), float(widths[row])
+        width = math.inf if value == -math.inf else width
+        low, high = (-math.inf, math.inf) if width == math.inf else (value - width, value + width)
+        estimate = Estimate(value, low, high, float(effective[row]), warning, level)
+        found.append(LogZ(estimate, value, float(bounds.upper[row])))
+    return found
+
+
+def _batch_warning(batches: int, size: float) -> str | None:
+    if size == 0:
+        return f"all {batches} batches have weight zero: nothing of the target was drawn"
+    if batches < FEWEST_BATCHES:
+        return f"only {batches} independent batches: the interval needs {FEWEST_BATCHES} or more"
+    if size < batches / 2:
+        return f"{batches} batches are worth only {size:.1f}: they disagree about Z, make them larger"
+    return None

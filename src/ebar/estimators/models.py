@@ -1,0 +1,44 @@
+"""What an estimator asks of a model, whichever of the four kinds it is."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ebar.maths.enumeration import has_at_most
+from ebar.models.tilted import Tilted
+from ebar.types import Context, Distribution, Scored, Sequences, Space
+
+Model = Distribution | Scored[Sequences]  # tabular, automaton and autoregressive are distributions; tilted is scored
+
+ENUMERABLE = 1_000_000  # sequences: above, estimators sample
+
+
+def score(model: Model, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+    """log_prob where there is one, log_score otherwise."""
+    return model.log_prob(x, context) if isinstance(model, Distribution) else model.log_score(x, context)
+
+
+def common_space(*models: Model) -> Space:
+    """The sequences of all these models: where they differ in length only, those of the longest."""
+    spaces = []
+    for model in models:
+        if not isinstance(model, Distribution | Tilted):
+            raise TypeError(f"{type(model).__name__} does not say what space it lives on")
+        spaces.append(model.space)
+    longest = max(spaces, key=lambda space: space.length)
+    for space in spaces:
+        comparable = space.end is not None or space.length == longest.length
+        if (space.vocabulary, space.end) != (longest.vocabulary, longest.end) or not comparable:
+            raise ValueError(f"{space} and {longest} have no sequences in common")
+    return longest
+
+
+def is_enumerable(*models: Model) -> bool:
+    """Whether every sequence of the models' common space can be visited."""
+    return has_at_most(common_space(*models), ENUMERABLE)
+
+
+def device_of(model: Model) -> torch.device:
+    """Where a model's parameters are; the CPU when it has none."""
+    parameters = model.parameters() if isinstance(model, nn.Module) else iter(())
+    return next((parameter.device for parameter in parameters), torch.device("cpu"))

@@ -1,0 +1,96 @@
+"""One pool of draws on which two models are compared."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from ebar.estimators.models import Model, score
+from ebar.estimators.support import Support
+from ebar.maths.importance import all_warnings, check_weights
+from ebar.models.tilted import Tilted
+from ebar.progress import bar
+from ebar.types import Context, Distribution, SamplesWithLogProb, Sequences, context_rows
+
+BATCH = 4096  # sequences scored at once, over all rows of the context
+
+
+class Pool(NamedTuple):
+    """log P(x)/r(x) of two models at independent draws of r, in float64."""
+
+    log_first: Float[Tensor, "rows draws"]
+    log_second: Float[Tensor, "rows draws"]
+    log_reference: Float[Tensor, "rows draws"]  # log r(x)
+    unseen: list[str | None]  # what the support check says, per row
+
+
+def source_of(model: Model) -> Distribution:
+    """What a model's draws can come from: itself, or its base."""
+    if isinstance(model, Distribution):
+        return model
+    if isinstance(model, Tilted):
+        return model.base
+    raise ValueError(f"{type(model).__name__} cannot be sampled from: give a proposal")
+
+
+@torch.no_grad()
+def draw_pool(
+    sources: Sequence[Distribution],
+    models: tuple[Model, Model],
+    n: int,
+    *,
+    context: Context | None = None,
+    generator: Generator,
+) -> Pool:
+    """n draws for each row of the context from the even mixture r of the sources, and what the models make of them.
+
+    A log-probability is computed once, however many of the sources and models it belongs to.
+    """
+    rows = context_rows(context)
+    most = max(1, BATCH // rows)
+    supports = [Support(model) for model in models]
+    parts: list[list[Tensor]] = [[], [], []]
+    counts = torch.bincount(torch.randint(len(sources), (n,), generator=generator), minlength=len(sources)).tolist()
+    with bar("comparing", rows * n, "draws") as progress:
+        for source, count in zip(sources, counts, strict=True):
+            for start in range(0, count, most):
+                size = min(most, count - start)
+                x, known = _propose(source, size, context, generator)
+                log_r = torch.logsumexp(torch.stack([_known(known, other, x, context) for other in sources]), 0)
+                log_r = log_r - torch.tensor(float(len(sources)), dtype=torch.float64).log()
+                parts[2].append(log_r.reshape(rows, size))
+                for part, model, support in zip(parts, models, supports, strict=False):
+                    log_ratio = (_scored(known, model, x, context) - log_r).reshape(rows, size)
+                    check_weights(log_ratio)
+                    part.append(log_ratio)
+                    support.see(x, rows, context)
+                progress.advance(rows * size)
+    first, second, reference = (torch.cat(part, 1) for part in parts)
+    unseen = [all_warnings(*pair) for pair in zip(*(support.warnings(rows) for support in supports), strict=True)]
+    return Pool(first, second, reference, unseen)
+
+
+Known = list[tuple[object, Tensor]]  # log-probabilities of the batch at hand, by the model they belong to
+
+
+def _propose(source: Distribution, n: int, context: Context | None, generator: Generator) -> tuple[Sequences, Known]:
+    if isinstance(source, SamplesWithLogProb):
+        x, log_prob = source.sample_with_log_prob(n, context, generator=generator)
+        return x, [(source, log_prob.double())]
+    return source.sample(n, context, generator=generator), []
+
+
+def _known(known: Known, model: Model, x: Sequences, context: Context | None) -> Float[Tensor, " batch"]:
+    for owner, log_prob in known:
+        if owner is model:
+            return log_prob
+    known.append((model, score(model, x, context).double()))
+    return known[-1][1]
+
+
+def _scored(known: Known, model: Model, x: Sequences, context: Context | None) -> Float[Tensor, " batch"]:
+    if isinstance(model, Tilted):
+        return _known(known, model.base, x, context) - model.energy(x, context).double()
+    return _known(known, model, x, context)

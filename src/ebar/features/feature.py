@@ -1,0 +1,87 @@
+"""What a feature is, and how a family of them is evaluated: vectorised, and once per sample."""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.utils.weak import TensorWeakRef, WeakIdKeyDictionary
+
+from ebar.automata.deterministic import Dfa
+from ebar.errors import UserError
+from ebar.types import Context, Sequences, spread
+
+
+@runtime_checkable
+class Feature(Protocol):
+    """A bounded real function of a whole sequence (and of its context, where it wants to look)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def low(self) -> float:
+        """No value is below this: what rejection sampling's bound is made of."""
+        ...
+
+    @property
+    def high(self) -> float: ...
+
+    def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]: ...
+
+
+@runtime_checkable
+class Followed(Protocol):
+    """A feature that is the indicator of a regular language: an automaton follows it along the prefix."""
+
+    @property
+    def automaton(self) -> Dfa: ...
+
+
+class _Kept(NamedTuple):
+    seen: tuple[TensorWeakRef, ...]  # besides the tokens: lengths and context
+    versions: tuple[int, ...]
+    values: Float[Tensor, "batch features"]
+
+
+class Features:
+    """φ(x) = (φ₁(x), …, φₖ(x)), each evaluated once for a given batch and kept as long as the batch lives."""
+
+    def __init__(self, features: "tuple[Feature, ...] | list[Feature]"):
+        self.features = tuple(features)
+        self._kept: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def names(self) -> list[str]:
+        return [feature.name for feature in self.features]
+
+    def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, "batch features"]:
+        # Known again by the very tensors and their versions: a batch changed in place is seen anew.
+        tensors = [*x] if context is None else [*x, *context.given]
+        if any(tensor.is_inference() for tensor in tensors):  # these have no version
+            return self._evaluate(x, context)
+        versions = tuple(tensor._version for tensor in tensors)
+        if x.tokens in self._kept:
+            kept: _Kept = self._kept[x.tokens]
+            same = all(seen() is tensor for seen, tensor in zip(kept.seen, tensors[1:], strict=False))
+            if same and kept.versions == versions:
+                return kept.values
+        values = self._evaluate(x, context)
+        self._kept[x.tokens] = _Kept(tuple(TensorWeakRef(tensor) for tensor in tensors[1:]), versions, values)
+        return values
+
+    def _evaluate(self, x: Sequences, context: Context | None) -> Float[Tensor, "batch features"]:
+        rows = spread(context, len(x.lengths))
+        columns = [_checked(feature, x, rows) for feature in self.features]
+        return torch.stack(columns, 1) if columns else torch.zeros(len(x.lengths), 0, device=x.tokens.device)
+
+
+def _checked(feature: Feature, x: Sequences, context: Context | None) -> Float[Tensor, " batch"]:
+    values = feature(x, context)
+    if not bool(torch.isfinite(values).all()):
+        row = int((~torch.isfinite(values)).nonzero()[0])
+        raise UserError(f"Feature {feature.name!r} is not finite on the sequence {x.prefix(row)}.")
+    return values

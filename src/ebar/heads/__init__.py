@@ -1,0 +1,5 @@
+"""Hidden vectors → scores of the next token."""
+
+from ebar.heads.softmax import Softmax
+
+HEADS = {"softmax": Softmax}

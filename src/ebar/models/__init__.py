@@ -1,0 +1,1 @@
+"""Distributions over sequences, and what an energy makes of them."""

@@ -1,0 +1,96 @@
+"""A backbone and a head: a distribution read token by token."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor, nn
+
+from ebar.backbones.backbone import Backbone, Quick, Stepper
+from ebar.heads.head import Head
+from ebar.models.stepwise import Advances, ancestral, evaluating, only_end_in_last_place, sequence_log_prob
+from ebar.models.truncated import Truncated
+from ebar.types import Context, Sequences, Space, State
+
+
+class AutoregressiveState(NamedTuple):
+    """The backbone's state, and how many tokens have been read."""
+
+    backbone: State
+    place: int
+
+    def select(self, rows: Int[Tensor, " selected"]) -> "AutoregressiveState":
+        return AutoregressiveState(self.backbone.select(rows), self.place)
+
+
+class Autoregressive(nn.Module):
+    """q(x|C) = Πₜ softmax(head(backbone(C, x₍<t₎)))ₓₜ, the last place of the space being the end token's.
+
+    `log_prob` has dropout in training mode, as an objective wants it; `sample` never has, whatever the mode:
+    what is drawn is what the model in evaluation mode assigns the log-probability to.
+    """
+
+    def __init__(self, backbone: Backbone, head: Head, space: Space):
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+        self.space = space
+
+    @property
+    def free_logits(self) -> bool:
+        return self.head.free_logits
+
+    def start(
+        self, rows: int, context: Context | None = None
+    ) -> tuple[Float[Tensor, "rows vocabulary"], AutoregressiveState]:
+        hidden, state = self.backbone.start(rows, context)
+        logits = only_end_in_last_place(self.head(hidden)[:, None], 0, self.space)[:, 0]
+        return logits, AutoregressiveState(state, 0)
+
+    def advance(
+        self, tokens: Int[Tensor, "rows length"], state: AutoregressiveState
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], AutoregressiveState]:
+        hidden, after = self.backbone.advance(tokens, state.backbone)
+        logits = only_end_in_last_place(self.head(hidden), state.place + 1, self.space)
+        return logits, AutoregressiveState(after, state.place + tokens.shape[1])
+
+    def stepper(self, state: AutoregressiveState) -> Stepper:
+        """The quickest way to draw; without dropout only in evaluation mode where the backbone has no quicker one."""
+        if isinstance(self.backbone, Quick):
+            return _Steps(self, self.backbone.stepper(state.backbone), state.place)
+        return Advances(self, state)
+
+    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        return sequence_log_prob(self, x, context)
+
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
+        return self.sample_with_log_prob(n, context, generator=generator)[0]
+
+    def sample_with_log_prob(
+        self, n: int, context: Context | None = None, *, generator: Generator
+    ) -> tuple[Sequences, Float[Tensor, " batch"]]:
+        with evaluating(self):
+            return ancestral(self, n, context, generator=generator)
+
+    def truncated(
+        self, *, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
+        length: int | None = None,
+    ) -> Truncated:  # fmt: skip
+        """A distribution of its own, that draws from this one with its tail cut off."""
+        return Truncated(self, temperature=temperature, top_k=top_k, top_p=top_p, length=length)
+
+
+class _Steps:
+    """The backbone's stepper, the head, and the place."""
+
+    def __init__(self, model: Autoregressive, backbone: Stepper, place: int):
+        self.model, self.backbone, self.place = model, backbone, place
+
+    @torch.no_grad()
+    def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
+        self.place += 1
+        logits = self.model.head(self.backbone.step(tokens))
+        return only_end_in_last_place(logits[:, None], self.place, self.model.space)[:, 0]
+
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        self.backbone.keep(rows)

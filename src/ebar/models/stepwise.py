@@ -1,0 +1,191 @@
+"""What every stepwise model shares: the chain rule, read forwards to sample and in parallel to score."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Generator, Tensor, nn
+
+from ebar.backbones.backbone import Quick
+from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
+
+BLOCK = 2048  # rows computed at a time where there is no gradient: they fit in the cache
+
+
+def only_end_in_last_place(
+    logits: Float[Tensor, "rows length vocabulary"], first_place: int, space: Space
+) -> Float[Tensor, "rows length vocabulary"]:
+    """−inf for all but the end token where a sequence may hold nothing else; `first_place` is that of logits[:, 0]."""
+    last = space.length - 1 - first_place
+    if space.end is None or not 0 <= last < logits.shape[1]:
+        return logits
+    masked = torch.full_like(logits[:, last], -math.inf)
+    masked[:, space.end] = logits[:, last, space.end]
+    return torch.cat([logits[:, :last], masked[:, None], logits[:, last + 1 :]], 1)
+
+
+def belongs(x: Sequences, space: Space) -> Bool[Tensor, " batch"]:
+    """Which rows are sequences of the space."""
+    if space.end is None:
+        return x.lengths == space.length
+    is_end = (x.tokens == space.end) & x.mask()
+    ends_once = is_end.sum(1) == 1
+    last = x.tokens.gather(1, (x.lengths - 1).clamp(min=0)[:, None]).squeeze(1)
+    return ends_once & (last == space.end) & (x.lengths <= space.length)
+
+
+def token_log_probs(model: Stepwise, x: Sequences, context: Context | None = None) -> Float[Tensor, "batch length"]:
+    """log p(xₜ | x₍<t₎, C) in one parallel pass; 0 on padding, −inf from the space's length on.
+
+    Without gradients, as many rows at a time as keep memory bounded.
+    """
+    batch = len(x.lengths)
+    first, state = model.start(context_rows(context), context)
+    condition = _condition(batch, context, first.device)
+    size = max(batch, 1) if torch.is_grad_enabled() else BLOCK
+    parts = []
+    for begin in range(0, max(batch, 1), size):
+        block = slice(begin, begin + size)
+        rows = condition[block]
+        inside = Sequences(x.tokens[block], x.lengths[block])
+        parts.append(_block_log_probs(model, inside, first[rows], state.select(rows)))
+    return torch.cat(parts)
+
+
+def _block_log_probs(
+    model: Stepwise, x: Sequences, first: Float[Tensor, "batch vocabulary"], state: State
+) -> Float[Tensor, "batch length"]:
+    width = min(x.tokens.shape[1], model.space.length)
+    inside = x.mask()[:, :width]
+    # Padding may hold anything, a token outside the vocabulary included.
+    safe = torch.where(inside, x.tokens[:, :width], 0)
+    logits = first[:, None]
+    if width > 1:
+        logits = torch.cat([logits, model.advance(safe[:, :-1], state)[0]], 1)
+    picked = torch.log_softmax(logits[:, :width], -1).gather(2, safe[:, :, None]).squeeze(2)
+    picked = torch.where(inside, picked, 0.0)
+    beyond = torch.zeros_like(x.tokens[:, width:], dtype=picked.dtype)
+    return torch.cat([picked, beyond.masked_fill(x.mask()[:, width:], -math.inf)], 1)
+
+
+def _condition(batch: int, context: Context | None, device: torch.device) -> Int[Tensor, " batch"]:
+    """The row of the context that each of `batch` context-major rows belongs to."""
+    conditions = context_rows(context)
+    if batch % conditions:
+        raise ValueError(f"{batch} sequences cannot be shared evenly among {conditions} contexts")
+    return torch.arange(conditions, device=device).repeat_interleave(batch // conditions)
+
+
+def sequence_log_prob(model: Stepwise, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+    """log p(x|C) by the chain rule; −inf for what is not a sequence of the space."""
+    total = token_log_probs(model, x, context).sum(1)
+    return torch.where(belongs(x, model.space), total, -math.inf)
+
+
+Chooser = Callable[[Float[Tensor, "rows vocabulary"], Generator], Int[Tensor, " rows"]]
+
+
+def draw_tokens(log_probs: Float[Tensor, "rows vocabulary"], generator: Generator) -> Int[Tensor, " rows"]:
+    """One token per row by inversion: the first whose cumulative probability exceeds u times the whole.
+
+    In float64 a uniform u < 1 times the whole rounds to less than the whole, so there always is one,
+    and it is never one of probability 0.
+    """
+    cumulative = log_probs.to(torch.float64).exp().cumsum(1)
+    u = torch.rand(len(cumulative), 1, dtype=torch.float64, device=generator.device, generator=generator)
+    return torch.searchsorted(cumulative, u.to(cumulative.device) * cumulative[:, -1:], right=True).squeeze(1)
+
+
+@torch.no_grad()
+def ancestral(
+    model: Stepwise,
+    n: int,
+    context: Context | None = None,
+    *,
+    generator: Generator,
+    choose: Chooser = draw_tokens,
+) -> tuple[Sequences, Float[Tensor, " batch"]]:
+    """Draw token by token; the log-probability comes with the draw."""
+    x, log_probs = ancestral_by_token(model, n, context, generator=generator, choose=choose)
+    return x, log_probs.sum(1)
+
+
+@torch.no_grad()
+def ancestral_by_token(
+    model: Stepwise,
+    n: int,
+    context: Context | None = None,
+    *,
+    generator: Generator,
+    choose: Chooser = draw_tokens,
+) -> tuple[Sequences, Float[Tensor, "batch length"]]:
+    """Draws, and the log-probability of each of their tokens; 0 on padding.
+
+    Each context is read once; then a block of rows is drawn at a time, few enough for the cache.
+    """
+    first, state = model.start(context_rows(context), context)
+    condition = _condition(n * context_rows(context), context, first.device)
+    blocks = [
+        _draw_block(model, first[rows], state.select(rows), generator=generator, choose=choose)
+        for rows in torch.split(condition, BLOCK)
+    ]
+    x = Sequences.join([x for x, _ in blocks])
+    width = x.tokens.shape[1]
+    return x, torch.cat([F.pad(log_probs, (0, width - log_probs.shape[1])) for _, log_probs in blocks])
+
+
+def _draw_block(
+    model: Stepwise, logits: Float[Tensor, "rows vocabulary"], state: State, *, generator: Generator, choose: Chooser
+) -> tuple[Sequences, Float[Tensor, "rows length"]]:
+    """Rows that have ended are no longer computed."""
+    stepper = model.stepper(state) if isinstance(model, Quick) else Advances(model, state)
+    space, rows, device = model.space, len(logits), logits.device
+    tokens = torch.zeros(rows, space.length, dtype=torch.long, device=device)
+    picked = torch.zeros(rows, space.length, dtype=logits.dtype, device=device)
+    lengths = torch.full((rows,), space.length, device=device)
+    alive = torch.arange(rows, device=device)
+    for place in range(space.length):
+        log_probs = torch.log_softmax(logits, -1)
+        token = choose(log_probs, generator)
+        tokens[alive, place] = token
+        picked[alive, place] = log_probs.gather(1, token[:, None]).squeeze(1)
+        if space.end is not None and bool((token == space.end).any()):
+            lengths[alive[token == space.end]] = place + 1
+            going_on = (token != space.end).nonzero().squeeze(1)
+            alive, token = alive[going_on], token[going_on]
+            if len(alive) == 0:
+                break
+            stepper.keep(going_on)
+        if place + 1 < space.length:
+            logits = stepper.step(token)
+    width = int(lengths.max()) if rows else 0
+    return Sequences(tokens[:, :width], lengths), picked[:, :width]
+
+
+class Advances:
+    """The stepper of a model that has no quicker one."""
+
+    def __init__(self, model: Stepwise, state: State):
+        self.model, self.state = model, state
+
+    def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
+        logits, self.state = self.model.advance(tokens[:, None], self.state)
+        return logits[:, 0]
+
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        self.state = self.state.select(rows)
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Without dropout inside; every part's own mode comes back after."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode

@@ -1,0 +1,136 @@
+"""What a truncated sampler draws from, as a distribution that knows its own log-probabilities."""
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Generator, Tensor, nn
+
+from ebar.backbones.backbone import Quick, Stepper
+from ebar.models.stepwise import Advances, ancestral, evaluating, only_end_in_last_place, sequence_log_prob
+from ebar.types import Context, Sequences, Space, State, Stepwise
+
+
+class TruncatedState(NamedTuple):
+    """The model's state, and how many tokens have been read."""
+
+    model: State
+    place: int
+
+    def select(self, rows: Int[Tensor, " selected"]) -> "TruncatedState":
+        return TruncatedState(self.model.select(rows), self.place)
+
+
+class Truncated(nn.Module):
+    """The model with its next-token distribution reshaped at every step, in this order:
+
+    - `length`: a smaller cap; in its last place only the end token stands (without an end: the first tokens only);
+    - `temperature`: p^(1/T), renormalised;
+    - `top_k`: the k likeliest tokens (Fan et al. 2018);
+    - `top_p`: of what is left, the smallest set of likeliest tokens whose probability reaches p (Holtzman et al. 2020).
+
+    Tokens as likely as the last one kept, to rounding, are kept too: the set must not hang on whether logits come
+    from one parallel pass or step by step. Top-k and top-p have smaller support than the model: as a proposal
+    for a target with the model's support they leave part of it undrawn.
+    """
+
+    def __init__(
+        self, model: Stepwise, *, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
+        length: int | None = None,
+    ):  # fmt: skip
+        super().__init__()
+        if not (temperature > 0 and math.isfinite(temperature)):
+            raise ValueError(f"temperature must be a positive number, got {temperature}")
+        if top_k is not None and top_k < 1:
+            raise ValueError(f"top_k must be at least 1, got {top_k}")
+        if top_p is not None and not 0 < top_p <= 1:
+            raise ValueError(f"top_p must lie above 0 and not above 1, got {top_p}")
+        if length is not None and not 1 <= length <= model.space.length:
+            raise ValueError(f"length must lie between 1 and the model's {model.space.length}, got {length}")
+        self.model = model
+        self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
+        self.space: Space = replace(model.space, length=length or model.space.length)
+
+    @property
+    def free_logits(self) -> bool:
+        return self.model.free_logits and self.top_k is None and self.top_p is None
+
+    def start(
+        self, rows: int, context: Context | None = None
+    ) -> tuple[Float[Tensor, "rows vocabulary"], TruncatedState]:
+        logits, state = self.model.start(rows, context)
+        return self.reshaped(logits[:, None], 0)[:, 0], TruncatedState(state, 0)
+
+    def advance(
+        self, tokens: Int[Tensor, "rows length"], state: TruncatedState
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], TruncatedState]:
+        logits, after = self.model.advance(tokens, state.model)
+        return self.reshaped(logits, state.place + 1), TruncatedState(after, state.place + tokens.shape[1])
+
+    def reshaped(
+        self, logits: Float[Tensor, "rows length vocabulary"], first_place: int
+    ) -> Float[Tensor, "rows length vocabulary"]:
+        """What the truncation makes of the model's logits; `first_place` is that of logits[:, 0]."""
+        logits = only_end_in_last_place(logits, first_place, self.space) / self.temperature
+        if self.top_k is not None:
+            logits = keep_top_k(logits, self.top_k)
+        if self.top_p is not None:
+            logits = keep_top_p(logits, self.top_p)
+        return logits if self.free_logits else torch.log_softmax(logits, -1)
+
+    def stepper(self, state: TruncatedState) -> Stepper:
+        """The model's own way to draw, reshaped."""
+        inner = self.model.stepper(state.model) if isinstance(self.model, Quick) else Advances(self.model, state.model)
+        return _Steps(self, inner, state.place)
+
+    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        return sequence_log_prob(self, x, context)
+
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
+        return self.sample_with_log_prob(n, context, generator=generator)[0]
+
+    def sample_with_log_prob(
+        self, n: int, context: Context | None = None, *, generator: Generator
+    ) -> tuple[Sequences, Float[Tensor, " batch"]]:
+        with evaluating(self):
+            return ancestral(self, n, context, generator=generator)
+
+
+class _Steps:
+    """A model's stepper, reshaped, and the place."""
+
+    def __init__(self, truncated: Truncated, model: Stepper, place: int):
+        self.truncated, self.model, self.place = truncated, model, place
+
+    def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
+        self.place += 1
+        return self.truncated.reshaped(self.model.step(tokens)[:, None], self.place)[:, 0]
+
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        self.model.keep(rows)
+
+
+def keep_top_k(logits: Float[Tensor, "*batch vocabulary"], k: int) -> Float[Tensor, "*batch vocabulary"]:
+    """−inf for all but the k largest, and those that tie with the k-th."""
+    smallest = logits.detach().topk(min(k, logits.shape[-1]), -1).values[..., -1:]
+    return logits.masked_fill(logits < smallest - _rounding(logits), -math.inf)
+
+
+def keep_top_p(logits: Float[Tensor, "*batch vocabulary"], p: float) -> Float[Tensor, "*batch vocabulary"]:
+    """−inf for all but the fewest largest whose probability reaches p, and those that tie with the last; at least one.
+
+    A token stays if all the likelier ones together are short of p.
+    """
+    largest_first = logits.detach().sort(-1, descending=True).values
+    likelier = torch.softmax(largest_first, -1).cumsum(-1)[..., :-1]
+    stays = F.pad(likelier < p - _rounding(logits), (1, 0), value=True)
+    smallest = largest_first.masked_fill(~stays, math.inf).amin(-1, keepdim=True)
+    return logits.masked_fill(logits < smallest - _rounding(logits), -math.inf)
+
+
+def _rounding(logits: Tensor) -> float:
+    """A difference that two ways of computing the same logits may show."""
+    return 100 * torch.finfo(logits.dtype).eps

@@ -1,0 +1,45 @@
+"""What a recipe is: a grid of small runs, what to make of them, and how to draw it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+Cell = Mapping[str, Any]  # the settings of one run, its seed among them: plain JSON
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One published figure: ours with its interval, the document's beside it."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    value: float | None
+    low: float | None
+    high: float | None
+    document: float | str | None = None  # the document's own figure, where it gives one
+    warning: str | None = None
+
+
+@runtime_checkable
+class Recipe(Protocol):
+    """A table or figure that can be run again."""
+
+    title: str
+    source: str  # which table or figure of which document, or that it is ebar's own
+
+    def grid(self, scale: str) -> list[Cell]:
+        """Every run, in order; each is independent of the others."""
+        ...
+
+    def run(self, cell: Cell) -> dict[str, Any]:
+        """One run. What it gives must be plain JSON."""
+        ...
+
+    def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:
+        """The published figures, from all runs."""
+        ...
+
+    def plot(self, rows: Sequence[Row], path: Path) -> None:
+        """The picture, as SVG."""
+        ...

@@ -1,0 +1,1 @@
+"""ebar's own claims about itself."""

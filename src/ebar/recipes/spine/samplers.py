@@ -1,0 +1,138 @@
+"""Every sampler on a target whose every probability is known: total variation and cost against n."""
+
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from ebar.energies.linear import Linear
+from ebar.estimators import exact
+from ebar.features.feature import Features
+from ebar.features.length import Length
+from ebar.features.motif import Motif
+from ebar.maths.enumeration import all_sequences
+from ebar.models.tabular import Tabular
+from ebar.models.tilted import Tilted
+from ebar.recipes.recipe import Cell, Row
+from ebar.report.plots import Line, Panel, draw
+from ebar.samplers import SAMPLERS
+from ebar.samplers.draw import draw as gather
+from ebar.types import Sampler, Sequences, Space, Weighted
+
+SPACE = Space(3, 9, 2)  # binary strings of up to 8 symbols, and their end: 511 of them
+SIZES = {"demo": [100, 1000], "cpu": [100, 1000, 10_000, 100_000], "paper": [100, 1000, 10_000, 100_000, 1_000_000]}
+SEEDS = {"demo": 5, "cpu": 20, "paper": 20}
+# Where the defaults are not at home on this target, what is. β = e⁶ is the ceiling of e^(4 + 2·1): no bias.
+OPTIONS: dict[str, dict[str, Any]] = {"quasi_rejection": {"log_beta": 3.0}, "metropolis": {"chains": 100}}
+IDEAL = "ideal"  # i.i.d. draws from p itself: what no sampler can beat
+
+
+def target() -> Tilted:
+    """A random autoregressive table, tilted towards a motif and away from length: Z is far from 1, p from q."""
+    base = Tabular.random(SPACE, generator=Generator().manual_seed(20190915))
+    features = Features([Motif(motif="1011", alphabet="01", end=2), Length(longest=SPACE.length, end=2)])
+    return Tilted(base, Linear(features, torch.tensor([4.0, -0.2], dtype=torch.float64)))
+
+
+class Samplers:
+    """The recipe."""
+
+    title = "Samplers on an enumerable target: total variation and cost against the number of draws"
+    source = "ebar's own"
+
+    def grid(self, scale: str) -> list[Cell]:
+        names = [name for name in SAMPLERS if name != "ancestral"]  # a tilted model has nothing to draw it from
+        return [
+            {"sampler": name, "n": n, "seed": seed}
+            for n in SIZES[scale]
+            for name in [IDEAL, *names]
+            for seed in range(SEEDS[scale])
+        ]
+
+    def run(self, cell: Cell) -> dict[str, Any]:
+        tilted = target()
+        truth = exact.log_probabilities(tilted)[0].detach().exp()
+        generator = Generator().manual_seed(cell["seed"])
+        if cell["sampler"] == IDEAL:
+            counts = torch.bincount(
+                torch.multinomial(truth, cell["n"], True, generator=generator), minlength=len(truth)
+            )
+            return {"total_variation": _distance(counts / cell["n"], truth), "energies_per_draw": 0.0, "seconds": 0.0}
+        sampler: Sampler = SAMPLERS[cell["sampler"]](**OPTIONS.get(cell["sampler"], {}))
+        asked = []
+        # Rejection and look-ahead know what to do with a linear energy only, so it is not wrapped but watched.
+        assert isinstance(tilted.energy, Linear)
+        tilted.energy.register_forward_hook(lambda _, inputs, __: asked.append(len(inputs[0].lengths)))
+        began = time.perf_counter()
+        drawn = gather(sampler, tilted, cell["n"], generator=generator)  # type: ignore[call-overload]
+        seconds = time.perf_counter() - began
+        return {
+            "total_variation": _distance(_histogram(drawn), truth),
+            "energies_per_draw": sum(asked) / cell["n"],
+            "seconds": seconds,
+        }
+
+    def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:
+        rows = []
+        for name in dict.fromkeys(cell["sampler"] for cell, _ in results):
+            for n in SIZES[scale]:
+                own = [result for cell, result in results if (cell["sampler"], cell["n"]) == (name, n)]
+                settings = {"sampler": name, "n": n}
+                for figure in ("total_variation", "energies_per_draw"):
+                    rows.append(_row(figure, settings, [result[figure] for result in own]))
+                micro = [1e6 * result["seconds"] / n for result in own]
+                rows.append(_row("microseconds_per_draw", settings, micro))
+        return rows
+
+    def plot(self, rows: Sequence[Row], path: Path) -> None:
+        panels = []
+        for figure, label in (("total_variation", "total variation to p"), ("energies_per_draw", "energies per draw")):
+            lines = []
+            for name in dict.fromkeys(row.settings["sampler"] for row in rows):
+                own = [row for row in rows if row.name == figure and row.settings["sampler"] == name]
+                if figure == "energies_per_draw" and name == IDEAL:
+                    continue
+                lines.append(
+                    Line(
+                        name=name,
+                        x=[row.settings["n"] for row in own],
+                        y=[row.value or 0.0 for row in own],
+                        low=[row.low or 0.0 for row in own],
+                        high=[row.high or 0.0 for row in own],
+                        dashed=name == IDEAL,
+                    )
+                )
+            panels.append(Panel(title=label, x_label="draws n", y_label=label, lines=lines, log_x=True, log_y=True))
+        draw(panels, path)
+
+
+def _histogram(drawn: Weighted | Sequences) -> Float[Tensor, " sequences"]:
+    """The weighted empirical distribution over the whole space."""
+    x, weights = (drawn.x, drawn.log_weights[0]) if isinstance(drawn, Weighted) else (drawn, None)
+    everything = all_sequences(SPACE)
+    place = {tuple(everything.prefix(row)): row for row in range(len(everything.lengths))}
+    where = torch.tensor([place[tuple(x.prefix(row))] for row in range(len(x.lengths))])
+    share = torch.full((len(where),), 1 / len(where), dtype=torch.float64) if weights is None else weights.softmax(0)
+    return torch.zeros(len(place), dtype=torch.float64).index_add_(0, where, share.double())
+
+
+def _distance(found: Float[Tensor, " sequences"], truth: Float[Tensor, " sequences"]) -> float:
+    return float((found - truth).abs().sum() / 2)
+
+
+def _row(name: str, settings: dict[str, Any], values: list[float]) -> Row:
+    """Mean over seeds with Student's 95 % interval."""
+    from scipy.stats import t
+
+    mean = sum(values) / len(values)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    width = float(t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
+    return Row(name=name, settings=settings, value=mean, low=max(0.0, mean - width), high=mean + width)
+
+
+RECIPE = Samplers()

@@ -1,0 +1,1 @@
+"""Plots, and one self-contained HTML page per run."""

@@ -1,0 +1,52 @@
+"""The report of a run, from what its folder holds."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ebar.report.page import Figure, Part, Samples, Section, Table, Text, Warnings, write_page
+from ebar.report.plots import Line, Panel, draw
+from ebar.types import Estimate
+
+
+def write_run_page(folder: Path, *, figures: Mapping[str, object], samples: Samples | None = None) -> Path:
+    """`report.html` in the run folder: what was asked, curves, figures with intervals, samples, warnings."""
+    warnings = [
+        f"{name}: {value.warning}" for name, value in figures.items() if isinstance(value, Estimate) and value.warning
+    ]
+    environment = json.loads((folder / "environment.json").read_text())
+    sections = [
+        Section("Warnings", [Warnings(warnings)]),
+        Section("Figures", [Table(("figure", "value"), list(figures.items()))]),
+        Section("Curves", _curves(folder)),
+    ]
+    if samples is not None:
+        sections.append(Section("Samples", [samples]))
+    sections += [
+        Section("What was asked", [Samples((folder / "config.yaml").read_text().splitlines())]),
+        Section("Where it was run", [Table(("what", "value"), _flat(environment))]),
+    ]
+    path = folder / "report.html"
+    write_page(path, f"Run {folder.name}", sections)
+    return path
+
+
+def _curves(folder: Path) -> Sequence[Part]:
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines = []
+    for key, name in (("loss", "training"), ("validation.loss", "validation")):
+        points = [(record["step"], float(record[key])) for record in records if key in record]
+        if points:
+            lines.append(Line(name=name, x=[step for step, _ in points], y=[value for _, value in points]))
+    if not lines:
+        return [Text("Nothing was logged.")]
+    panel = Panel(title="Loss", x_label="step", y_label="nats per token", lines=lines)
+    return [Figure(draw([panel]), "Loss on training batches, and on held-out data.")]
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, object]]:
+    rows: list[tuple[str, object]] = []
+    for key, value in tree.items():
+        rows += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(prefix + key, value)]
+    return rows

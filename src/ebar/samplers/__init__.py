@@ -1,0 +1,28 @@
+"""Ways of drawing from a tilted model.
+
+Properly weighted samplers estimate Z; draws-only samplers tend to p. A line in `SAMPLERS` puts a sampler in the
+configuration, the command line and the contract tests.
+"""
+
+from ebar.samplers.ancestral import Ancestral
+from ebar.samplers.annealed import Annealed
+from ebar.samplers.importance import Importance
+from ebar.samplers.look_ahead import LookAhead
+from ebar.samplers.metropolis import Metropolis
+from ebar.samplers.quasi_rejection import QuasiRejection
+from ebar.samplers.rejection import Rejection
+from ebar.samplers.resampling import Resampling
+from ebar.samplers.smc import Smc
+from ebar.types import Sampler
+
+SAMPLERS: dict[str, type[Sampler]] = {
+    "ancestral": Ancestral,
+    "rejection": Rejection,
+    "importance": Importance,
+    "quasi_rejection": QuasiRejection,
+    "resampling": Resampling,
+    "metropolis": Metropolis,
+    "smc": Smc,
+    "annealed": Annealed,
+    "look_ahead": LookAhead,
+}

@@ -1,0 +1,101 @@
+"""Accepting proposals with probability min(1, w/ceiling), until every row of the context has enough."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
+
+from ebar.errors import UserError
+from ebar.samplers.draw import log_weights, propose
+from ebar.samplers.protocols import Target
+from ebar.types import Context, Distribution, Sequences, context_rows
+
+
+class Attempts(NamedTuple):
+    """Draws, with what it took to get them."""
+
+    x: Sequences  # context-major
+    accepted: Int[Tensor, " rows"]
+    proposed: Int[Tensor, " rows"]
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Over all rows of the context."""
+        return float(self.accepted.sum() / self.proposed.sum())
+
+
+def coin(log_probability: Float[Tensor, "*shape"], generator: Generator) -> Tensor:
+    """True with the given probability, for each entry; log-probabilities above 0 count as 0."""
+    uniform = torch.rand(
+        log_probability.shape, generator=generator, dtype=log_probability.dtype, device=log_probability.device
+    )
+    return uniform < log_probability.exp()
+
+
+@torch.no_grad()
+def accept(
+    target: Target,
+    proposal: Distribution,
+    wanted: int,
+    log_ceiling: float,
+    context: Context | None,
+    *,
+    ceiling_is_bound: bool,
+    batch_size: int,
+    max_proposals: int,
+    generator: Generator,
+) -> Attempts:
+    """Propose until `wanted` have been accepted in each row; `proposed` counts up to the last one accepted.
+
+    Rows that have enough are no longer proposed for. Each row's proposals form one i.i.d. sequence however they
+    are batched, so what lies past its last acceptance can be thrown away without changing the law of anything.
+    """
+    rows = context_rows(context)
+    device = generator.device
+    have = torch.zeros(rows, dtype=torch.long, device=device)
+    proposed, refused_in_a_row = have.clone(), have.clone()
+    tokens = torch.zeros(rows * wanted, proposal.space.length, dtype=torch.long, device=device)
+    lengths = torch.zeros(rows * wanted, dtype=torch.long, device=device)
+    while True:
+        active = (have < wanted).nonzero().squeeze(1)
+        if len(active) == 0:
+            return Attempts(Sequences(tokens[:, : int(lengths.max())], lengths), have, proposed)
+        missing = wanted - have[active]
+        # As many as the slowest row should still need, were its rate so far the true one.
+        expected = missing * (proposed[active] + 1) / (have[active] + 1)
+        size = int(expected.max().ceil().clamp(max=batch_size // len(active), min=1))
+        rows_of_context = None if context is None else context.select(active)
+        x, log_q = propose(proposal, size, rows_of_context, generator)
+        excess = log_weights(target, proposal, x, log_q, rows_of_context).view(-1, size) - log_ceiling
+        if ceiling_is_bound:
+            _check_bound(excess, log_ceiling)
+        accepted = coin(excess, generator)
+        rank = accepted.cumsum(1)
+        kept = accepted & (rank <= missing[:, None])
+        slot = (active * wanted + have[active])[:, None] + rank - 1
+        chosen = x.select(kept.flatten())
+        tokens[slot[kept], : chosen.tokens.shape[1]] = chosen.tokens
+        lengths[slot[kept]] = chosen.lengths
+        before_enough = (rank < missing[:, None]).sum(1)
+        proposed[active] += (before_enough + 1).clamp(max=size)
+        have[active] += kept.sum(1)
+        since_last = (rank == rank[:, -1:]).sum(1) - 1  # proposals after the last acceptance, if there was one
+        refused_in_a_row[active] = torch.where(accepted.any(1), since_last, refused_in_a_row[active] + size)
+        if bool(((refused_in_a_row >= max_proposals) & (have < wanted)).any()):
+            rate = float(have.sum() / proposed.sum())
+            raise UserError(
+                f"{max_proposals:,} proposals in a row were refused (acceptance so far {rate:.2g}): use a proposal "
+                "that looks ahead, or importance or smc, or raise max_proposals."
+            )
+
+
+def _check_bound(excess: Float[Tensor, "rows draws"], log_bound: float) -> None:
+    """A weight above the bound makes rejection sampling wrong, so it is never let pass; rounding is."""
+    above = float(excess.max())
+    rounding = 1000 * torch.finfo(excess.dtype).eps * max(1.0, abs(log_bound))
+    if above > rounding:
+        raise UserError(
+            f"A weight exceeds the bound of rejection sampling by {above:.4g} nats: "
+            f"log_bound must be at least {log_bound + above:.6g}, not {log_bound:.6g}."
+        )

@@ -1,0 +1,140 @@
+"""Annealed sequential Monte Carlo: from the proposal to the target over bridging temperatures."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from ebar.errors import UserError, choose
+from ebar.samplers.draw import proposal_for, shares
+from ebar.samplers.metropolis import moves_in
+from ebar.samplers.moves import Scene, Walkers, begin, step
+from ebar.samplers.protocols import Target
+from ebar.samplers.resample import RESAMPLERS, flat
+from ebar.samplers.systems import repeated, resampled, systems
+from ebar.types import Context, Distribution, Weighted, context_rows
+
+SMALLEST_RISE = 1e-4  # a ladder has at most ten thousand rungs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annealed:
+    """Particles from q pass through q·w^β, β rising from 0 to 1 and w = P/q (so q·e^(−βE) when q is the base).
+
+    At each rung weights take on w^(Δβ), a system whose effective sample size has fallen below `threshold` resamples,
+    and Metropolis moves that leave q·w^β invariant let particles find where the next rung needs them. For when plain
+    importance sampling collapses. Neal 2001; Del Moral, Doucet & Jasra 2006.
+
+    Unbiased for Z given the ladder. A ladder adapted to the very particles it then weighs would bias Z, so where none
+    is given it is chosen on a pilot system, for each row of the context, and then kept: each rung is the largest
+    step that leaves `conditional_size` of the conditional effective sample size (Zhou, Johansen & Aston 2016).
+    """
+
+    weighted: ClassVar[bool] = True
+    independent: ClassVar[bool] = False  # the particles of a system are not; systems, hence batches, are
+
+    particles: int = 256  # in each system
+    threshold: float = 0.5
+    ladder: tuple[float, ...] = ()  # rising to 1, the 0 left out; empty: chosen on a pilot
+    conditional_size: float = 0.9
+    moves: tuple[str, ...] = ("suffix",)
+    moves_per_rung: int = 2
+    resampling: str = "systematic"
+    batch_size: int = 4096  # particles at a time, over all systems and rows of the context
+
+    def stream(
+        self,
+        target: Target,
+        n: int,
+        *,
+        proposal: Distribution | None = None,
+        context: Context | None = None,
+        generator: Generator,
+    ) -> Iterator[Weighted]:
+        proposal = proposal_for(target, proposal)
+        scene = Scene(target, proposal, context, generator)
+        rows = context_rows(context)
+        ladder = self._given(rows) if self.ladder else self._pilot(scene, rows)
+        for size, count in systems(n, self.particles, context, self.batch_size):
+            run = _Run(self, scene._replace(context=repeated(context, count)), size, rows * count)
+            for power in ladder.repeat_interleave(count, 1):
+                run.climb(power.to(run.log_w))
+            yield Weighted(run.walkers.x, run.log_w.view(rows, count * size))
+
+    def _given(self, rows: int) -> Float[Tensor, "rungs rows"]:
+        rungs = torch.tensor(self.ladder, dtype=torch.float64)
+        if self.ladder[-1] != 1 or self.ladder[0] <= 0 or bool((rungs.diff() <= 0).any()):
+            raise UserError(f"A ladder of temperatures must rise from above 0 to 1, unlike {list(self.ladder)}.")
+        return rungs[:, None].expand(-1, rows)
+
+    def _pilot(self, scene: Scene, rows: int) -> Float[Tensor, "rungs rows"]:
+        size = min(self.particles, max(shares(self.particles, scene.context, self.batch_size)))
+        run = _Run(self, scene, size, rows)
+        rungs: list[Tensor] = []
+        while not rungs or bool((rungs[-1] < 1).any()):
+            rungs.append(
+                next_rung(run.power, run.log_w, run.walkers.log_weight.view(rows, size), self.conditional_size)
+            )
+            run.climb(rungs[-1])
+        return torch.stack(rungs).double()
+
+
+class _Run:
+    """Systems on their way up the ladder."""
+
+    def __init__(self, sampler: Annealed, scene: Scene, size: int, count: int):
+        self.sampler, self.scene = sampler, scene
+        self.resample = choose(RESAMPLERS, sampler.resampling, "resampling scheme")
+        self.moves = itertools.cycle(moves_in(sampler.moves, scene.proposal.space))
+        self.walkers: Walkers = begin(scene, size) if scene.context is not None else begin(scene, size * count)
+        self.log_w = torch.zeros_like(self.walkers.log_weight).view(count, size)
+        self.power = torch.zeros_like(self.log_w[:, 0])
+
+    @torch.no_grad()
+    def climb(self, power: Float[Tensor, " systems"]) -> None:
+        """Weigh, resample, and move at the new power, which leaves the weights alone."""
+        count, size = self.log_w.shape
+        rise = (power - self.power)[:, None]
+        # A system already at the top does not rise; 0·(−inf) is 0 there.
+        self.log_w = self.log_w + torch.where(rise > 0, rise * self.walkers.log_weight.view(count, size), 0.0)
+        self.power = power
+        if bool((power == 1).all()):
+            return
+        outcome = resampled(self.log_w, self.sampler.threshold, self.resample, self.scene.generator)
+        if outcome is not None:
+            ancestors, self.log_w = outcome
+            self.walkers = self.walkers.select(flat(ancestors, size))
+        each = power.repeat_interleave(size)
+        for move in itertools.islice(self.moves, self.sampler.moves_per_rung):
+            self.walkers, _ = step(self.walkers, move, self.scene, each)
+
+
+def next_rung(
+    power: Float[Tensor, " systems"],
+    log_w: Float[Tensor, "systems particles"],
+    log_ratio: Float[Tensor, "systems particles"],
+    conditional_size: float,
+) -> Float[Tensor, " systems"]:
+    """The largest power whose conditional effective sample size, (Σ W·v)² / Σ W·v² with v = w^Δ, is large enough.
+
+    Particles of weight 0 die at the first rung whatever its height, so they have no say in it.
+    """
+    alive = (log_ratio > -math.inf) & (log_w > -math.inf)
+    weight = torch.where(alive, log_w, -math.inf)
+    ratio = torch.where(alive, log_ratio, 0.0)
+    total = torch.logsumexp(weight, 1)
+    low, high = torch.zeros_like(power), 1 - power
+    rise = high  # try the whole way first
+    for _ in range(25):
+        moved = torch.logsumexp(weight + rise[:, None] * ratio, 1)
+        squared = torch.logsumexp(weight + 2 * rise[:, None] * ratio, 1)
+        # NaN where no particle is alive: nothing can be learnt, and the comparison lets it go all the way.
+        enough = ~(torch.exp(2 * moved - squared - total) < conditional_size)
+        low, high = torch.where(enough, rise, low), torch.where(enough, high, rise)
+        rise = (low + high) / 2
+    return torch.where(low >= 1 - power, 1.0, power + low.clamp(min=SMALLEST_RISE)).clamp(max=1.0)

@@ -1,0 +1,169 @@
+"""What every sampler shares: propose, weigh, share n draws out into batches, gather the batches again.
+
+Draws and weights carry no gradient. What turns gradients off are the functions that compute, never the generators
+that stream: between two batches the caller's own mode is in force.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar, overload
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from ebar.errors import UserError
+from ebar.models.tilted import Tilted
+from ebar.progress import bar
+from ebar.samplers.protocols import Target
+from ebar.types import (
+    Context,
+    Distribution,
+    DrawsSampler,
+    Sampler,
+    SamplesWithLogProb,
+    Sequences,
+    Weighted,
+    WeightedSampler,
+    context_rows,
+)
+
+Batch = TypeVar("Batch", Weighted, Sequences)
+
+
+def proposal_for(target: Target, proposal: Distribution | None) -> Distribution:
+    """The proposal given, or the target's base, or the target itself where it can be sampled from."""
+    if proposal is not None:
+        return proposal
+    if isinstance(target, Tilted):
+        return target.base
+    if isinstance(target, Distribution):
+        return target
+    raise UserError("This target has no base distribution to propose from: give a proposal.")
+
+
+@torch.no_grad()
+def propose(
+    proposal: Distribution, n: int, context: Context | None, generator: Generator
+) -> tuple[Sequences, Float[Tensor, " batch"]]:
+    """n draws for each row of the context, and their log-probability, from the drawing itself where it is known."""
+    if isinstance(proposal, SamplesWithLogProb):
+        return proposal.sample_with_log_prob(n, context, generator=generator)
+    x = proposal.sample(n, context, generator=generator)
+    return x, proposal.log_prob(x, context)
+
+
+@torch.no_grad()
+def log_weights(
+    target: Target, proposal: Distribution, x: Sequences, log_q: Float[Tensor, " batch"], context: Context | None
+) -> Float[Tensor, " batch"]:
+    """log P(x|C) − log proposal(x|C), for x from the proposal.
+
+    When the proposal is the target's own base this is −E and the base is not evaluated at all.
+    """
+    if target is proposal:
+        return torch.zeros_like(log_q)
+    if isinstance(target, Tilted):
+        log_w = -target.energy(x, context)
+        if target.base is not proposal:
+            log_w = target.base.log_prob(x, context) + log_w - log_q
+    elif isinstance(target, Distribution):
+        log_w = target.log_prob(x, context) - log_q
+    else:
+        log_w = target.log_score(x, context) - log_q
+    bad = log_w.isnan() | (log_w == torch.inf)
+    if bool(bad.any()):
+        row = int(bad.nonzero()[0])
+        raise UserError(f"The weight of the sequence {x.prefix(row)} is {float(log_w[row])}: check the energy there.")
+    return log_w
+
+
+def shares(n: int, context: Context | None, batch_size: int, *, proposals_per_draw: int = 1) -> list[int]:
+    """n draws for each row of the context, as even parts of at most `batch_size` proposals over all rows."""
+    if n < 1:
+        raise UserError(f"At least one draw must be asked for, not {n}.")
+    rows = context_rows(context)
+    most = batch_size // (rows * proposals_per_draw)
+    if most < 1:
+        raise UserError(
+            f"A batch_size of {batch_size} cannot hold one draw for each of {rows} contexts: "
+            f"make it at least {rows * proposals_per_draw}, or give fewer contexts at a time."
+        )
+    parts = -(-n // most)
+    return [n // parts + (part < n % parts) for part in range(parts)]
+
+
+def gather(batches: Sequence[Sequences], rows: int) -> Sequences:
+    """Batches that are each context-major, as one that is."""
+    width = max(batch.tokens.shape[1] for batch in batches)
+    padded = [F.pad(batch.tokens, (0, width - batch.tokens.shape[1])).view(rows, -1, width) for batch in batches]
+    lengths = [batch.lengths.view(rows, -1) for batch in batches]
+    return Sequences(torch.cat(padded, 1).flatten(0, 1), torch.cat(lengths, 1).flatten())
+
+
+def first(x: Sequences, rows: int, n: int) -> Sequences:
+    """The first n draws of each row of the context."""
+    draws = len(x.lengths) // rows
+    if draws == n:
+        return x
+    tokens = x.tokens.view(rows, draws, -1)[:, :n].flatten(0, 1)
+    return Sequences(tokens, x.lengths.view(rows, draws)[:, :n].flatten())
+
+
+@overload
+def draw(
+    sampler: WeightedSampler,
+    target: Target,
+    n: int,
+    *,
+    proposal: Distribution | None = None,
+    context: Context | None = None,
+    generator: Generator,
+) -> Weighted: ...
+
+
+@overload
+def draw(
+    sampler: DrawsSampler,
+    target: Target,
+    n: int,
+    *,
+    proposal: Distribution | None = None,
+    context: Context | None = None,
+    generator: Generator,
+) -> Sequences: ...
+
+
+def draw(
+    sampler: Sampler,
+    target: Target,
+    n: int,
+    *,
+    proposal: Distribution | None = None,
+    context: Context | None = None,
+    generator: Generator,
+) -> Weighted | Sequences:
+    """Exactly n draws for each row of the context, with a progress bar where bars are shown.
+
+    All of them are held in memory at once: what needs only sums should read the sampler's `stream`.
+    """
+    rows = context_rows(context)
+    xs: list[Sequences] = []
+    weights: list[Tensor] = []
+    batches: Iterable[Weighted | Sequences] = sampler.stream(
+        target,  # type: ignore[arg-type]  # our samplers take distributions too
+        n,
+        proposal=proposal,
+        context=context,
+        generator=generator,
+    )
+    with bar("sampling", rows * n, "draws") as progress:
+        for batch in batches:
+            x = batch
+            if isinstance(batch, Weighted):
+                weights.append(batch.log_weights)
+                x = batch.x
+            xs.append(x)  # type: ignore[arg-type]
+            progress.advance(len(x.lengths))  # type: ignore[union-attr]
+    x = first(gather(xs, rows), rows, n)
+    return Weighted(x, torch.cat(weights, 1)[:, :n]) if weights else x

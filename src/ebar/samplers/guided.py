@@ -1,0 +1,203 @@
+"""A proposal that heads for what the energy wants, and knows its own probability."""
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor, nn
+
+from ebar.backbones.backbone import Quick
+from ebar.energies.linear import Linear
+from ebar.errors import UserError
+from ebar.models.stepwise import BLOCK, Advances, draw_tokens, evaluating, sequence_log_prob
+from ebar.models.tilted import Tilted
+from ebar.samplers.guided_ahead import backward, log_largest_ratio
+from ebar.samplers.guided_states import JointStates
+from ebar.samplers.surrogate import Law, Tally
+from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
+
+
+class GuidedState(NamedTuple):
+    """Where the base and the joint automaton stand, and what the weight of the prefix has come to."""
+
+    base: Any
+    joint: Int[Tensor, " rows"]
+    place: int
+    log_weight: Float[Tensor, " rows"]  # log h₀·Π N/h over the steps so far, that of the token to come included
+
+    def select(self, rows: Int[Tensor, " selected"]) -> "GuidedState":
+        return GuidedState(self.base.select(rows), self.joint[rows], self.place, self.log_weight[rows])
+
+
+class Walk(NamedTuple):
+    """Draws from a guided proposal, with all that a weight needs but the energy."""
+
+    x: Sequences
+    log_prob: Float[Tensor, " batch"]  # under the proposal
+    base_log_prob: Float[Tensor, " batch"]
+
+
+class Guided:
+    """g(xₜ|x₍<t₎) ∝ q(xₜ|x₍<t₎)·hₜ₊₁(sₜ₊₁), with hₜ(s) = E_u[exp Σλφ | s at t] and s the joint automaton's state.
+
+    With Nₜ = Σᵥ q(v|x₍<t₎)·hₜ₊₁(δ(sₜ, v)), and with every feature followed,
+
+        P(x)/g(x) = h₀ · Πₜ Nₜ / hₜ(sₜ)
+
+    so the weights are constant, and equal to Z, where the surrogate u is q; features not followed multiply them
+    by exp Σλφ. As u is positive, h = 0 only where no sequence of the space escapes a coefficient of −∞, so g > 0
+    wherever P > 0. Where q gives every escape probability 0, P does too, and g goes on as q would.
+
+    h is a snapshot of the coefficients. When they move, weights stay exact (unless one was −∞ and is no more: g has
+    not the support), but h no longer heads where it should.
+    """
+
+    free_logits = False
+
+    def __init__(
+        self,
+        base: Stepwise,
+        states: JointStates,
+        log_ahead: Float[Tensor, "places states"],
+        log_final: Float[Tensor, " states"],
+    ):
+        self.base = base
+        self.states = states
+        self.log_ahead = log_ahead  # log hₜ(s), t = 0 … length
+        self.log_final = log_final  # log h of a sequence that has ended
+
+    @classmethod
+    def tilted(cls, base: Stepwise, states: JointStates, energy: Linear, law: Law) -> "Guided":
+        """Looking ahead under a surrogate's law."""
+        scores = states.scores(energy)
+        log_ahead = backward(states, scores, law)
+        if log_ahead[0, 0] == -math.inf:
+            raise UserError("No sequence of the model's space satisfies the energy's hard constraints: relax them.")
+        return cls(base, states, log_ahead, scores)
+
+    @classmethod
+    def plain(cls, base: Stepwise, states: JointStates) -> "Guided":
+        """q itself: nothing ahead is preferred."""
+        flat = torch.zeros(len(states.recent), dtype=torch.float64, device=states.recent.device)
+        return cls(base, states, flat.expand(states.space.length + 1, -1), flat)
+
+    @property
+    def space(self) -> Space:
+        return self.base.space
+
+    def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], GuidedState]:
+        logits, base = self.base.start(rows, context)
+        joint = torch.zeros(rows, dtype=torch.long, device=logits.device)
+        guided, _, log_step = self._guide(logits[:, None], joint[:, None], 0)
+        return guided[:, 0], GuidedState(base, joint, 0, log_step[:, 0] + self.log_ahead[0, 0])
+
+    def advance(
+        self, tokens: Int[Tensor, "rows length"], state: GuidedState
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], GuidedState]:
+        logits, base = self.base.advance(tokens, state.base)
+        visited, joint = [], state.joint
+        for column in self.states.class_of[tokens].unbind(1):
+            joint = self.states.successor[joint, column]
+            visited.append(joint)
+        guided, _, log_step = self._guide(logits, torch.stack(visited, 1), state.place + 1)
+        log_weight = state.log_weight + log_step.sum(1)
+        return guided, GuidedState(base, joint, state.place + tokens.shape[1], log_weight)
+
+    def expected_log_weight(self, state: GuidedState) -> Float[Tensor, " rows"]:
+        """Particles that target q(x₍≤t₎)·Nₜ have this weight: the next step's Nₜ/hₜ, which no choice changes, is in."""
+        return state.log_weight
+
+    def _guide(
+        self, logits: Float[Tensor, "rows length vocabulary"], joint: Int[Tensor, "rows length"], place: int
+    ) -> tuple[
+        Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length"]
+    ]:
+        """log g and log q of the next token, and log N/h; `place` is the one that logits[:, 0] fills."""
+        log_probs = torch.log_softmax(logits, -1)
+        # A parallel pass over padding may look past the end of the space; nobody reads what it says there.
+        places = torch.arange(place, place + joint.shape[1], device=joint.device).clamp(max=self.space.length - 1)
+        ahead = self.log_ahead[places[:, None] + 1, self.states.successor[joint]]
+        if self.states.end_class is not None:
+            ahead[..., self.states.end_class] = self.log_final[joint]
+        here = self.log_ahead[places, joint]
+        # Relative to h here, so that a tiny h costs no digits in the model's own precision.
+        shift = torch.where(here == -math.inf, 0.0, here)[..., None]
+        guided = log_probs + (ahead - shift).to(log_probs.dtype)[..., self.states.class_of]
+        log_step = torch.logsumexp(guided, -1, keepdim=True)
+        guided = torch.where(log_step == -math.inf, log_probs, guided - log_step)
+        return guided, log_probs, log_step.squeeze(-1)
+
+    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        return sequence_log_prob(self, x, context)
+
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
+        return self.walk(n, context, generator=generator).x
+
+    def sample_with_log_prob(
+        self, n: int, context: Context | None = None, *, generator: Generator
+    ) -> tuple[Sequences, Float[Tensor, " batch"]]:
+        walk = self.walk(n, context, generator=generator)
+        return walk.x, walk.log_prob
+
+    @torch.no_grad()
+    def walk(self, n: int, context: Context | None = None, *, tally: Tally | None = None, generator: Generator) -> Walk:
+        """n draws for each row of the context, which is read once; what the base says on the way goes to the tally."""
+        with without_dropout(self.base):
+            first, state = self.base.start(context_rows(context), context)
+            condition = torch.arange(len(first), device=first.device).repeat_interleave(n)
+            parts = [
+                self._walk_block(first[rows], state.select(rows), tally, generator)
+                for rows in torch.split(condition, BLOCK)
+            ]
+        x, log_prob, base_log_prob = zip(*parts, strict=True)
+        return Walk(Sequences.join(list(x)), torch.cat(log_prob), torch.cat(base_log_prob))
+
+    def _walk_block(
+        self, logits: Float[Tensor, "rows vocabulary"], state: State, tally: Tally | None, generator: Generator
+    ) -> Walk:
+        """Rows that have ended are no longer computed."""
+        stepper = self.base.stepper(state) if isinstance(self.base, Quick) else Advances(self.base, state)
+        length, end, rows, device = self.space.length, self.space.end, len(logits), logits.device
+        tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
+        lengths = torch.full((rows,), length, device=device)
+        log_prob, base_log_prob = torch.zeros(2, rows, dtype=logits.dtype, device=device)
+        alive = torch.arange(rows, device=device)
+        joint = torch.zeros_like(alive)
+        for place in range(length):
+            if tally is not None:
+                tally.add(self.states, logits, joint, place)
+            guided, log_probs, _ = self._guide(logits[:, None], joint[:, None], place)
+            token = draw_tokens(guided[:, 0], generator)
+            tokens[alive, place] = token
+            log_prob[alive] += guided[:, 0].gather(1, token[:, None]).squeeze(1)
+            base_log_prob[alive] += log_probs[:, 0].gather(1, token[:, None]).squeeze(1)
+            if end is not None and bool((token == end).any()):
+                lengths[alive[token == end]] = place + 1
+                onward = (token != end).nonzero().squeeze(1)
+                alive, token, joint = alive[onward], token[onward], joint[onward]
+                if len(alive) == 0:
+                    break
+                stepper.keep(onward)
+            if place + 1 < length:
+                joint = self.states.successor[joint, self.states.class_of[token]]
+                logits = stepper.step(token)
+        width = int(lengths.max()) if rows else 0
+        return Walk(Sequences(tokens[:, :width], lengths), log_prob, base_log_prob)
+
+    def log_ratio_bound(self, target: object) -> float | None:
+        """log P(x|C) − log g(x|C) is never above this; None where no such number is known.
+
+        It holds for the worst of all bases, so it is never below that of drawing from the base itself: rejection
+        gains nothing by looking ahead. Quasi-rejection does, and so does all that weighs instead of refusing.
+        """
+        if not isinstance(target, Tilted) or target.base is not self.base or not isinstance(target.energy, Linear):
+            return None
+        followed = log_largest_ratio(self.states, self.log_ahead, self.log_final, self.states.scores(target.energy))
+        return None if followed == math.inf else followed + self.states.others_bound(target.energy)
+
+
+def without_dropout(base: Stepwise) -> AbstractContextManager[None]:
+    """What is drawn is what the base in evaluation mode gives its probability to."""
+    return evaluating(base) if isinstance(base, nn.Module) else nullcontext()

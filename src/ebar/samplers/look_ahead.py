@@ -1,0 +1,93 @@
+"""Look-ahead: importance sampling from a proposal that follows the energy's automata."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Generator
+
+from ebar.energies.linear import Linear
+from ebar.errors import UserError
+from ebar.models.tilted import Tilted
+from ebar.samplers.draw import shares
+from ebar.samplers.guided import Guided, without_dropout
+from ebar.samplers.guided_states import joint_states
+from ebar.samplers.protocols import Target
+from ebar.samplers.surrogate import NGram, Surrogate, Tally, Uniform
+from ebar.types import Context, Distribution, Stepwise, Weighted, context_rows
+
+BATCH = 4096
+
+
+@torch.no_grad()
+def guided(
+    target: Target,
+    *,
+    surrogate: Surrogate = NGram(),  # noqa: B008 — immutable
+    draws: int = 4000,
+    context: Context | None = None,
+    generator: Generator,
+) -> Guided:
+    """A proposal for a linear tilt, that looks ahead under a surrogate fitted to `draws` draws.
+
+    Half of them come from the base, half from the proposal that these make: the base is rarely where the energy
+    wants to go, and it is there that its mind must be known.
+
+    One surrogate serves all rows of the context: what it gets wrong about one of them, that row's weights bear.
+    """
+    if not isinstance(target, Tilted) or not isinstance(target.energy, Linear):
+        raise UserError("Looking ahead needs a model tilted by a linear energy: use importance or smc for others.")
+    if not isinstance(target.base, Stepwise):
+        raise UserError("Looking ahead needs a base that can be advanced token by token: use importance instead.")
+    if draws < 1:
+        raise UserError(f"A surrogate is fitted to at least one draw, not {draws}.")
+    base, energy = target.base, target.energy
+    with without_dropout(base):
+        device = base.start(context_rows(context), context)[0].device
+    states = joint_states(energy, base.space, order=surrogate.order, device=device)
+    tally = Tally.empty(states)
+    proposal = Guided.plain(base, states)
+    for _ in range(2):
+        for size in shares(-(-draws // (2 * context_rows(context))), context, max(BATCH, context_rows(context))):
+            proposal.walk(size, context, tally=tally, generator=generator)
+        proposal = Guided.tilted(base, states, energy, surrogate.fit(states, tally))
+    return proposal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookAhead:
+    """x ~ g, which heads for the features an automaton can follow; w = P(x)/g(x), with no second pass over the base.
+
+    Features that none can follow are left to the weights. As unbiased as importance sampling from the base, whose
+    effective sample size it multiplies as far as the surrogate foresees the base. The proposal may be one that
+    `guided` made for this target; else one is made first.
+    """
+
+    weighted: ClassVar[bool] = True
+    independent: ClassVar[bool] = True
+
+    surrogate: Uniform | NGram = NGram()  # noqa: RUF009 — immutable
+    surrogate_draws: int = 4000  # half from the base and half from a first proposal, to fit the surrogate to
+    batch_size: int = BATCH  # sequences at a time, over all rows of the context
+
+    def stream(
+        self,
+        target: Target,
+        n: int,
+        *,
+        proposal: Distribution | None = None,
+        context: Context | None = None,
+        generator: Generator,
+    ) -> Iterator[Weighted]:
+        if proposal is None:
+            proposal = guided(
+                target, surrogate=self.surrogate, draws=self.surrogate_draws, context=context, generator=generator
+            )
+        if not isinstance(proposal, Guided) or not isinstance(target, Tilted) or target.base is not proposal.base:
+            raise UserError("Looking ahead makes its own proposal: leave it out, or give one made by `guided`.")
+        for size in shares(n, context, self.batch_size):
+            walk = proposal.walk(size, context, generator=generator)
+            with torch.no_grad():
+                log_weights = walk.base_log_prob - target.energy(walk.x, context) - walk.log_prob
+            yield Weighted(walk.x, log_weights.view(context_rows(context), size))

@@ -1,0 +1,92 @@
+"""Rejection sampling: exact draws, where a bound on P/q is known."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Generator
+
+from ebar.errors import UserError
+from ebar.models.tilted import Tilted
+from ebar.samplers.accept import Attempts, accept
+from ebar.samplers.draw import proposal_for, shares
+from ebar.samplers.protocols import Bounded, RatioBounded, Target
+from ebar.types import Context, Distribution, Weighted, context_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """x ~ q, kept with probability P(x) / (M·q(x)), where M ≥ P/q everywhere: what is kept is i.i.d. from p.
+
+    Each batch goes on until its k-th acceptance, at the N-th proposal. N is negative binomial, for which
+    E[(k−1)/(N−1)] is the acceptance probability Z/M exactly when k ≥ 2 (k/N is biased; Haldane 1945). Draws and N
+    are independent, so giving every draw the weight M·(k−1)/(N−1) makes them properly weighted.
+    """
+
+    weighted: ClassVar[bool] = True
+    independent: ClassVar[bool] = False  # the draws of a batch share one estimate of Z; batches are independent
+
+    log_bound: float | None = None  # on log P − log q; None: the energy's or the proposal's own
+    max_proposals: int = 1_000_000  # refused in a row before giving up
+    batch_size: int = 4096  # sequences at a time, over all rows of the context
+
+    def stream(
+        self,
+        target: Target,
+        n: int,
+        *,
+        proposal: Distribution | None = None,
+        context: Context | None = None,
+        generator: Generator,
+    ) -> Iterator[Weighted]:
+        log_bound = self.bound(target, proposal)
+        for part in self.attempts(target, n, proposal=proposal, context=context, generator=generator):
+            k, all_proposed = part.accepted.double(), part.proposed.double()
+            log_z = log_bound + torch.log((k - 1) / (all_proposed - 1))
+            yield Weighted(part.x, log_z[:, None].expand(-1, len(part.x.lengths) // context_rows(context)))
+
+    def attempts(
+        self,
+        target: Target,
+        n: int,
+        *,
+        proposal: Distribution | None = None,
+        context: Context | None = None,
+        generator: Generator,
+    ) -> Iterator[Attempts]:
+        """The draws of `stream`, with the numbers of proposals instead of weights."""
+        log_bound = self.bound(target, proposal)
+        proposal = proposal_for(target, proposal)
+        # Two proposals per draw, so that there is always room for the two draws that the estimate of Z needs.
+        for size in shares(n, context, self.batch_size, proposals_per_draw=2):
+            yield accept(
+                target,
+                proposal,
+                max(size, 2),
+                log_bound,
+                context,
+                ceiling_is_bound=True,
+                batch_size=self.batch_size,
+                max_proposals=self.max_proposals,
+                generator=generator,
+            )
+
+    def bound(self, target: Target, proposal: Distribution | None = None) -> float:
+        """The bound on log P − log q that will be used."""
+        if self.log_bound is not None:
+            return self.log_bound
+        proposal = proposal_for(target, proposal)
+        if target is proposal:
+            return 0.0
+        if isinstance(proposal, RatioBounded):
+            known = proposal.log_ratio_bound(target)
+            if known is not None:
+                return known
+        if isinstance(target, Tilted) and target.base is proposal and isinstance(target.energy, Bounded):
+            return target.energy.log_bound()
+        what = "a proposal other than its base" if isinstance(target, Tilted) and target.base is not proposal else "it"
+        raise UserError(
+            f"Rejection sampling needs a bound on P/q and none is known for this target with {what}: give log_bound, "
+            "or use quasi_rejection, importance, resampling, smc or metropolis."
+        )

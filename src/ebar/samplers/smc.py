@@ -1,0 +1,164 @@
+"""Sequential Monte Carlo along the sequence."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Generator, Tensor
+
+from ebar.errors import UserError, choose
+from ebar.models.stepwise import draw_tokens
+from ebar.samplers.draw import log_weights, proposal_for
+from ebar.samplers.protocols import Target
+from ebar.samplers.resample import RESAMPLERS, flat
+from ebar.samplers.systems import repeated, resampled, systems
+from ebar.samplers.twists import TWISTS, Prefixes, base_to_follow, twist_for
+from ebar.types import Context, Distribution, Sequences, State, Stepwise, Weighted, context_rows
+
+
+class Cloud(NamedTuple):
+    """Particles, all systems laid end to end."""
+
+    tokens: Int[Tensor, "particles length"]
+    lengths: Int[Tensor, " particles"]
+    log_q: Float[Tensor, " particles"]  # of the prefix, under the proposal
+    log_base: Float[Tensor, " particles"]  # of the prefix, under the base; only where it is followed
+    guess: Float[Tensor, " particles"]  # at the final log-weight, already counted in the particle's weight
+    final: Float[Tensor, " particles"]  # log P − log q, for those that have ended
+
+    def select(self, rows: Int[Tensor, " selected"]) -> "Cloud":
+        return Cloud(*(part[rows] for part in self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smc:
+    """Particles grow token by token from q; those whose prefix promises little make way for those that promise much.
+
+    At each step a guess G(x≤t) at the final log-weight is made (see `twists`) and a particle's weight takes on
+    exp(G(x≤t) − G(x<t)); at its end G is log P(x) − log q(x) itself, so whatever the guesses were, the product is
+    right. Systems resample when their effective sample size falls below `threshold` of their particles.
+    The mean weight of a system is unbiased for Z (Del Moral 2004, 7.4.2), and w·f for Σ P·f; systems are
+    independent and pooled. A guess of −inf must mean that P = 0 on every continuation.
+    """
+
+    weighted: ClassVar[bool] = True
+    independent: ClassVar[bool] = False  # the particles of a system are not; systems, hence batches, are
+
+    particles: int = 256  # in each system
+    threshold: float = 0.5
+    twist: str | None = None  # none, energy or potential; None: the best the proposal and target allow
+    resampling: str = "systematic"
+    batch_size: int = 4096  # particles at a time, over all systems and rows of the context
+
+    def stream(
+        self,
+        target: Target,
+        n: int,
+        *,
+        proposal: Distribution | None = None,
+        context: Context | None = None,
+        generator: Generator,
+    ) -> Iterator[Weighted]:
+        stepwise = proposal_for(target, proposal)
+        if not isinstance(stepwise, Stepwise):
+            raise UserError("Sequential Monte Carlo needs a proposal that goes token by token: use importance.")
+        rows = context_rows(context)
+        for size, count in systems(n, self.particles, context, self.batch_size):
+            many = repeated(context, count)
+            x, log_w = self._run(target, stepwise, size, rows * count, many, generator)
+            yield Weighted(x, log_w.view(rows, count * size))
+
+    @torch.no_grad()
+    def _run(
+        self,
+        target: Target,
+        proposal: Stepwise,
+        size: int,
+        count: int,
+        context: Context | None,
+        generator: Generator,
+    ) -> tuple[Sequences, Float[Tensor, "systems particles"]]:
+        """`count` systems of `size` particles, one for each row of the context where there is one."""
+        name = twist_for(self.twist, target, proposal)
+        twist = choose(TWISTS, name, "twist")
+        resample = choose(RESAMPLERS, self.resampling, "resampling scheme")
+        base = base_to_follow(name, target, proposal)
+        space, total = proposal.space, count * size
+        logits, state = _started(proposal, size, count, context)
+        base_logits, base_state = _started(base or proposal, size, count, context)
+        zeros = torch.zeros_like(logits[:, 0])
+        tokens = torch.zeros(total, space.length, dtype=torch.long, device=logits.device)
+        cloud = Cloud(tokens, torch.zeros_like(tokens[:, 0]), zeros, zeros.clone(), zeros.clone(), zeros.clone())
+        log_w = torch.zeros(count, size, dtype=logits.dtype, device=logits.device)
+        going = torch.arange(total, device=logits.device)  # particles that have not ended: what `state` has rows for
+        for place in range(space.length):
+            log_probs = torch.log_softmax(logits, -1)
+            token = draw_tokens(log_probs, generator)
+            cloud.tokens[going, place] = token
+            cloud.log_q[going] += log_probs.gather(1, token[:, None]).squeeze(1)
+            if base is not None:
+                cloud.log_base[going] += torch.log_softmax(base_logits, -1).gather(1, token[:, None]).squeeze(1)
+            last = place + 1 == space.length
+            ended = torch.full_like(token, last, dtype=torch.bool) if last or space.end is None else token == space.end
+            done, going, token = going[ended], going[~ended], token[~ended]
+            cloud.lengths[done] = place + 1
+            x = Sequences(cloud.tokens[done, : place + 1], cloud.lengths[done])
+            if len(done):
+                where = None if context is None else context.select(done // size)
+                cloud.final[done] = log_weights(target, proposal, x, cloud.log_q[done], where)
+            if len(going) == 0:
+                break
+            logits, state = _advanced(proposal, token, state, ended)
+            if base is not None:
+                base_logits, base_state = _advanced(base, token, base_state, ended)
+            guess = cloud.guess.clone()
+            guess[done] = cloud.final[done] if name != "none" else guess[done]
+            prefix = Sequences(cloud.tokens[going, : place + 1], torch.full_like(going, place + 1))
+            where = None if context is None else context.select(going // size)
+            log_ratio = (cloud.log_base - cloud.log_q)[going] if base is not None else zeros[going]
+            guess[going] = twist(Prefixes(target, proposal, prefix, where, log_ratio, state))
+            log_w = log_w + _difference(guess, cloud.guess).view(count, size)
+            cloud = cloud._replace(guess=guess)
+            outcome = resampled(log_w, self.threshold, resample, generator)
+            if outcome is not None:
+                ancestors, log_w = outcome
+                chosen = flat(ancestors, size)
+                cloud = cloud.select(chosen)
+                row_of = torch.full_like(chosen, -1).index_copy(0, going, torch.arange(len(going), device=going.device))
+                came_from = row_of[chosen]
+                going = (came_from >= 0).nonzero().squeeze(1)
+                if len(going) == 0:
+                    break
+                came_from = came_from[going]
+                logits, state = logits[came_from], state.select(came_from)
+                base_logits, base_state = base_logits[came_from], base_state.select(came_from)
+        log_w = log_w + _difference(cloud.final, cloud.guess).view(count, size)
+        return Sequences(cloud.tokens[:, : int(cloud.lengths.max())], cloud.lengths), log_w
+
+
+def _started(
+    model: Stepwise, size: int, count: int, context: Context | None
+) -> tuple[Float[Tensor, "particles vocabulary"], State]:
+    """Every particle at the beginning; each context is read once."""
+    rows = context_rows(context)
+    logits, state = model.start(rows, context)
+    condition = torch.arange(rows, device=logits.device).repeat_interleave(size * count // rows)
+    return logits[condition], state.select(condition)
+
+
+def _advanced(
+    model: Stepwise, token: Int[Tensor, " going"], state: Any, ended: Bool[Tensor, " before"]
+) -> tuple[Float[Tensor, "going vocabulary"], State]:
+    """One step of those that have not ended."""
+    if bool(ended.any()):
+        state = state.select((~ended).nonzero().squeeze(1))
+    logits, state = model.advance(token[:, None], state)
+    return logits[:, 0], state
+
+
+def _difference(new: Float[Tensor, " particles"], old: Float[Tensor, " particles"]) -> Float[Tensor, " particles"]:
+    """new − old; where old is −inf the particle has weight 0 already, and keeps it."""
+    return torch.where(old == -math.inf, 0.0, new - old)

@@ -1,0 +1,116 @@
+"""Cheap stand-ins u for q: used only to look ahead, so their errors cost effective samples, never correctness."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ebar.samplers.guided_states import JointStates
+
+
+class Tally(NamedTuple):
+    """What q said at the prefixes of some draws: its next-token probabilities, summed over visits.
+
+    Probabilities say more than the tokens drawn, and cost nothing: a rare token is tallied each time it might
+    have come.
+    """
+
+    following: Float[Tensor, "states classes"]  # what comes next, the last place of a space with an end left out
+    visits: Float[Tensor, "places states"]
+    ends: Float[Tensor, "places states"]  # of these visits, how many would end here
+
+    @classmethod
+    def empty(cls, states: JointStates) -> "Tally":
+        count, classes = states.successor.shape
+        by_place = torch.zeros(2, states.space.length, count, dtype=torch.float64, device=states.recent.device)
+        return cls(torch.zeros(count, classes, dtype=torch.float64, device=states.recent.device), *by_place)
+
+    def add(
+        self, states: JointStates, logits: Float[Tensor, "rows vocabulary"], joint: Int[Tensor, " rows"], place: int
+    ) -> None:
+        """Count, in place, what the base says of the next token in each row."""
+        if states.end_class is not None and place == states.space.length - 1:
+            return
+        probs = torch.softmax(logits, -1)
+        by_class = torch.zeros(len(joint), self.following.shape[1], dtype=probs.dtype, device=probs.device)
+        by_class = by_class.index_add_(1, states.class_of, probs).double()
+        self.following.index_add_(0, joint, by_class)
+        self.visits[place].index_add_(0, joint, torch.ones_like(joint, dtype=torch.float64))
+        if states.end_class is not None:
+            self.ends[place].index_add_(0, joint, by_class[:, states.end_class])
+
+
+class Law(NamedTuple):
+    """u: whether a sequence ends here, which depends on the place, and if not what follows, which does not."""
+
+    end: Float[Tensor, "places states"]  # probabilities in (0, 1); unread in spaces without an end token
+    following: Float[Tensor, "states classes"]  # rows sum to one; 0 for the end class, positive elsewhere
+
+
+@runtime_checkable
+class Surrogate(Protocol):
+    """A family of laws, and how one is fitted."""
+
+    @property
+    def order(self) -> int:
+        """How many of the last tokens it looks at."""
+        ...
+
+    def fit(self, states: JointStates, tally: Tally) -> Law: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uniform:
+    """Every token as likely as any other; sequences end, place by place, as often as q's do."""
+
+    @property
+    def order(self) -> int:
+        return 0
+
+    def fit(self, states: JointStates, tally: Tally) -> Law:
+        return Law(_endings(tally), _uniform(states))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NGram:
+    """q's mean next-token probabilities, given the joint state: last `order` tokens and the automata's states.
+
+    Smoothed from the bottom up, each context by the one a token shorter: u = (tally + smoothing·u_shorter) /
+    (visits + smoothing), MacKay and Peto 1995. The states come last, so that a half-finished motif longer than
+    `order` is still recognised. u is positive wherever the space allows, which is what keeps the proposal's
+    support whole.
+    """
+
+    order: int = 8  # less where the table would be too large: see `joint_states`
+    smoothing: float = 1.0
+
+    def fit(self, states: JointStates, tally: Tally) -> Law:
+        following = _uniform(states)
+        seen = tally.following.clone()
+        if states.end_class is not None:
+            seen[:, states.end_class] = 0
+        base = states.successor.shape[1] + 1
+        everything = torch.arange(len(states.recent), device=seen.device)
+        contexts = [states.recent % base**length for length in range(states.order + 1)]
+        for context in [*contexts, everything]:
+            _, group = torch.unique(context, return_inverse=True)
+            pooled = torch.zeros_like(seen).index_add_(0, group, seen)[group]
+            following = (pooled + self.smoothing * following) / (pooled.sum(1, keepdim=True) + self.smoothing)
+        end = (tally.ends + self.smoothing * _endings(tally)) / (tally.visits + self.smoothing)
+        return Law(end, following)
+
+
+def _uniform(states: JointStates) -> Float[Tensor, "states classes"]:
+    sizes = states.class_sizes.double()
+    if states.end_class is not None:
+        sizes[states.end_class] = 0
+    return (sizes / sizes.sum().clamp(min=1)).expand(len(states.recent), -1)
+
+
+def _endings(tally: Tally) -> Float[Tensor, "places states"]:
+    """How likely the end is in each place, shrunk by one visit's worth to its mean over places; never 0 or 1."""
+    ends, visits = tally.ends.sum(1, keepdim=True), tally.visits.sum(1, keepdim=True)
+    overall = (ends.sum() + 1) / (visits.sum() + len(visits) + 1)
+    return ((ends + overall) / (visits + 1)).expand_as(tally.ends)

@@ -1,0 +1,158 @@
+"""The one training loop: a generator of steps, so that everything else is the caller's ordinary code."""
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from ebar.errors import UserError, choose
+from ebar.training import distributed
+from ebar.training.batches import Source
+from ebar.training.players import Player, Players
+from ebar.training.rows import share
+from ebar.types import Clock, Loss, Objective
+
+
+class Position(NamedTuple):
+    """Where training stands; with the weights and the random state, all that resuming needs."""
+
+    step: int = 0  # completed
+    epoch: int = 0  # completed
+    taken: int = 0  # batches of the current epoch
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(self.step, self.epoch)
+
+
+class Step(NamedTuple):
+    """What one step did."""
+
+    position: Position  # from where the next step starts
+    metrics: dict[str, float]
+
+    @property
+    def number(self) -> int:
+        return self.position.step
+
+    @property
+    def ends_epoch(self) -> bool:
+        return self.position.taken == 0
+
+
+class NonFiniteError(UserError):
+    """A loss or a gradient is infinite or not a number; the player has not been moved by it."""
+
+    def __init__(self, message: str, *, step: int, batch: Any):
+        super().__init__(message)
+        self.step = step  # the number of the step that could not be taken
+        self.batch = batch
+
+
+def fit(
+    objective: Objective,
+    batches: Source,
+    players: Players,
+    *,
+    generator: Generator,
+    start: Position = Position(),  # noqa: B008 — immutable
+    accumulate: int = 1,
+) -> Iterator[Step]:
+    """Steps without end: stop iterating to stop training.
+
+    A step takes one batch, and one optimiser step for each loss the objective yields, in order, so that a
+    later loss sees what the earlier ones have moved. A loss reaches its own player's parameters only. The
+    batch is cut into `accumulate` parts per process, which changes memory, not the result: gradients add up to
+    those of Σ w·L / Σ w over all parts of all processes.
+    """
+    for player in players.values():
+        player.module.train()
+    position = start
+    for batch, epoch, taken in _stream(batches, start):
+        metrics = _take_step(objective, batch, players, position.clock, accumulate, generator)
+        position = Position(position.step + 1, epoch, taken)
+        yield Step(position, metrics)
+
+
+def _stream(batches: Source, start: Position) -> Iterator[tuple[Any, int, int]]:
+    """Each batch, with where the epochs stand after it. One ahead: an epoch's end is known at its last batch."""
+    epoch, taken, end = start.epoch, start.taken, object()
+    while True:
+        iterator = iter(batches.at(epoch, taken))
+        batch = next(iterator, end)
+        if batch is end:
+            raise UserError(f"The training data has no batch number {taken} in epoch {epoch}: it is empty or was cut.")
+        while batch is not end:
+            following = next(iterator, end)
+            epoch, taken = (epoch + 1, 0) if following is end else (epoch, taken + 1)
+            yield batch, epoch, taken
+            batch = following
+
+
+def _take_step(
+    objective: Objective, batch: Any, players: Players, clock: Clock, accumulate: int, generator: Generator
+) -> dict[str, float]:
+    parts = share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=accumulate)
+    pending = [(objective.losses(part, clock, generator=generator), counted) for part, counted in parts]
+    metrics: dict[str, float] = {}
+    # Part by part, not all losses first: only one part's graph is alive at a time.
+    while (first := next(pending[0][0], None)) is not None:
+        player = choose(players, first.player, "player")
+        name = "" if len(players) == 1 else f"{first.player}."
+        means, norm = _accumulate(first, pending, player, first.player)
+        for what, number in {**means, "gradient_norm": norm}.items():
+            metrics[name + what] = number
+            if not math.isfinite(number) and what in ("loss", "gradient_norm"):
+                _clear(player)
+                message = f"The {(name + what).replace('_', ' ')} is {number} in step {clock.step + 1}"
+                message += ": lower the learning rate, clip gradients, or look at the batch."
+                raise NonFiniteError(message, step=clock.step + 1, batch=batch)
+        metrics[f"{name}learning_rate"] = player.set_learning_rate(clock)
+        assert player.optimiser is not None
+        player.optimiser.step()
+        _clear(player)
+    if any(next(losses, None) is not None for losses, _ in pending[1:]):
+        raise ValueError("one part of a batch has more losses than another")
+    return metrics
+
+
+def _accumulate(
+    first: Loss, pending: list[tuple[Iterator[Loss], float]], player: Player, name: str
+) -> tuple[dict[str, float], float]:
+    """Leaves the player with the (clipped) gradient of the mean loss; returns the means, and the norm unclipped."""
+    parameters = player.parameters()
+    if not parameters:
+        raise ValueError(f"a loss is for player {name!r}, which has no optimiser")
+    alone = len(pending) == 1 and distributed.world_size() == 1
+    _clear(player)
+    sums: dict[str, float] = {}
+    total = 0.0
+    for number, (losses, counted) in enumerate(pending):
+        loss = first if number == 0 else next(losses, None)
+        if loss is None or loss.player != name:
+            raise ValueError(f"one part of a batch has a loss for player {name!r} where another has not")
+        weight = 1.0 if alone else counted * loss.weight
+        torch.autograd.backward(loss.value * weight, inputs=parameters)
+        for key, value in {"loss": float(loss.value.detach()), **loss.metrics}.items():
+            sums[key] = sums.get(key, 0.0) + (weight * value if weight else 0.0)
+        total += weight
+    if not alone:
+        distributed.add_gradients(parameters)
+        total, *added = distributed.add([total, *sums.values()])
+        sums = {key: value / total for key, value in zip(sums, added, strict=True)}
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad /= total
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norm = get_total_norm(gradients)
+    if player.clip_norm is not None:
+        clip_grads_with_norm_(parameters, player.clip_norm, norm)
+    return sums, float(norm)
+
+
+def _clear(player: Player) -> None:
+    for parameter in player.parameters():
+        parameter.grad = None

@@ -1,0 +1,75 @@
+"""Who learns: a module with its optimiser. One player or several, as in a game."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn, optim
+
+from ebar.training.schedules import Constant, Schedule
+from ebar.types import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Player:
+    """A module, and what moves it.
+
+    Without an optimiser it is kept in the checkpoints and moved by no loss: a slowly changing copy, say, or
+    whatever state an objective has of its own.
+    """
+
+    module: nn.Module
+    optimiser: optim.Optimizer | None = None
+    schedule: Schedule = field(default_factory=Constant)
+    clip_norm: float | None = None  # gradients are scaled down to at most this Euclidean norm
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Those the optimiser moves, in its own order."""
+        if self.optimiser is None:
+            return []
+        return [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
+
+    def set_learning_rate(self, clock: Clock) -> float:
+        """What the schedule says now; returns the first group's."""
+        assert self.optimiser is not None
+        factor = self.schedule.factor(clock)
+        for group in self.optimiser.param_groups:
+            group["lr"] = group.setdefault("initial_lr", group["lr"]) * factor
+        return float(self.optimiser.param_groups[0]["lr"])
+
+
+Players = Mapping[str, Player]
+
+
+@contextmanager
+def averaged(player: Player) -> Iterator[None]:
+    """Inside, the parameters are ASGD's averages, where there are any; afterwards they are themselves again."""
+    state = {} if player.optimiser is None else player.optimiser.state
+    parameters = [parameter for parameter in player.parameters() if "ax" in state.get(parameter, {})]
+    kept = [parameter.detach().clone() for parameter in parameters]
+    try:
+        with torch.no_grad():
+            for parameter in parameters:
+                parameter.copy_(state[parameter]["ax"])
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, value in zip(parameters, kept, strict=True):
+                parameter.copy_(value)
+
+
+@contextmanager
+def evaluating(*players: Player) -> Iterator[None]:
+    """No gradients, no dropout, averaged parameters: what a held-out figure is measured with."""
+    modes = [(module, module.training) for player in players for module in player.module.modules()]
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        for player in players:
+            player.module.eval()
+            stack.enter_context(averaged(player))
+        try:
+            yield
+        finally:
+            for module, training in modes:
+                module.training = training

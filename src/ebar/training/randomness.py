@@ -1,0 +1,71 @@
+"""Every source of randomness, as tensors: the generator, torch's own (dropout's), numpy's, Python's."""
+
+import random
+import struct
+import warnings
+
+import numpy
+import torch
+from torch import Generator, Tensor
+
+from ebar.training.batches import folded
+
+
+def seeded(seed: int, *, device: str = "cpu", rank: int = 0) -> Generator:
+    """Seeds all global sources, and returns a generator of its own seed. Ranks differ, or all would drop alike."""
+    torch.manual_seed(folded(seed, rank, 0))
+    numpy.random.seed(folded(seed, rank, 1) % 2**32)
+    random.seed(folded(seed, rank, 2))
+    return Generator(device).manual_seed(folded(seed, rank, 3))
+
+
+def capture(generator: Generator) -> dict[str, Tensor]:
+    """The state of every source. Each tensor has the same shape whenever it is taken."""
+    version, words, gauss = random.getstate()
+    _, key, position, has_gauss, cached = numpy.random.get_state(legacy=True)
+    state = {
+        "torch": torch.get_rng_state(),
+        "generator": generator.get_state(),
+        "python": torch.tensor([version, *words, *_bits(gauss)]),
+        "numpy": torch.tensor([*map(int, key), position, *_bits(float(cached) if has_gauss else None)]),
+    }
+    if torch.accelerator.is_available():
+        state["accelerator"] = torch.get_device_module().get_rng_state()
+    return state
+
+
+def restore(state: dict[str, Tensor], generator: Generator) -> None:
+    """The inverse of `capture`."""
+    torch.set_rng_state(state["torch"])
+    generator.set_state(state["generator"])
+    version, *words, has_gauss, bits = state["python"].tolist()
+    random.setstate((version, tuple(words), _number(has_gauss, bits)))
+    *key, position, has_gauss, bits = state["numpy"].tolist()
+    gauss = _number(has_gauss, bits)
+    numpy.random.set_state(("MT19937", numpy.array(key, dtype=numpy.uint32), position, has_gauss, gauss or 0.0))
+    if "accelerator" in state and torch.accelerator.is_available():
+        torch.get_device_module().set_rng_state(state["accelerator"])
+
+
+def restore_among(states: list[dict[str, Tensor]], generator: Generator, *, rank: int, ranks: int) -> None:
+    """This process's state among those saved. With another number of processes there is no such thing."""
+    if len(states) == ranks:
+        restore(states[rank], generator)
+        return
+    message = (
+        f"saved by {len(states)} processes and resumed by {ranks}: what is random will not be as it would have been"
+    )
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
+    drawn = Generator()
+    drawn.set_state(states[0]["torch"])
+    seed = int(torch.randint(2**62, (), generator=drawn))
+    generator.set_state(seeded(seed, device=str(generator.device), rank=rank).get_state())
+
+
+def _bits(number: float | None) -> tuple[int, int]:
+    """Whether there is one, and its 64 bits."""
+    return (0, 0) if number is None else (1, struct.unpack("<q", struct.pack("<d", number))[0])
+
+
+def _number(present: int, bits: int) -> float | None:
+    return struct.unpack("<d", struct.pack("<q", bits))[0] if present else None

@@ -1,0 +1,58 @@
+"""Batches as trees of tensors that share their first dimension, the rows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxtyping import Int
+from torch import Tensor
+
+
+def take(tree: Any, rows: slice | Int[Tensor, " selected"]) -> Any:
+    """Some rows of each tensor in a tree of tuples, NamedTuples, lists and dictionaries; None stays."""
+    if isinstance(tree, Tensor):
+        return tree[rows if isinstance(rows, slice) else rows.to(tree.device)]
+    if tree is None:
+        return None
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(take(branch, rows) for branch in tree))
+    if isinstance(tree, tuple | list):
+        return type(tree)(take(branch, rows) for branch in tree)
+    if isinstance(tree, Mapping):
+        return {key: take(branch, rows) for key, branch in tree.items()}
+    raise TypeError(f"a batch is made of tensors, tuples, lists, dictionaries and None, not {type(tree).__name__}")
+
+
+def named_tensors(tree: Any, name: str = "batch") -> dict[str, Tensor]:
+    """The tensors of a tree by their path, such as `batch.tokens`; what is no tensor is left out."""
+    if isinstance(tree, Tensor):
+        return {name: tree}
+    branches: Any = ()
+    if isinstance(tree, Mapping):
+        branches = tree.items()
+    elif isinstance(tree, tuple | list):
+        branches = zip(getattr(tree, "_fields", range(len(tree))), tree, strict=True)
+    return {key: leaf for at, branch in branches for key, leaf in named_tensors(branch, f"{name}.{at}").items()}
+
+
+def count_rows(tree: Any) -> int:
+    """How many rows the tensors of a tree share."""
+    counts = {len(tensor) for tensor in named_tensors(tree).values()}
+    if len(counts) != 1:
+        raise ValueError(f"the tensors of a batch must share their number of rows, not have {sorted(counts)}")
+    return counts.pop()
+
+
+def share(batch: Any, *, rank: int, ranks: int, parts: int) -> list[tuple[Any, float]]:
+    """The parts of a batch that are one process's, each with 1 or, to be computed but not counted, 0.
+
+    The rows are cut into ranks × parts consecutive pieces, as even as can be. Where there are fewer rows than
+    processes some get none; they compute on a stand-in that counts for nothing, so that all take part in
+    every reduction.
+    """
+    if ranks * parts == 1:
+        return [(batch, 1.0)]  # any object will do
+    rows, pieces = count_rows(batch), ranks * parts
+    bounds = [rows * piece // pieces for piece in range(pieces + 1)]
+    own = [slice(*bounds[piece : piece + 2]) for piece in range(rank * parts, (rank + 1) * parts)]
+    cut = [(take(batch, rows), 1.0) for rows in own if rows.start < rows.stop]
+    return cut or [(take(batch, slice(0, 1)), 0.0)]

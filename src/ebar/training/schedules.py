@@ -1,0 +1,93 @@
+"""Learning-rate schedules: pure functions of the clock, so that resuming needs no hidden state.
+
+Each gives the factor on the optimiser's learning rate. Warm-up rises linearly, (step + 1)/warmup, so that the
+first step already moves.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from ebar.types import Clock
+
+
+@runtime_checkable
+class Schedule(Protocol):
+    """The factor on the learning rate, given the steps and epochs completed so far."""
+
+    def factor(self, clock: Clock) -> float: ...
+
+
+def _warm(step: int, warmup: int) -> float:
+    return min(1.0, (step + 1) / warmup) if warmup else 1.0
+
+
+def _done(step: int, warmup: int, steps: int) -> float:
+    """The share of the way from the end of the warm-up to `steps`."""
+    return min(1.0, max(0.0, (step - warmup) / max(1, steps - warmup)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """1 once warm."""
+
+    warmup: int = 0
+
+    def factor(self, clock: Clock) -> float:
+        return _warm(clock.step, self.warmup)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear:
+    """From 1 straight down to `floor` at `steps`, and there it stays."""
+
+    steps: int
+    floor: float = 0.0
+    warmup: int = 0
+
+    def factor(self, clock: Clock) -> float:
+        done = _done(clock.step, self.warmup, self.steps)
+        return _warm(clock.step, self.warmup) * (1 - (1 - self.floor) * done)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cosine:
+    """From 1 down half a cosine to `floor` at `steps`, and there it stays. Loshchilov & Hutter 2017, eq. 5."""
+
+    steps: int
+    floor: float = 0.0
+    warmup: int = 0
+
+    def factor(self, clock: Clock) -> float:
+        half = (1 + math.cos(math.pi * _done(clock.step, self.warmup, self.steps))) / 2
+        return _warm(clock.step, self.warmup) * (self.floor + (1 - self.floor) * half)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InverseSquareRoot:
+    """√(warmup/(step + 1)) once warm: 1 at its peak. Vaswani et al. 2017, eq. 3, without the model's width."""
+
+    warmup: int = 0
+
+    def factor(self, clock: Clock) -> float:
+        scale = max(1, self.warmup)
+        return _warm(clock.step, self.warmup) * math.sqrt(scale / max(scale, clock.step + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InverseEpoch:
+    """1/(1 + epoch): Robbins & Monro's step sizes, one per pass over the data."""
+
+    warmup: int = 0
+
+    def factor(self, clock: Clock) -> float:
+        return _warm(clock.step, self.warmup) / (1 + clock.epoch)
+
+
+SCHEDULES = {
+    "constant": Constant,
+    "linear": Linear,
+    "cosine": Cosine,
+    "inverse_square_root": InverseSquareRoot,
+    "inverse_epoch": InverseEpoch,
+}

@@ -1,0 +1,111 @@
+"""Writing what must not be lost: under a temporary name, to the disk, then renamed."""
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ebar.errors import UserError
+
+TEMPORARY = ".saving-"  # begins the name of what is being written or removed; swept at the next start
+
+
+@contextmanager
+def saving(what: str) -> Iterator[None]:
+    """What the system refuses becomes one sentence."""
+    try:
+        yield
+    except OSError as error:
+        cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)
+        message = f"Could not save {what}: {cause}; what was saved before is intact, so make room and run it again."
+        raise UserError(message) from error
+
+
+def write(path: Path, content: bytes) -> None:
+    """A file whose content has reached the disk; its name may not have, before `sync_folder`."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """All of it: the system may take less at a time."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def sync_folder(folder: Path) -> None:
+    """The names in a folder have reached the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """A file that is at every instant either the old one or the new one."""
+    temporary = path.with_name(TEMPORARY + path.name)
+    try:
+        write(temporary, content)
+        os.rename(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def replace_folder(path: Path, files: dict[str, bytes]) -> None:
+    """A folder that appears complete or not at all."""
+    temporary = path.with_name(TEMPORARY + path.name)
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        for name, content in files.items():
+            write(temporary / name, content)
+        sync_folder(temporary)
+        remove_folder(path)
+        os.rename(temporary, path)
+    except OSError:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_folder(path.parent)
+
+
+def remove_folder(path: Path) -> None:
+    """A folder that disappears at once, never half of it."""
+    if path.exists():
+        doomed = path.with_name(f"{TEMPORARY}removed-{path.name}")
+        shutil.rmtree(doomed, ignore_errors=True)
+        os.rename(path, doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+
+
+def sweep(folder: Path) -> None:
+    """Away with what an earlier process was writing or removing when it died."""
+    for leftover in folder.glob(TEMPORARY + "*"):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
+def to_json(value: Any, *, indent: int | None = None) -> bytes:
+    """One JSON text. JSON has no infinity and no NaN: they become strings that `float` reads back."""
+
+    def plain(node: Any) -> Any:
+        if isinstance(node, float) and (node - node != 0):
+            return str(node)
+        if isinstance(node, dict):
+            return {key: plain(branch) for key, branch in node.items()}
+        return [plain(branch) for branch in node] if isinstance(node, list | tuple) else node
+
+    return (json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False) + "\n").encode()

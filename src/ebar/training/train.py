@@ -1,0 +1,182 @@
+"""A whole run: steps, held-out figures, checkpoints, and how it ends."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from safetensors.torch import save
+from torch import Generator
+
+from ebar import progress
+from ebar.errors import UserError, choose
+from ebar.training import distributed, state
+from ebar.training.batches import Source
+from ebar.training.loop import NonFiniteError, Position, Step, fit
+from ebar.training.metrics import Sink, lines
+from ebar.training.players import Players, evaluating
+from ebar.training.rows import named_tensors
+from ebar.training.run import Run
+from ebar.training.signals import interruptible
+from ebar.training.stopping import Best, Patience
+from ebar.training.storage import to_json
+from ebar.types import Objective
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How long, and how often what."""
+
+    steps: int | None = None  # at most, since the very start
+    epochs: int | None = None
+    accumulate: int = 1  # parts a batch is cut into, to save memory
+    log_every: int = 10  # steps
+    validate_every: int | None = None  # steps; None at the end of each epoch
+    checkpoint_every: int = 1000  # steps; also at every new best, and at the end
+    patience: Patience | None = None
+    monitor: str = "loss"  # the held-out figure whose lowest value is the best
+    deterministic: bool = True  # torch's deterministic algorithms only
+
+    def finished(self, position: Position, best: Best) -> str | None:
+        """Why training is over, if it is."""
+        if self.steps is not None and position.step >= self.steps:
+            return "steps"
+        if self.epochs is not None and position.epoch >= self.epochs:
+            return "epochs"
+        return "patience" if self.patience is not None and self.patience.exhausted(best) else None
+
+    def validates(self, step: Step) -> bool:
+        return step.ends_epoch if self.validate_every is None else step.number % self.validate_every == 0
+
+
+class Result(NamedTuple):
+    """How a run ended. Interrupted, it goes on when it is run again."""
+
+    status: Literal["finished", "interrupted"]
+    reason: str  # steps, epochs, patience; or signal
+    position: Position
+    best: Best
+
+
+def train(
+    run: Run,
+    objective: Objective,
+    batches: Source,
+    players: Players,
+    plan: Plan,
+    *,
+    generator: Generator,
+    validation: Callable[[], Mapping[str, float]] | None = None,
+    sinks: Sequence[Sink] = (),
+) -> Result:
+    """Trains from where the run folder stands, its start or its newest checkpoint, until the plan is fulfilled.
+
+    On CPU the result is the same to the last bit however often it was killed or interrupted on the way.
+    `validation` is called with modules in evaluation mode, averaged parameters and no gradients. Afterwards
+    the players hold the last weights; `run.checkpoints.best()` has the best.
+    """
+    if plan.steps is None and plan.epochs is None and plan.patience is None:
+        raise UserError("Nothing says when training ends: give steps, epochs or patience.")
+    if plan.patience is not None and validation is None:
+        raise UserError("Patience needs held-out data: give some, or give steps or epochs instead.")
+    writes = distributed.rank() == 0
+    distributed.same_everywhere(player.module for player in players.values())
+    position, best, logged = _resume(run, players, generator)
+    with ExitStack() as stack:
+        stack.enter_context(_deterministic(plan.deterministic))
+        stop = stack.enter_context(interruptible())
+        metrics = stack.enter_context(lines(run.folder / "metrics.jsonl", keep=logged or 0)) if writes else None
+        timing = stack.enter_context(lines(run.folder / "timing.jsonl")) if writes else None
+        if not writes:
+            stack.enter_context(progress.shown(False))
+        bar = stack.enter_context(progress.bar("training", _steps_left(plan, batches, position), "steps"))
+
+        def log(values: Mapping[str, float]) -> None:
+            if metrics is not None:
+                metrics.write({"step": position.step, "epoch": position.epoch, **values})
+                for sink in sinks:
+                    sink.write(position.step, values)
+
+        def checkpoint() -> None:
+            logged = 0 if metrics is None else metrics.sync()
+            captured = state.capture(players, position, best, generator, metrics_bytes=logged)
+            if writes:
+                run.checkpoints.save(captured)
+            distributed.barrier()
+
+        if logged is None:
+            checkpoint()  # so that there is one, whatever the first step brings
+        reason = plan.finished(position, best)
+        began, first = time.monotonic(), position.step
+        steps = fit(objective, batches, players, generator=generator, start=position, accumulate=plan.accumulate)
+        while reason is None:
+            try:
+                step = next(steps)
+            except NonFiniteError as error:
+                raise _kept(run, error, writes) from error
+            position = step.position
+            bar.advance(1)
+            if step.number % plan.log_every == 0:
+                log(step.metrics)
+                if timing is not None:
+                    seconds = time.monotonic() - began
+                    timing.write({"step": step.number, "seconds": seconds, "rate": (step.number - first) / seconds})
+            improved = False
+            if validation is not None and plan.validates(step):
+                with evaluating(*players.values()):
+                    figures = validation()
+                log({f"validation.{name}": value for name, value in figures.items()})
+                margin = 0.0 if plan.patience is None else plan.patience.margin
+                best = best.update(choose(figures, plan.monitor, "held-out figure"), step.number, margin=margin)
+                improved = best.step == step.number
+            reason = plan.finished(position, best)
+            interrupted = distributed.any_of(stop.requested) and reason is None
+            if reason or interrupted or improved or step.number % plan.checkpoint_every == 0:
+                checkpoint()
+            if interrupted:
+                return Result("interrupted", "signal", position, best)
+        result = Result("finished", reason, position, best)
+        if writes:
+            record = {**result._asdict(), "position": position._asdict(), "best": best._asdict()}
+            run.write("results.json", to_json(record, indent=1))
+        return result
+
+
+def _resume(run: Run, players: Players, generator: Generator) -> tuple[Position, Best, int | None]:
+    """Where the run stands, and how many bytes of metrics there were; None for those at the very start."""
+    first = distributed.rank() == 0
+    checkpoint = run.checkpoints.resume() if first else None  # puts damaged ones aside, before the others look
+    distributed.barrier()
+    checkpoint = checkpoint if first else run.checkpoints.newest()
+    if checkpoint is None:
+        return Position(), Best(), None
+    return *state.restore(checkpoint, players, generator), checkpoint.state["metrics_bytes"]
+
+
+def _kept(run: Run, error: NonFiniteError, writes: bool) -> UserError:
+    """The error that names the file with the batch."""
+    name = f"non-finite-step-{error.step}.safetensors"
+    tensors: dict[str, Any] = {key: value.cpu().contiguous() for key, value in named_tensors(error.batch).items()}
+    if writes:
+        run.write(name, save(tensors))
+    return UserError(f"{str(error).rstrip('.')}, kept in {run.folder / name}.")
+
+
+def _steps_left(plan: Plan, batches: Source, position: Position) -> int | None:
+    ends = [] if plan.steps is None else [plan.steps]
+    if plan.epochs is not None and isinstance(batches, Sized):
+        ends.append(plan.epochs * len(batches))
+    return max(0, min(ends) - position.step) if ends else None
+
+
+@contextmanager
+def _deterministic(wanted: bool) -> Iterator[None]:
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    if wanted:
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])

@@ -1,0 +1,263 @@
+"""The vocabulary of ebar, and its conventions.
+
+    P(x|C) = q(x|C)·exp(−E(x, C)),     p = P / Z(C),     Z(C) = Σₓ P(x|C)
+
+- Natural logarithms, nats. `log_prob` is normalised, `log_score` is not.
+- Energy is a cost: lower is likelier. `log_score = q.log_prob − E`.
+- Tokens are right-padded; `lengths` counts the end-of-sequence token; it is scored, padding never.
+- Whatever has only a score has no `sample` and no `log_prob`: those need Z, and Z belongs to samplers and estimators.
+- Draws for several contexts are context-major: the n draws of row r of the context are n consecutive rows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Generator, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The sequences a distribution lives on.
+
+    With an `end` token: every sequence ends in it and has at most `length` tokens, the end included;
+    in the last place nothing else can stand. Without one: every sequence has exactly `length` tokens.
+    """
+
+    vocabulary: int  # number of tokens, the end token included
+    length: int
+    end: int | None = None
+
+
+class Sequences(NamedTuple):
+    """A batch of sequences."""
+
+    tokens: Int[Tensor, "batch length"]  # right-padded; what lies past `lengths` is ignored
+    lengths: Int[Tensor, " batch"]  # end-of-sequence included, where the space has one
+
+    def mask(self) -> Bool[Tensor, "batch length"]:
+        """True where a token counts, False on padding."""
+        return torch.arange(self.tokens.shape[1], device=self.tokens.device) < self.lengths[:, None]
+
+    def select(self, rows: Int[Tensor, " selected"] | Bool[Tensor, " batch"]) -> "Sequences":
+        """Some rows, by index (repeats allowed) or by mask."""
+        return Sequences(self.tokens[rows], self.lengths[rows])
+
+    def repeat(self, times: int) -> "Sequences":
+        """Each row `times` times in a row: context-major."""
+        return Sequences(self.tokens.repeat_interleave(times, 0), self.lengths.repeat_interleave(times, 0))
+
+    def prefix(self, row: int) -> list[int]:
+        """Row `row` as a list of tokens, padding left out."""
+        return [int(token) for token in self.tokens[row, : int(self.lengths[row])]]
+
+    @staticmethod
+    def join(parts: "list[Sequences]") -> "Sequences":
+        """The rows of all parts, one after another, padded to the longest."""
+        width = max(part.tokens.shape[1] for part in parts)
+        padded = [torch.nn.functional.pad(part.tokens, (0, width - part.tokens.shape[1])) for part in parts]
+        return Sequences(torch.cat(padded), torch.cat([part.lengths for part in parts]))
+
+
+class Context(NamedTuple):
+    """What a distribution is conditional on, one row per condition C."""
+
+    given: Sequences  # a prefix, a source sentence …, rows of unequal length allowed
+    order: Int[Tensor, "rows length"] | None = None  # a factorisation order, for any-order models
+
+    @property
+    def rows(self) -> int:
+        return int(self.given.lengths.shape[0])
+
+    def repeat(self, times: int) -> "Context":
+        order = None if self.order is None else self.order.repeat_interleave(times, 0)
+        return Context(self.given.repeat(times), order)
+
+    def select(self, rows: Int[Tensor, " selected"]) -> "Context":
+        return Context(self.given.select(rows), None if self.order is None else self.order[rows])
+
+
+def context_rows(context: Context | None) -> int:
+    """How many conditions there are: one when there is none to speak of."""
+    return 1 if context is None else context.rows
+
+
+def spread(context: Context | None, batch: int) -> Context | None:
+    """The context with one row for each of `batch` context-major rows."""
+    if context is None:
+        return None
+    if batch % context.rows:
+        raise ValueError(f"{batch} sequences cannot be shared evenly among {context.rows} contexts")
+    return context.repeat(batch // context.rows)
+
+
+class Weighted(NamedTuple):
+    """Properly weighted draws: E[w·f(x)] = Σₓ P(x)·f(x) for every f, so E[w] = Z, per row of the context."""
+
+    x: Sequences  # rows × draws of them, context-major
+    log_weights: Float[Tensor, "rows draws"]
+
+
+class Estimate(NamedTuple):
+    """A Monte-Carlo number: never shown without its interval."""
+
+    value: float
+    low: float
+    high: float
+    effective_sample_size: float
+    warning: str | None = None
+    level: float = 0.95  # of the interval
+
+    @classmethod
+    def exact(cls, value: float) -> "Estimate":
+        """A number known without error."""
+        return cls(value, value, value, float("inf"))
+
+    def __str__(self) -> str:
+        if self.low == self.high == self.value:
+            return f"{self.value:.6g} (exact)"
+        flag = "" if self.warning is None else f"  ⚠ {self.warning}"
+        size = f"{self.effective_sample_size:.0f}"
+        return f"{self.value:.6g} [{self.low:.6g}, {self.high:.6g}] ({self.level:.0%}, ESS {size}){flag}"
+
+
+X_contra = TypeVar("X_contra", contravariant=True)
+X = TypeVar("X")
+
+
+@runtime_checkable
+class Scored(Protocol[X_contra]):
+    """An unnormalised density: it can be asked for a score, not for a sample."""
+
+    def log_score(self, x: X_contra, context: Context | None = None) -> Float[Tensor, " batch"]: ...
+
+
+@runtime_checkable
+class Energy(Protocol[X_contra]):
+    """A cost of the whole sequence: lower is likelier."""
+
+    def __call__(self, x: X_contra, context: Context | None = None) -> Float[Tensor, " batch"]: ...
+
+
+@runtime_checkable
+class Distribution(Protocol):
+    """A normalised distribution: it can sample and be evaluated."""
+
+    @property
+    def space(self) -> Space: ...
+
+    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]: ...
+
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
+        """n draws for each row of the context, context-major."""
+        ...
+
+
+@runtime_checkable
+class SamplesWithLogProb(Protocol):
+    """A distribution that knows the log-probability of its draws from having drawn them."""
+
+    def sample_with_log_prob(
+        self, n: int, context: Context | None = None, *, generator: Generator
+    ) -> tuple[Sequences, Float[Tensor, " batch"]]: ...
+
+
+@runtime_checkable
+class State(Protocol):
+    """Where a model stands along its prefixes: a value, never changed in place."""
+
+    def select(self, rows: Int[Tensor, " selected"]) -> "State":
+        """Reorder, drop or duplicate rows: beams, particles, a prefix shared by its continuations."""
+        ...
+
+
+@runtime_checkable
+class Stepwise(Distribution, Protocol):
+    """A distribution that can be advanced along a prefix.
+
+    log_softmax of what `start` and `advance` return is the distribution of the next token, whatever the
+    space forbids (anything but the end in the last place) being −inf. Length 1 is one step, a whole
+    sequence is the parallel pass, a segment is a recurrent memory's unit.
+    """
+
+    @property
+    def free_logits(self) -> bool:
+        """True: logits before the softmax, whose shift is free. False: already log-probabilities."""
+        ...
+
+    def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], State]:
+        """`rows` is a multiple of the context's rows, context-major."""
+        ...
+
+    def advance(
+        self, tokens: Int[Tensor, "rows length"], state: Any
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], State]:
+        """Logits after each of the tokens."""
+        ...
+
+
+@runtime_checkable
+class WeightedSampler(Protocol):
+    """Properly weighted: its draws estimate Z."""
+
+    weighted: ClassVar[bool]  # True
+
+    def stream(
+        self,
+        target: "Target",
+        n: int,
+        *,
+        proposal: Distribution | None = None,
+        context: Context | None = None,
+        generator: Generator,
+    ) -> Iterator[Weighted]:
+        """At least n draws for each row of the context, in batches of bounded size."""
+        ...
+
+
+@runtime_checkable
+class DrawsSampler(Protocol):
+    """Draws only: they tend to p, and say nothing of Z."""
+
+    weighted: ClassVar[bool]  # False
+
+    def stream(
+        self,
+        target: "Target",
+        n: int,
+        *,
+        proposal: Distribution | None = None,
+        context: Context | None = None,
+        generator: Generator,
+    ) -> Iterator[Sequences]: ...
+
+
+Sampler = WeightedSampler | DrawsSampler
+Target = Scored[Sequences] | Distribution  # a tilted model, or a distribution, whose log Z is 0
+
+
+class Clock(NamedTuple):
+    """When it is, in training."""
+
+    step: int  # optimiser steps taken so far
+    epoch: int  # passes over the data completed so far
+
+
+class Loss(NamedTuple):
+    """What one player minimises now."""
+
+    value: Float[Tensor, ""]
+    player: str = "model"  # whose parameters this loss moves
+    metrics: dict[str, float] = {}  # noqa: RUF012 — read, never written
+    # Over how many terms (tokens, rows …) it is a mean. Over pieces k of a batch (accumulation, several processes)
+    # the mean is Σ w·L / Σ w: the plain mean of the pieces is another number where they hold unequal numbers of terms.
+    weight: float = 1.0
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """Turns a batch into losses, each for one player; the loop takes one optimiser step per loss, in order."""
+
+    def losses(self, batch: Any, clock: Clock, *, generator: Generator) -> Iterator[Loss]: ...

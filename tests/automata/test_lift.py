@@ -1,0 +1,99 @@
+import re
+import time
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ebar.automata import byte_level, compile_expression, compile_text, lift, spell
+from tests.automata.strings import all_strings, batch
+
+TEXT = "the cat sat on the mat; the naïve café cost 12 € and the cat ate 日本 rice: ça va, 34 cats 🙂. " * 3
+
+
+def test_tokens_of_several_symbols_move_as_their_spelling_does():
+    dfa = compile_expression(".*0110.*", "01")
+    vocabulary = ["0", "1", "01", "10", "0110", ""]
+    lifted = lift(dfa, [spell(token, "01") for token in vocabulary])
+    words = all_strings(len(vocabulary), 4)
+    expected = ["0110" in "".join(vocabulary[token] for token in word) for word in words]
+    assert lifted.accepts(batch(words)).tolist() == expected
+
+
+def test_a_special_token_spells_nothing_so_that_lifting_commutes_with_complement():
+    dfa = compile_expression("(01)*", "01")
+    spellings = [[0, 1], [1], None, [0]]
+    words = batch(all_strings(4, 4))
+    assert torch.equal(lift(~dfa, spellings).accepts(words), ~lift(dfa, spellings).accepts(words))
+    assert lift(dfa, spellings).table[:, 2].tolist() == list(range(dfa.states))
+
+
+def test_a_character_may_be_split_between_tokens():
+    lifted = lift(compile_text("é+"), [b"\xc3", b"\xa9", b"\xa9\xc3", b"a"])
+    words = batch([(0, 1), (0, 2, 1), (0,), (1, 0), (0, 1, 3), (0, 2)])
+    assert lifted.accepts(words).tolist() == [True, True, False, False, False, False]
+
+
+@pytest.fixture(scope="module")
+def tokeniser():
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=330,
+        special_tokens=["<end>"],
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator([TEXT], trainer)
+    return made
+
+
+def spelling(tokeniser: Any) -> list[bytes | None]:
+    tokens = [tokeniser.id_to_token(number) for number in range(tokeniser.get_vocab_size())]
+    return [None, *byte_level(tokens[1:])]
+
+
+SOME_LETTER = compile_text(".*(a|é|日).*")
+EXPRESSIONS = [r"(.*[^a-z])?cats?([^a-z].*)?", r".*\d\d.*", "~(.*é.*)", ".*[日-本].*", ".*🙂.?", "[a-z ïéç,;]*"]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_an_expression_about_text_is_followed_along_the_tokens_of_a_trained_bpe(tokeniser, expression):
+    lifted = lift(compile_text(expression), spelling(tokeniser))
+    python = re.compile(expression if "~" not in expression else "[^é]*", re.DOTALL)
+    pieces = [TEXT[begin : begin + length] for begin in range(0, 95, 3) for length in (1, 4, 9, 25)]
+    rows = [tokeniser.encode(piece).ids for piece in pieces]
+    assert max(len(row) for row in rows) > 4
+    found = lifted.accepts(batch(rows)).tolist()
+    assert found == [python.fullmatch(piece) is not None for piece in pieces]
+    assert True in found
+    assert False in found
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_token_string_means_the_bytes_it_spells(tokeniser, data):
+    spellings = spelling(tokeniser)
+    ids = data.draw(st.lists(st.integers(0, len(spellings) - 1), max_size=8))
+    joined = b"".join(spellings[number] or b"" for number in ids)
+    dfa = SOME_LETTER
+    assert bool(lift(dfa, spellings).accepts(batch([ids]))[0]) == bool(dfa.accepts(batch([joined]))[0])
+
+
+def test_a_vocabulary_of_fifty_thousand_is_lifted_in_seconds():
+    generator = torch.Generator().manual_seed(0)
+    letters = bytes(torch.randint(97, 123, (600_000,), generator=generator).tolist())
+    cuts = torch.randint(1, 12, (50_000,), generator=generator).cumsum(0).tolist()
+    spellings = [letters[begin:end] for begin, end in zip([0, *cuts], cuts, strict=False)]
+    dfa = compile_text("(.*(xyz|quick).*)&~(.*[bc]{4}.*)&.{0,40}")
+    begun = time.process_time()
+    lifted = lift(dfa, spellings)
+    assert time.process_time() - begun < 20
+    assert lifted.table.shape == (dfa.states, 50_000)
+    assert dfa.states > 150
+    token = 4321
+    state = dfa.follow(batch([spellings[token]]).tokens)[0, -1]
+    assert lifted.table[dfa.start, token] == state

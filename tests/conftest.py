@@ -1,0 +1,20 @@
+"""Under pytest, every shape in a signature is checked while the code runs."""
+
+import os
+
+from jaxtyping import install_import_hook
+
+# The hook must be in place before anything of ebar is imported.
+install_import_hook("ebar", "beartype.beartype")
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from torch import Generator  # noqa: E402
+
+# Several test processes share the cores: one thread each, or they fight over them.
+torch.set_num_threads(int(os.environ.get("EBAR_TEST_THREADS", "1")))
+
+
+@pytest.fixture
+def generator() -> Generator:
+    return Generator().manual_seed(20190915)

@@ -1,0 +1,108 @@
+"""What torchrun launches: the same training, on as many processes as there are. Rank 0 writes what came out."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Generator, nn
+
+from ebar.objectives import MaximumLikelihood
+from ebar.training import OPTIMISERS, Batches, Plan, Player, fit, measure, open_run, seeded, train
+from ebar.training.distributed import processes, rank, same_everywhere
+from ebar.types import Clock, Loss
+from tests.training.tiny import Bigram, data
+
+
+@dataclass(frozen=True)
+class Game:
+    """A leader learns the data; then a follower, from what the leader has become. One is used by no loss."""
+
+    leader: MaximumLikelihood
+    follower: MaximumLikelihood
+
+    def losses(self, batch: Any, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
+        yield from self.leader.losses(batch, clock, generator=generator)
+        x = self.follower.model.log_prob(batch) - self.leader.model.log_prob(batch)
+        yield Loss(x.square().mean(), "follower", {}, weight=float(len(x)))
+
+
+def players_of(optimiser: str, dtype: torch.dtype = torch.float32) -> dict[str, Player]:
+    seeded(3, rank=rank())  # ranks start apart, on purpose: what they share they must be given
+    modules = {"leader": Bigram(), "follower": Bigram()}
+    modules["leader"].unused = nn.Parameter(torch.ones(2))
+    for module in modules.values():
+        module.to(dtype)
+    return {
+        name: Player(
+            module=module,
+            optimiser=OPTIMISERS[optimiser](learning_rate=0.05, weight_decay=0.01).build(module.parameters()),
+            clip_norm=0.5,
+        )
+        for name, module in modules.items()
+    }
+
+
+def game(players: dict[str, Player]) -> Game:
+    modules: dict[str, Any] = {name: player.module for name, player in players.items()}
+    return Game(*(MaximumLikelihood(model=modules[name], player=name) for name in ("leader", "follower")))
+
+
+CASES = list(product(("adam", "sgd"), (torch.float32, torch.float64)))
+
+# 49 rows: the last batch of an epoch has one row, so that of two processes one has none.
+BATCHES = Batches(data=data(49), batch_size=16, seed=5)
+
+
+def trajectory(
+    optimiser: str, dtype: torch.dtype, *, accumulate: int = 1
+) -> tuple[dict[str, torch.Tensor], list[dict[str, float]]]:
+    """Weights and metrics after each of ten steps."""
+    players = players_of(optimiser, dtype)
+    same_everywhere(player.module for player in players.values())
+    weights, metrics = {}, []
+    steps = fit(game(players), BATCHES, players, generator=Generator(), accumulate=accumulate)
+    for step in islice(steps, 10):
+        for name, player in players.items():
+            for key, value in player.module.state_dict().items():
+                weights[f"{step.number}.{name}.{key}"] = value.clone()
+        metrics.append(step.metrics)
+    return weights, metrics
+
+
+def held_out() -> dict[str, float]:
+    players = players_of("sgd")
+    same_everywhere(player.module for player in players.values())
+    return measure(game(players), BATCHES, generator=Generator())
+
+
+def run(folder: Path, steps: int) -> None:
+    players = players_of("adam")
+    with open_run(folder, config="", seed=3) as opened:
+        plan = Plan(steps=steps, log_every=1, checkpoint_every=3)
+        train(opened, game(players), BATCHES, players, plan, generator=seeded(4, rank=rank()))
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    with processes():
+        for optimiser, dtype in CASES:
+            weights, metrics = trajectory(optimiser, dtype)
+            if rank() == 0:
+                save_file(weights, folder / f"{optimiser}-{dtype}.safetensors")
+                (folder / f"{optimiser}-{dtype}.json").write_text(json.dumps(metrics))
+        figures = held_out()
+        if rank() == 0:
+            (folder / "held-out.json").write_text(json.dumps(figures))
+        run(folder / "whole", 8)
+        run(folder / "stopped", 4)
+        run(folder / "stopped", 8)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,80 @@
+"""Two processes take the steps that one would."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ebar.training import Run
+from tests.training import several
+from tests.training.tiny import kept
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*launch, "-m", "tests.training.several", str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def assert_same(
+    got: tuple[dict[str, Tensor], list[dict[str, float]]],
+    expected: tuple[dict[str, Tensor], list[dict[str, float]]],
+    dtype: torch.dtype,
+) -> None:
+    """In float32 weights and losses to 1e-6; in float64, where only a wrong formula could differ, all to 1e-10."""
+    tolerance = 1e-6 if dtype == torch.float32 else 1e-10
+    assert set(got[0]) == set(expected[0])
+    for name, value in expected[0].items():
+        torch.testing.assert_close(got[0][name], value, rtol=0, atol=tolerance, msg=name)
+    for step, other in zip(got[1], expected[1], strict=True):
+        compared = {name for name in other if dtype == torch.float64 or not name.endswith("gradient_norm")}
+        assert {name: step[name] for name in compared} == pytest.approx(
+            {name: other[name] for name in compared}, rel=0, abs=tolerance
+        )
+
+
+@pytest.mark.parametrize(("optimiser", "dtype"), several.CASES)
+def test_two_processes_reproduce_one_to_a_millionth_at_every_step(optimiser, dtype, two):
+    """With batches of unequal slices and of fewer rows than processes, and two players."""
+    one = several.trajectory(optimiser, dtype)
+    weights = load_file(two / f"{optimiser}-{dtype}.safetensors")
+    assert_same((weights, json.loads((two / f"{optimiser}-{dtype}.json").read_text())), one, dtype)
+    moved = (one[0]["10.leader.out.weight"] - one[0]["1.leader.out.weight"]).abs().max()
+    assert moved > 0.01  # ten thousand times what may differ
+    assert torch.equal(weights["10.leader.unused"], torch.ones(2, dtype=dtype))  # no loss has it: no decay either
+
+
+def test_held_out_figures_of_two_processes_are_those_of_one(two):
+    assert json.loads((two / "held-out.json").read_text()) == pytest.approx(several.held_out(), abs=1e-6)
+
+
+def test_a_run_of_two_processes_that_was_stopped_goes_on_to_the_same_end(two):
+    whole = kept(two / "whole")
+    assert any(path.startswith("checkpoints/step-000000008/") for path in whole)
+    newest = Run(two / "whole").checkpoints.newest()
+    assert newest is not None
+    states = [newest.training[f"random.{rank}.generator"] for rank in (0, 1)]
+    assert not torch.equal(*states)  # each process has its own
+    stopped = kept(two / "stopped")
+    for name in ("leader", "follower", "training"):
+        path = f"checkpoints/step-000000008/{name}.safetensors"
+        assert stopped[path] == whole[path]
+    assert stopped["metrics.jsonl"] == whole["metrics.jsonl"]
+
+
+@pytest.mark.parametrize(("optimiser", "dtype"), several.CASES)
+def test_cutting_batches_into_parts_changes_memory_and_not_the_result(optimiser, dtype):
+    one = several.trajectory(optimiser, dtype)
+    assert_same(several.trajectory(optimiser, dtype, accumulate=3), one, dtype)

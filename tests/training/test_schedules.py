@@ -1,0 +1,39 @@
+import math
+
+import pytest
+
+from ebar.training.schedules import SCHEDULES
+from ebar.types import Clock
+
+WORKED = [  # name, options, step, epoch, factor
+    ("constant", {}, 0, 0, 1.0),
+    ("constant", {"warmup": 4}, 0, 0, 0.25),
+    ("constant", {"warmup": 4}, 3, 0, 1.0),
+    ("linear", {"steps": 10}, 0, 0, 1.0),
+    ("linear", {"steps": 10}, 4, 0, 0.6),
+    ("linear", {"steps": 10}, 99, 0, 0.0),
+    ("linear", {"steps": 12, "warmup": 2, "floor": 0.5}, 7, 0, 0.75),
+    ("cosine", {"steps": 12}, 4, 0, 0.75),  # (1 + cos 60°)/2
+    ("cosine", {"steps": 12, "floor": 0.1}, 12, 0, 0.1),
+    ("cosine", {"steps": 14, "warmup": 2}, 0, 0, 0.5),
+    ("inverse_square_root", {}, 3, 0, 0.5),
+    ("inverse_square_root", {"warmup": 4}, 1, 0, 0.5),
+    ("inverse_square_root", {"warmup": 4}, 3, 0, 1.0),
+    ("inverse_square_root", {"warmup": 4}, 15, 0, 0.5),
+    ("inverse_epoch", {}, 999, 0, 1.0),
+    ("inverse_epoch", {}, 999, 3, 0.25),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "step", "epoch", "factor"), WORKED)
+def test_factors_worked_out_by_hand(name, options, step, epoch, factor):
+    assert SCHEDULES[name](**options).factor(Clock(step, epoch)) == pytest.approx(factor, abs=1e-15)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_warms_up_to_1_and_never_exceeds_it(name):
+    options = {"steps": 50} if name in ("linear", "cosine") else {}
+    factors = [SCHEDULES[name](**options, warmup=10).factor(Clock(step, 0)) for step in range(60)]
+    assert factors[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
+    assert max(factors) == 1.0
+    assert all(math.isfinite(factor) and factor >= 0 for factor in factors)

@@ -1,0 +1,91 @@
+"""A model small enough to be trained in a blink, a game of two, and a run that uses every source of randomness."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import Generator, Tensor, nn
+
+from ebar.objectives import MaximumLikelihood
+from ebar.training import OPTIMISERS, SCHEDULES, Batches, Plan, Player, Result, measure, open_run, seeded, train
+from ebar.types import Clock, Context, Loss, Sequences, Space
+
+
+class Bigram(nn.Module):
+    """The next token given the one before, through a dropout."""
+
+    def __init__(self, vocabulary: int = 5, width: int = 8, dropout: float = 0.0):
+        super().__init__()
+        self.space = Space(vocabulary=vocabulary, length=6, end=0)
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.dropout = nn.Dropout(dropout)
+        self.out = nn.Linear(width, vocabulary)
+
+    def log_prob(self, x: Sequences, context: Context | None = None) -> Tensor:
+        before = nn.functional.pad(x.tokens[:, :-1], (1, 0))
+        logits = self.out(self.dropout(self.embedding(before)))
+        each: Tensor = logits.log_softmax(-1).gather(-1, x.tokens[..., None])[..., 0]
+        return (each * x.mask()).sum(1)
+
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
+        raise NotImplementedError
+
+
+def data(rows: int, *, seed: int = 0, vocabulary: int = 5, length: int = 6) -> Sequences:
+    generator = Generator().manual_seed(seed)
+    lengths = torch.randint(1, length + 1, (rows,), generator=generator)
+    tokens = torch.randint(1, vocabulary, (rows, length), generator=generator)
+    tokens[torch.arange(rows), lengths - 1] = 0
+    return Sequences(tokens, lengths)
+
+
+@dataclass(frozen=True)
+class Jittered:
+    """Likelihood for the model, then noise from every source for the second player to learn the mean of."""
+
+    model: MaximumLikelihood
+    guess: nn.Linear
+
+    def losses(self, batch: Any, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
+        yield from self.model.losses(batch, clock, generator=generator)
+        noise = torch.randn(4, generator=generator) + random.gauss(0, 1) + float(numpy.random.normal())
+        yield Loss(((self.guess(torch.ones(1)) - noise) ** 2).mean(), "guess", {}, weight=4.0)
+
+
+def run_everything(folder: Path, *, steps: int, checkpoint_every: int = 4) -> Result:
+    """A run whose every bit depends on dropout, on a generator, on numpy's, Python's and torch's own states."""
+    generator = seeded(7)
+    model, guess = Bigram(dropout=0.3), nn.Linear(1, 4)
+    players = {
+        "model": Player(
+            module=model,
+            optimiser=OPTIMISERS["adam"](learning_rate=0.01).build(model.parameters()),
+            schedule=SCHEDULES["cosine"](steps=steps, warmup=5),
+            clip_norm=0.25,
+        ),
+        "guess": Player(module=guess, optimiser=OPTIMISERS["asgd"](learning_rate=0.05).build(guess.parameters())),
+    }
+    likelihood = MaximumLikelihood(model=model)
+    held_out = Batches(data=data(20, seed=1), batch_size=8, shuffle=False)
+    plan = Plan(steps=steps, log_every=1, validate_every=7, checkpoint_every=checkpoint_every, monitor="nll_per_token")
+    with open_run(folder, config="kind: tiny\n", seed=7) as run:
+        return train(
+            run,
+            Jittered(likelihood, guess),
+            Batches(data=data(50), batch_size=16, seed=7),
+            players,
+            plan,
+            generator=generator,
+            validation=lambda: measure(likelihood, held_out, generator=Generator().manual_seed(0)),
+        )
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    """All that a run leaves and that must not depend on how often it was killed."""
+    passing = {"timing.jsonl", "lock", "environment.json"}
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in passing]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
