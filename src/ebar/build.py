@@ -1,6 +1,5 @@
 """From a configuration to objects. Classes never see a configuration: it is unpacked here into plain arguments."""
 
-import dataclasses
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,13 @@ from ebar.data.languages import Language
 from ebar.data.tokenisers import Alphabet
 from ebar.energies.linear import Linear
 from ebar.errors import UserError, choose
-from ebar.features import Expression, Length, Motif, NgramCount, Predicate, StartsWith
+from ebar.features.expression import Expression
 from ebar.features.feature import Feature, Features
+from ebar.features.length import Length
+from ebar.features.motif import Motif
+from ebar.features.ngram_count import NgramCount
+from ebar.features.predicate import Predicate
+from ebar.features.starts_with import StartsWith
 from ebar.heads import HEADS
 from ebar.models.autoregressive import Autoregressive
 from ebar.training import Checkpoints, Player, restore_weights
@@ -195,14 +199,3 @@ def _predicate(argument: str, alphabet: Alphabet, end: int | None) -> Predicate:
     if not callable(function):
         raise UserError(f"{path} has no function {name!r}.")
     return Predicate(name=name, function=function, end=end, decode=alphabet.decode)
-
-
-def check_options(instance: Any, what: str) -> None:
-    """Sizes and counts must be positive: told before any work, by the name the user gave them."""
-    for field in dataclasses.fields(instance):
-        value = getattr(instance, field.name)
-        if isinstance(value, int) and not isinstance(value, bool) and field.name in POSITIVE and value < 1:
-            raise UserError(f"{what}.{field.name} must be 1 or more, not {value}.")
-
-
-POSITIVE = {"batch_size", "chains", "thin", "particles", "max_proposals", "surrogate_draws", "proposals_per_draw"}

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from ebar.automata import kl
+from ebar.data import languages
 from ebar.data.languages import Language
 from ebar.errors import UserError
 from ebar.types import Space
@@ -34,6 +35,13 @@ def test_noise_alone_and_the_anti_motif_are_languages_too():
     assert anti["presence"] == 0
 
 
+def test_a_count_of_too_many_digits_to_print_is_left_out(monkeypatch):
+    assert Language(length=1000).describe()["strings"] == 2**1000
+    monkeypatch.setattr(languages, "DIGITS", 300)
+    assert Language(length=1000).describe()["strings"] is None
+    assert Language(motif="1", length=900).describe()["strings_present"] == 2**900 - 1
+
+
 def test_without_an_end_token_sequences_have_their_symbols_only(generator):
     language = Language(motif="ba", alphabet="abc", length=5, end=False)
     x = language.distribution().sample(200, generator=generator)
@@ -53,8 +61,8 @@ def test_a_language_of_variable_length_is_conditioned_on_its_largest(generator):
     figures = language.describe()
     assert figures["presence"] == pytest.approx(0.9, abs=1e-12)
     # Five standard errors: wrong less than once in a million, for any seed.
-    for draws, exact in ((-log_prob, figures["entropy"]), (x.lengths.double(), figures["mean_length"])):
-        assert abs(draws.mean().item() - exact) < 5 * draws.std().item() / 4000**0.5
+    for draws, name in ((-log_prob, "entropy"), (x.lengths.double(), "mean_length")):
+        assert abs(draws.mean().item() - (figures[name] or 0)) < 5 * draws.std().item() / 4000**0.5
     assert torch.isfinite(log_prob).all()
 
 

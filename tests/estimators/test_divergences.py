@@ -140,3 +140,14 @@ def test_entropies_of_small_spaces_are_exact(system: Small):
     assert [estimate.value for estimate in found] == pytest.approx(
         exact.entropy(system.target, system.context).tolist()
     )
+
+
+def test_a_target_none_of_which_was_drawn_has_no_divergence_and_no_entropy(too_large, generator):
+    base = Tabular(Space(2, 1), torch.tensor([[[1.0, 0.0]]], dtype=torch.float64).log())
+    target = Tilted(base, Linear(Features([Starts(0)]), torch.tensor([-math.inf], dtype=torch.float64)))
+    (apart,) = divergence("total_variation", target, base, draws=200, generator=generator)
+    (spread,) = entropy(target, draws=200, generator=generator)
+    for estimate, most in ((apart, 1.0), (spread, math.inf)):
+        assert math.isnan(estimate.value)
+        assert (estimate.low, estimate.high) == (0.0, most)
+        assert "nothing of the target was drawn" in str(estimate.warning)

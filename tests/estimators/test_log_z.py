@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from ebar.energies.linear import Linear
+from ebar.errors import UserError
 from ebar.estimators import exact
 from ebar.estimators.log_z import from_batches, log_mean, log_z
 from ebar.features.feature import Features
@@ -115,7 +116,7 @@ def test_no_weight_at_all_is_no_estimate_and_says_so():
 
 
 def test_a_weight_that_is_not_a_number_is_refused():
-    with pytest.raises(ValueError, match="weights must be finite"):
+    with pytest.raises(UserError, match="check the energy there"):
         log_mean(torch.tensor([[0.0, math.nan]]))
 
 

@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+from ebar.errors import UserError
 from ebar.maths.importance import check_weights, diagnose, heavy_tailed, pareto_k, tail_size
 
 
@@ -21,7 +22,7 @@ def test_the_tail_is_the_one_arviz_fits():
     from arviz_stats.base import array_stats  # type: ignore[attr-defined]
 
     for draws in (100, 226, 900, 901, 1000, 10_000):
-        arviz = array_stats._get_ps_tails(draws, 0.25, tail="right")
+        arviz = array_stats._get_ps_tails(draws, 0.25, tail="right")  # type: ignore[no-untyped-call]
         assert tail_size(draws) == int(arviz)
 
 
@@ -65,5 +66,5 @@ def test_heavy_values_under_equal_weights_are_noticed(generator):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_weights_that_are_not_numbers_are_refused(bad):
-    with pytest.raises(ValueError, match="row 1, draw 2"):
+    with pytest.raises(UserError, match="draw 2 in row 1"):
         check_weights(torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, bad]]))

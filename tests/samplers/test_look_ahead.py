@@ -107,7 +107,7 @@ def test_a_coefficient_of_log_3_on_11_guides_two_coins_by_thirds_and_quarters(ge
     x = Sequences(torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]]), torch.full((4,), 2))
     expected = torch.tensor([1 / 6, 1 / 6, 1 / 6, 1 / 2], dtype=torch.float64)
     torch.testing.assert_close(proposal.log_prob(x).exp(), expected)
-    drawn = draw(LookAhead(surrogate=Uniform()), target, 20, generator=generator)
+    drawn = draw(LookAhead(surrogate="uniform"), target, 20, generator=generator)
     torch.testing.assert_close(drawn.log_weights.exp(), torch.full((1, 20), 1.5, dtype=torch.float64))
 
 

@@ -1,6 +1,7 @@
 """Transition matrices known exactly: every move leaves q·w^power invariant, by detailed balance."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -48,9 +49,8 @@ def transition_matrix(
             continue
         wide = Sequences(torch.nn.functional.pad(x.tokens, (0, small.space.length - x.tokens.shape[1])), x.lengths)
         walkers = scene.walkers(wide, log_q)
-        for probability, (there, _) in tracer.every_path(
-            lambda walkers=walkers: step(walkers, MOVES[move], scene, power)
-        ):  # type: ignore[misc]
+        run = partial(step, walkers, MOVES[move], scene, power)
+        for probability, (there, _) in tracer.every_path(run):
             matrix[row, int(small.index(there.x))] += probability
     return matrix
 
@@ -72,7 +72,7 @@ def test_every_move_is_in_detailed_balance_with_the_target(space, move, proposal
     assert float(matrix.diagonal()[p > 0].min()) < 0.9  # it does move
 
 
-@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("move", ["suffix", "token"])
 def test_a_power_of_the_weight_is_what_a_tempered_move_leaves_invariant(move, tracer):
     small = small_world(SMALL["ending"], tracer)
     context = small.context(1).select(torch.tensor([0]))

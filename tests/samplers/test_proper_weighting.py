@@ -83,10 +83,15 @@ def test_sampling_importance_resampling(space, proposal, resampling, tracer):
 
 
 @pytest.mark.parametrize("space", TINY)
-@pytest.mark.parametrize("resampling", ["systematic", "multinomial"])
 @pytest.mark.parametrize(
-    ("proposal", "twist"),
-    [("base", "none"), ("base", "energy"), ("other", "none"), ("other", "energy"), ("other", "potential")],
+    ("proposal", "twist", "resampling"),
+    [
+        ("base", "none", "systematic"),
+        ("base", "energy", "systematic"),
+        ("other", "none", "systematic"),
+        ("other", "energy", "multinomial"),
+        ("other", "potential", "systematic"),
+    ],
 )
 def test_sequential_monte_carlo(space, proposal, twist, resampling, tracer):
     check(Smc(threshold=1.0, twist=twist, resampling=resampling), 2, TINY[space], proposal, tracer)

@@ -6,12 +6,12 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.models.tabular import Tabular
+from ebar.models.tabular import Tabular, whole_space
 from ebar.models.tilted import Tilted
 from ebar.samplers import accept
 from ebar.samplers.ancestral import Ancestral
 from ebar.samplers.draw import draw
-from ebar.samplers.protocols import Target
+from ebar.samplers.protocols import Bounded, Target
 from ebar.samplers.quasi_rejection import QuasiRejection
 from ebar.samplers.rejection import Rejection
 from ebar.types import Context, Sequences, Space
@@ -58,18 +58,10 @@ def test_one_draw_still_has_a_weight(generator):
 
 def test_a_bound_that_is_too_low_is_an_error_that_says_by_how_much(generator):
     small = world(ENDING)
-    true = small.target.energy.log_bound()
-    assert isinstance(true, float)
-    top = float(-small.target.energy(*_everything()).min())  # over sequences; the table also holds prefixes
+    top = float(-small.target.energy(whole_space(ENDING)).min())  # over sequences; the table also holds prefixes
     with pytest.raises(UserError, match=f"by 0.5 nats.*at least {top:.6g}"):
         draw(Rejection(log_bound=top - 0.5), small.target, 2000, generator=generator)
     draw(Rejection(log_bound=top), small.target, 2000, generator=generator)
-
-
-def _everything() -> tuple[Sequences]:
-    from ebar.models.tabular import whole_space
-
-    return (whole_space(ENDING),)
 
 
 def test_where_no_bound_is_known_the_error_names_the_ways_out(generator):
@@ -91,6 +83,7 @@ def test_a_proposal_that_knows_its_bound_is_asked(generator):
     knowing = Knowing(ENDING, small.other.logits.detach())
     assert Rejection().bound(small.target, knowing) == 7.0
     assert Rejection(log_bound=8.0).bound(small.target, knowing) == 8.0
+    assert isinstance(small.target.energy, Bounded)
     assert Rejection().bound(small.target) == small.target.energy.log_bound()
     assert Rejection().bound(small.other) == 0.0
     knowing.known = None

@@ -23,7 +23,8 @@ Function = Callable[[Tensor], Tensor]
 
 
 def normal_quantile(u: Tensor) -> Tensor:
-    return -torch.special.ndtri(u)
+    quantile: Tensor = torch.special.ndtri(u)
+    return -quantile
 
 
 # log g(u), falling in u: the largest weights are at u near 0.

@@ -3,6 +3,7 @@
 Every comparison that can fail by chance says how often. Repetitions are rows of the context: all run at once.
 """
 
+import itertools
 import math
 from typing import Any
 
@@ -18,7 +19,7 @@ from ebar.samplers.trade_off import trade_off
 from ebar.types import Context, Weighted, context_rows
 from tests.samplers.worlds import SPACES, World, linear_world
 
-# Six standard errors, each estimated from a hundred repetitions of dozens of draws: one false alarm in 10⁷ comparisons.
+# Six standard errors, each estimated from 75 repetitions or more of dozens of draws: one false alarm in 10⁷.
 SIGMAS = 6.0
 CERTAINTY = 1e-8  # false alarms per comparison where a bound of Hoeffding or McDiarmid is used
 
@@ -29,14 +30,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "resampling": {"proposals_per_draw": 4},
     "smc": {"particles": 32},
     "annealed": {"particles": 32, "conditional_size": 0.95},
-    "metropolis": {"chains": 64, "burn_in": 40, "thin": 8, "moves": ("suffix", "token")},
+    "metropolis": {"chains": 32, "burn_in": 40, "thin": 8, "moves": ("suffix", "token")},
 }
 
 spaces = pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 
 
 def sampler_called(name: str, batch_size: int, **settings: Any) -> Any:
-    return SAMPLERS[name](**{**SETTINGS.get(name, {}), **settings}, batch_size=batch_size)
+    sampler: Any = SAMPLERS[name]
+    return sampler(**{**SETTINGS.get(name, {}), **settings}, batch_size=batch_size)
 
 
 def truth(name: str, small: World, context: Context | None) -> tuple[Any, Tensor]:
@@ -58,7 +60,7 @@ def masses(small: World, batch: Weighted) -> Tensor:
 
 
 def features(small: World) -> Tensor:
-    """Of every sequence: 1, whether its first token is 1, whether its last but one is, its length, how many 1s it has."""
+    """Of every sequence: 1, whether its first token is 1, whether its last but one is, its length, its number of 1s."""
     x = whole_space(small.space)
     ones = (x.tokens == 1) & x.mask()
     last_but_one = x.tokens.gather(1, (x.lengths - 2).clamp(min=0)[:, None]).squeeze(1) == 1
@@ -81,7 +83,7 @@ def test_weights_are_unbiased_for_z_and_moments_of_a_conditional_target(name, sp
     target, exact = truth(name, small, small.context(1))
     sampler = sampler_called(name, 100_000)
     batch = draw(sampler, target, 32, context=context, generator=Generator().manual_seed(11))
-    for condition, rows in enumerate(masses(small, batch).split(150)):
+    for condition, rows in enumerate(masses(small, batch).view(3, 150, -1)):
         assert_unbiased(small, rows, exact[condition])
 
 
@@ -91,9 +93,9 @@ def test_weights_are_unbiased_for_z_and_moments_of_an_unconditional_target(name,
     """Batches are independent, whatever the sampler: each is a repetition."""
     small = linear_world(space)
     target, exact = truth(name, small, None)
-    stream = sampler_called(name, 128).stream(target, 12_800, generator=Generator().manual_seed(12))
-    batches = torch.cat([masses(small, batch) for batch in stream])
-    assert len(batches) >= 100
+    stream = sampler_called(name, 64).stream(target, 4_800, generator=Generator().manual_seed(12))
+    batches = torch.cat([masses(small, batch) for batch in itertools.islice(stream, 75)])
+    assert len(batches) == 75
     assert_unbiased(small, batches, exact[0])
 
 
@@ -121,7 +123,8 @@ def test_draws_have_the_moments_and_the_distribution_of_the_target(name, space, 
 
 
 def typical_distance(p: Tensor, n: int) -> Tensor:
-    return (p * (1 - p) / n).sqrt().sum(-1) / 2 + (math.log(1 / CERTAINTY) / (2 * n)) ** 0.5
+    typical: Tensor = (p * (1 - p) / n).sqrt().sum(-1) / 2
+    return typical + math.sqrt(math.log(1 / CERTAINTY) / (2 * n))
 
 
 @spaces
@@ -155,7 +158,7 @@ def test_quasi_rejection_has_its_exact_total_variation_and_acceptance(space, log
     assert point.acceptance_rate.value == pytest.approx(rate, abs=0.01)
 
 
-SIZES = (64, 128, 256, 512, 1024)
+SIZES = (32, 64, 128, 256, 512)
 
 
 @pytest.mark.parametrize("name", SAMPLERS)

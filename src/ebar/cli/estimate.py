@@ -6,19 +6,20 @@ from pathlib import Path
 from jsonargparse.typing import PositiveInt
 from torch import Generator
 
-from ebar.build import build_feature
+from ebar.build import build_energy, build_feature
 from ebar.cli.show import show_json, show_table
-from ebar.cli.trained import add_sampler, add_tilt, add_truncation, build_sampler, load_trained, tilted, truncated
+from ebar.cli.trained import add_sampler, add_tilt, add_truncation, build_sampler, load_trained, truncated
 from ebar.config.options import parse, parser
 from ebar.errors import UserError
-from ebar.estimators import divergence
+from ebar.estimators.divergences import divergence
 from ebar.estimators.draws import read
 from ebar.estimators.log_z import log_z_of
 from ebar.estimators.moments import moments_of
 from ebar.features.feature import Features
 from ebar.maths.divergences import DIVERGENCES
+from ebar.models.tilted import Tilted
 from ebar.progress import shown
-from ebar.samplers import Importance
+from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import guided
 from ebar.types import Estimate, WeightedSampler
 
@@ -47,14 +48,15 @@ def main(words: Sequence[str]) -> int:
         raise UserError("There is nothing to estimate without an energy: give --tilt KIND:ARGUMENT=COEFFICIENT.")
     trained = load_trained(arguments.run)
     base = truncated(trained.model, arguments)
-    target = tilted(base, arguments, trained)
+    energy = build_energy(arguments.tilt, trained.corpus.alphabet, base.space)
+    target = Tilted(base, energy)
     sampler = build_sampler(arguments)
-    if target is None or not isinstance(sampler, WeightedSampler) or not sampler.weighted:
+    if not isinstance(sampler, WeightedSampler) or not sampler.weighted:
         raise UserError(
             f"The sampler {arguments.sampler.kind} gives draws without weights, which say nothing of Z: choose another."
         )
     more = [build_feature(words, trained.corpus.alphabet, base.space) for words in arguments.feature]
-    features = Features([*target.energy.features.features, *more])  # type: ignore[union-attr]
+    features = Features([*energy.features.features, *more])
     generator = Generator(device=next(trained.model.parameters()).device).manual_seed(arguments.seed)
     with shown(not arguments.json):
         proposal = guided(target, generator=generator) if arguments.proposal == "look_ahead" else None

@@ -9,6 +9,7 @@ import torch
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch import Generator
 
+from ebar.automata import entropy, measures
 from ebar.build import Corpus, build_feature
 from ebar.cli.show import plain, show_json, show_table
 from ebar.cli.trained import Trained, load_trained
@@ -67,10 +68,10 @@ def _figures(trained: Trained, drawn: Sequences, features: Features) -> dict[str
         "perplexity_per_token": costs.perplexity,
     }
     if corpus.language is not None:
-        known = corpus.language.describe()
-        nats = float(known["entropy"])
+        truth = corpus.language.distribution()
+        nats = entropy(truth)
         figures["entropy"] = Estimate.exact(nats)
-        figures["entropy_per_token"] = Estimate.exact(float(known["entropy_per_token"]))
+        figures["entropy_per_token"] = Estimate.exact(nats / measures.mean_length(truth))
         # CE − H is KL(language‖model), whatever the test set's size: what the model still has to learn.
         figures["kl_from_language"] = costs.per_sequence._replace(
             value=costs.per_sequence.value - nats,

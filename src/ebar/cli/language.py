@@ -1,7 +1,7 @@
 """`ebar language`: languages whose every figure is known exactly."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jsonargparse.typing import NonNegativeInt, PositiveInt
@@ -9,7 +9,7 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 from ebar.cli.show import show_json, show_table
 from ebar.config.options import parse, parser
 from ebar.data.languages import Language
-from ebar.estimators import divergence
+from ebar.estimators.divergences import divergence
 from ebar.maths.divergences import DIVERGENCES
 from ebar.types import Estimate
 
@@ -44,7 +44,9 @@ def main(words: Sequence[str]) -> int:
     language = Language(**given)
     if action == "sample":
         return _sample(language, n, seed, as_json)
-    figures = _compare(language, other, draws, seed) if action == "compare" else dict(language.describe())
+    figures: Mapping[str, object] = (
+        _compare(language, other, draws, seed) if action == "compare" else language.describe()
+    )
     if action == "entropy":
         figures = {key: figures[key] for key in ("entropy", "entropy_per_token")}
     if as_json:

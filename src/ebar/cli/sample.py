@@ -21,7 +21,7 @@ from ebar.config.options import parse, parser
 from ebar.maths.importance import diagnose
 from ebar.maths.log_space import effective_sample_size
 from ebar.progress import bar, shown
-from ebar.samplers import Ancestral
+from ebar.samplers.ancestral import Ancestral
 from ebar.samplers.look_ahead import guided
 from ebar.types import Sampler, Sequences, Weighted
 
@@ -52,7 +52,7 @@ def main(words: Sequence[str]) -> int:
     with shown(not arguments.json):
         if target is not None and arguments.proposal == "look_ahead":
             proposal = guided(target, generator=generator)
-        stream = sampler.stream(target or base, arguments.n, proposal=proposal, generator=generator)  # type: ignore[arg-type]
+        stream = sampler.stream(target or base, arguments.n, proposal=proposal, generator=generator)
         return _print(_first(stream, arguments.n), trained.corpus.text, arguments.n, arguments.json, target is not None)
 
 

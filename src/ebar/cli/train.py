@@ -109,7 +109,7 @@ def resolved(run: Run) -> str:
     for key, value in tree.items():
         if isinstance(value, dict) and set(value) == {"kind", "options"}:
             tree[key] = {"kind": value["kind"], **value["options"]}
-    return yaml.safe_dump(_plain(tree), sort_keys=False, allow_unicode=True)
+    return str(yaml.safe_dump(_plain(tree), sort_keys=False, allow_unicode=True))
 
 
 def _plain(node: Any) -> Any:

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt, PositiveFloat, PositiveInt
 
-from ebar.build import KINDS, Corpus, build_corpus, build_energy, check_options, load_model, make
-from ebar.config.options import add_kind
+from ebar.build import KINDS, Corpus, build_corpus, build_energy, load_model, make
+from ebar.config.options import add_kind, group
 from ebar.config.run import Chosen, read_run
 from ebar.errors import UserError
 from ebar.models.autoregressive import Autoregressive
@@ -84,10 +83,9 @@ def tilted(base: Stepwise, arguments: Namespace, trained: Trained) -> Tilted | N
 
 def build_sampler(arguments: Namespace) -> Sampler:
     """The sampler chosen."""
-    options: dict[str, Any] = arguments.sampler.as_dict()
+    options = group(arguments, "sampler")
     kind = options.pop("kind")
     if "moves" in options:
         options["moves"] = tuple(options["moves"])
     sampler: Sampler = make(SAMPLERS, Chosen(kind=kind, options=options), "sampler")
-    check_options(sampler, "sampler")
     return sampler

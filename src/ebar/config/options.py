@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,31 +36,39 @@ def _default_formatter() -> type:
 
 
 def parse(options: ArgumentParser, words: Sequence[str]) -> Namespace:
-    """Parsed and checked; what nobody declared is an error that lists the real options."""
+    """Parsed and checked; what nobody declared is an error that names the nearest real options."""
+    known = [name for action in options._actions for name in action.option_strings]
+    for word in words:
+        # Before the parser sees it: it would take an unknown option's value for something else, and complain of that.
+        name = word.partition("=")[0].removesuffix("+")
+        if name.startswith("--") and name not in known:
+            raise UserError(f"There is no option {name!r}: {_nearest(name, known)}")
     try:
         return options.parse_args(list(words))
     except ArgumentError as error:
-        raise UserError(explain(str(error), options)) from None
-    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(_sentence(str(error), known)) from None
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"The configuration cannot be read: {error}.") from None
 
 
-def explain(message: str, options: ArgumentParser) -> str:
-    """jsonargparse's message as one sentence, with the nearest real options where one was unknown."""
-    known = [name for action in options._actions for name in action.option_strings if name.startswith("--")]
+def _sentence(message: str, known: Sequence[str]) -> str:
+    """jsonargparse's message as one sentence, with the nearest real options where a key of a file is unknown."""
     sentence = re.sub(r"\s+", " ", message).strip().rstrip(".")
     unknown = re.search(
-        r"unrecognized arguments: (\S+)|does not accept option '([^']+)'|[Kk]ey \"?'?([\w.]+)'?\"? is not expected",
-        sentence,
+        r"'(\S+)' does not accept option '([^']+)'|[Kk]ey [\"']?([\w.]+)[\"']? is not expected", sentence
     )
     if unknown is None:
         return f"{sentence}."
-    wrong = next(part for part in unknown.groups() if part)
-    wanted = "--" + wrong.lstrip("-").split("=")[0]
-    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
-    near += [name for name in known if name.endswith("." + wanted.lstrip("-")) and name not in near]
-    hint = f"did you mean {' or '.join(near)}?" if near else f"the options are {', '.join(sorted(known))}."
-    return f"{sentence}: {hint}"
+    group, option, key = unknown.groups()
+    return f"{sentence}: {_nearest('--' + (key or f'{group}.{option}'), known)}"
+
+
+def _nearest(wanted: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    siblings = [name for name in known if name.startswith(wanted.partition(".")[0] + ".")] if "." in wanted else []
+    return f"the options are {', '.join(sorted(siblings or known))}."
 
 
 def chosen_kind(words: Sequence[str], key: str, default: str, table: Mapping[str, Any]) -> str:
@@ -98,10 +106,37 @@ def add_kind(
     key: str,
     table: Mapping[str, Any],
     default: str,
-    skip: set[str | int] | None = None,
+    skip: Collection[str] = (),
 ) -> str:
     """`--key.kind` and the options of the class it picks; gives the kind."""
     kind = chosen_kind(words, key, default, table)
     options.add_argument(f"--{key}.kind", default=kind, choices=sorted(table), help=f"which {key}")
-    options.add_class_arguments(table[kind], key, skip=skip or set(), instantiate=False)
+    options.add_class_arguments(table[kind], key, skip=set(skip), instantiate=False)
     return kind
+
+
+def group(arguments: Namespace, key: str) -> dict[str, Any]:
+    """The options under a key, checked for what no type says."""
+    found = arguments.get(key)
+    if not isinstance(found, Namespace):
+        raise UserError(f"{key} must be a group of options in the configuration, not {found!r}.")
+    options: dict[str, Any] = found.as_dict()
+    check_positive(options, key)
+    return options
+
+
+# Options, of whatever key, that only mean something from 1 up, or above 0.
+COUNTS = {
+    "accumulate", "batch_size", "chains", "checkpoint_every", "epochs", "evaluate_every", "length", "max_proposals",
+    "maximal_length", "particles", "patience", "proposals_per_draw", "size", "surrogate_draws", "test_size", "thin",
+}  # fmt: skip
+AMOUNTS = {"clip"}
+
+
+def check_positive(options: Mapping[str, Any], key: str) -> None:
+    """Told before any work, by the name the user gave it."""
+    for name, value in options.items():
+        if name in COUNTS and value is not None and value < 1:
+            raise UserError(f"{key}.{name} must be 1 or more, not {value}.")
+        if name in AMOUNTS and value is not None and not value > 0:
+            raise UserError(f"{key}.{name} must be above 0, not {value}.")

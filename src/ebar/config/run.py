@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
-from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveFloat, PositiveInt
+from jsonargparse.typing import NonNegativeInt
 
 from ebar.backbones import BACKBONES
-from ebar.config.options import add_kind, parse, parser
+from ebar.config.options import add_kind, group, parse, parser
 from ebar.errors import UserError
 from ebar.heads import HEADS
 from ebar.objectives import OBJECTIVES
@@ -27,15 +27,15 @@ class LanguageData:
     """Every sequence matches this regular expression, from its first symbol to its last."""
     alphabet: str = "01"
     """The symbols, in the order of their tokens."""
-    length: PositiveInt = 30
+    length: int = 30
     """Symbols in a sequence, the end not counted."""
-    presence: ClosedUnitInterval = 1.0
+    presence: float = 1.0
     """Share of sequences with the motif; the others are drawn from those without it."""
     stop: float | None = None
     """Chance to end before each symbol, for sequences of variable length; by default all have `length` symbols."""
-    size: PositiveInt = 500
+    size: int = 500
     """Training sequences. Validation has a quarter as many, within document 000's limits."""
-    test_size: PositiveInt = 5000
+    test_size: int = 5000
     """Held-out sequences for `ebar evaluate`."""
 
 
@@ -60,21 +60,21 @@ DATA = {"language": LanguageData, "lines": LinesData}
 class Training:
     """How long, and how often to look."""
 
-    epochs: PositiveInt = 100
+    epochs: int = 100
     """At most so many passes over the data."""
-    batch_size: PositiveInt = 64
+    batch_size: int = 64
     """Sequences per step, over all processes together."""
-    accumulate: PositiveInt = 1
+    accumulate: int = 1
     """Parts a batch is computed in, to save memory; the result does not change."""
-    patience: PositiveInt = 10
+    patience: int = 10
     """Stop after so many evaluations in a row without a better validation loss."""
-    evaluate_every: PositiveInt = 1
+    evaluate_every: int = 1
     """Epochs between evaluations."""
-    checkpoint_every: PositiveInt = 100
+    checkpoint_every: int = 100
     """Steps between checkpoints."""
-    clip: PositiveFloat | None = 0.25
+    clip: float | None = 0.25
     """Largest Euclidean norm of a gradient."""
-    maximal_length: PositiveInt | None = None
+    maximal_length: int | None = None
     """Longest sequence the model can produce, its end included; by default 2n + 1 for sequences of n symbols."""
     tensorboard: bool = False
     """Write TensorBoard files beside metrics.jsonl (extra `log`)."""
@@ -105,13 +105,13 @@ class Run:
 
 
 # Key → table, the default, and the arguments that `build` provides.
-CHOICES: dict[str, tuple[Mapping[str, Any], str, set[str]]] = {
-    "data": (DATA, "language", set()),
-    "backbone": (BACKBONES, "lstm", {"vocabulary"}),
-    "head": (HEADS, "softmax", {"vocabulary", "width"}),
-    "objective": (OBJECTIVES, "maximum_likelihood", {"model", "player"}),
-    "optimiser": (OPTIMISERS, "adam", set()),
-    "schedule": (SCHEDULES, "constant", set()),
+CHOICES: dict[str, tuple[Mapping[str, Any], str, tuple[str, ...]]] = {
+    "data": (DATA, "language", ()),
+    "backbone": (BACKBONES, "lstm", ("vocabulary",)),
+    "head": (HEADS, "softmax", ("vocabulary", "width")),
+    "objective": (OBJECTIVES, "maximum_likelihood", ("model", "player")),
+    "optimiser": (OPTIMISERS, "adam", ()),
+    "schedule": (SCHEDULES, "constant", ()),
 }
 
 
@@ -132,9 +132,9 @@ def as_run(arguments: Namespace) -> Run:
     """Parsed options as the frozen configuration."""
     chosen = {}
     for key in CHOICES:
-        options = arguments[key].as_dict()
+        options = group(arguments, key)
         chosen[key] = Chosen(kind=options.pop("kind"), options=options)
-    training = Training(**arguments.training.as_dict())
+    training = Training(**group(arguments, "training"))
     return Run(seed=arguments.seed, device=arguments.device, dtype=arguments.dtype, training=training, **chosen)
 
 

@@ -1,5 +1,6 @@
 """Synthetic languages whose entropy is known exactly: noise that holds a motif, or matches an expression."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +25,8 @@ from ebar.automata import (
 from ebar.errors import UserError
 from ebar.types import Space
 
-LARGEST = 4_000_000  # arcs of the automaton: a minute or so
+LARGEST = 2_000_000  # arcs of the automaton: half a minute or so
+DIGITS = 4_000  # of the number of strings: Python itself prints no integer beyond 4,300 unasked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +85,16 @@ class Language:
         except EmptyLanguageError as empty:
             raise UserError(self._empty(condition)) from empty
 
-    def describe(self) -> dict[str, float | int]:
-        """Its exact figures: in nats, per token with the end counted, the number of strings an exact integer."""
+    def describe(self) -> dict[str, float | int | None]:
+        """Its exact figures: in nats, per token with the end counted.
+
+        Numbers of strings are exact integers, None where they would have thousands of digits.
+        """
         language, condition = self.distribution(), self.condition()
         nats, tokens = entropy(language), mean_length(language)
         noise = self.noise()
         fraction = probability(noise, condition)
+        countable = self.length * math.log10(len(self.alphabet) + (self.stop is not None)) < DIGITS
         return {
             "entropy": nats,
             "entropy_per_token": nats / tokens,
@@ -96,8 +102,8 @@ class Language:
             "mean_length": tokens,
             "presence": probability(language, condition),
             "noise_presence": fraction,
-            "strings": int(count(language)),
-            "strings_present": int(count(intersection(noise, condition))) if fraction > 0 else 0,
+            "strings": int(count(language)) if countable else None,
+            "strings_present": _count(noise, condition) if countable else None,
             "states": language.graph.states,
         }
 
@@ -129,3 +135,10 @@ class Language:
             )
             return f"No sequence of {bound}{self.length} symbols satisfies {what}{whole}."
         return f"Every sequence of {bound}{self.length} symbols satisfies {what}: the presence can only be 1."
+
+
+def _count(noise: ProbabilisticAutomaton, condition: Dfa) -> int:
+    try:
+        return int(count(intersection(noise, condition)))
+    except EmptyLanguageError:
+        return 0

@@ -98,6 +98,9 @@ def sampled(kind: str, pool: Pool, *, normalised: tuple[bool, bool], level: floa
             warning = all_warnings("a draw of one model is impossible under the other", unseen)
             found.append(Estimate(math.inf, math.inf, math.inf, size, warning, level))
             continue
+        if size == 0:
+            found.append(Estimate(math.nan, 0.0, LARGEST[kind], size, warning, level))
+            continue
         value, low, high = (min(max(end, 0.0), LARGEST[kind]) for end in (value, value - width, value + width))
         found.append(Estimate(value, low, high, size, warning, level))
     return found

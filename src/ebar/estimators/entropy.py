@@ -48,6 +48,7 @@ def entropy(
     sizes = effective_sample_size(log_weights)
     warnings = [all_warnings(*pair) for pair in zip(diagnose(log_weights), pool.unseen, strict=True)]
     return [
-        Estimate(value, max(0.0, value - width), value + width, size, warning, level)
+        # Where nothing was drawn the value is NaN, and every entropy remains possible.
+        Estimate(value, max(0.0, value - width), value + width if size > 0 else math.inf, size, warning, level)
         for value, width, size, warning in zip(values.tolist(), widths.tolist(), sizes.tolist(), warnings, strict=True)
     ]

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ebar.errors import choose
+from ebar.errors import UserError, choose
 from ebar.estimators.models import Model, common_space, device_of, score
 from ebar.features.feature import Features
 from ebar.maths import divergences
@@ -38,9 +38,8 @@ def log_scores(
     model: Model, context: Context | None = None, *, space: Space | None = None
 ) -> Float[Tensor, "rows sequences"]:
     """log P(x|C) of every sequence of the model's space, or of a larger one."""
-    return table(
-        lambda x: score(model, x, context), space or common_space(model), context, device=device_of(model)
-    )  # fmt: skip
+    space = space or common_space(model)
+    return table(lambda x: score(model, x, context), space, context, device=device_of(model))
 
 
 def log_z(model: Model, context: Context | None = None) -> Float[Tensor, " rows"]:
@@ -55,7 +54,7 @@ def log_probabilities(
     scores = log_scores(model, context, space=space)
     total = torch.logsumexp(scores, -1, keepdim=True)
     if bool((total == -math.inf).any()):
-        raise ValueError("the target gives no sequence a positive score: it is no distribution")
+        raise UserError("The target gives no sequence a positive score, so it is no distribution: relax its energy.")
     return scores - total
 
 

@@ -19,8 +19,9 @@ FEWEST_BATCHES = 10
 class LogZ(NamedTuple):
     """log Z, and the jackknife's two estimates around it.
 
-    `lower` and `upper` bound log Z in expectation, the second for enough draws only (`maths.jackknife`): for a
-    perplexity, the optimistic and the pessimistic end. They are no interval: the estimate has that.
+    `lower`, which is the estimate's own value, and `upper` bound log Z in expectation, the second for enough draws
+    only (`maths.jackknife`): for a perplexity, the optimistic and the pessimistic end. They are no interval: the
+    estimate has that.
     """
 
     estimate: Estimate

@@ -4,13 +4,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ebar.errors import UserError
 from ebar.maths.enumeration import has_at_most
 from ebar.models.tilted import Tilted
 from ebar.types import Context, Distribution, Scored, Sequences, Space
 
 Model = Distribution | Scored[Sequences]  # tabular, automaton and autoregressive are distributions; tilted is scored
 
-ENUMERABLE = 1_000_000  # sequences: above, estimators sample
+ENUMERABLE = 100_000  # sequences: above, estimators sample
 
 
 def score(model: Model, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
@@ -29,7 +30,7 @@ def common_space(*models: Model) -> Space:
     for space in spaces:
         comparable = space.end is not None or space.length == longest.length
         if (space.vocabulary, space.end) != (longest.vocabulary, longest.end) or not comparable:
-            raise ValueError(f"{space} and {longest} have no sequences in common")
+            raise UserError(f"The models have no sequences in common: one lives on {space}, another on {longest}.")
     return longest
 
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ebar.errors import UserError
 from ebar.maths.log_space import effective_sample_size
 
 LARGEST_K = 0.7  # Vehtari et al. 2024 (arXiv:1507.02646)
@@ -75,9 +76,9 @@ def diagnose(
     size = effective_sample_size(log_weights.double())
     k = pareto_k(log_weights)
     if values is not None:
-        spread = (values - (torch.softmax(log_weights, -1) * values).sum(-1, keepdim=True)).abs()
-        of_product = pareto_k(log_weights.double() + spread.double().log())
-        k = torch.fmax(k, of_product)
+        # Around the median: a heavy tail drags the mean so far up that the bulk would be taken for tail.
+        spread = (values.double() - values.double().median(-1, keepdim=True).values).abs()
+        k = torch.fmax(k, pareto_k(log_weights.double() + spread.log()))
     heavy = heavy_tailed(k, draws)
     return [_sentence(float(size[row]), float(k[row]), bool(heavy[row]), draws) for row in range(log_weights.shape[0])]
 
@@ -118,6 +119,5 @@ def check_weights(log_weights: Float[Tensor, "rows draws"]) -> None:
     bad = log_weights.isnan() | (log_weights == math.inf)
     if bool(bad.any()):
         row, draw = (int(index) for index in bad.nonzero()[0])
-        raise ValueError(
-            f"log-weight {float(log_weights[row, draw])} at row {row}, draw {draw}: weights must be finite"
-        )
+        value = float(log_weights[row, draw])
+        raise UserError(f"The log-weight of draw {draw} in row {row} is {value}: check the energy there.")

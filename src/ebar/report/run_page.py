@@ -36,7 +36,7 @@ def _curves(folder: Path) -> Sequence[Part]:
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     lines = []
     for key, name in (("loss", "training"), ("validation.loss", "validation")):
-        points = [(record["step"], float(record[key])) for record in records if key in record]
+        points = [(float(record["step"]), float(record[key])) for record in records if key in record]
         if points:
             lines.append(Line(name=name, x=[step for step, _ in points], y=[value for _, value in points]))
     if not lines:

@@ -5,7 +5,7 @@ that stream: between two batches the caller's own mode is in force.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar, overload
+from typing import overload
 
 import torch
 from jaxtyping import Float
@@ -27,8 +27,6 @@ from ebar.types import (
     WeightedSampler,
     context_rows,
 )
-
-Batch = TypeVar("Batch", Weighted, Sequences)
 
 
 def proposal_for(target: Target, proposal: Distribution | None) -> Distribution:
@@ -151,7 +149,7 @@ def draw(
     xs: list[Sequences] = []
     weights: list[Tensor] = []
     batches: Iterable[Weighted | Sequences] = sampler.stream(
-        target,  # type: ignore[arg-type]  # our samplers take distributions too
+        target,
         n,
         proposal=proposal,
         context=context,
@@ -159,11 +157,9 @@ def draw(
     )
     with bar("sampling", rows * n, "draws") as progress:
         for batch in batches:
-            x = batch
             if isinstance(batch, Weighted):
                 weights.append(batch.log_weights)
-                x = batch.x
-            xs.append(x)  # type: ignore[arg-type]
-            progress.advance(len(x.lengths))  # type: ignore[union-attr]
+            xs.append(batch.x if isinstance(batch, Weighted) else batch)
+            progress.advance(len(xs[-1].lengths))
     x = first(gather(xs, rows), rows, n)
     return Weighted(x, torch.cat(weights, 1)[:, :n]) if weights else x

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Generator
 
 from ebar.energies.linear import Linear
-from ebar.errors import UserError
+from ebar.errors import UserError, choose
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import shares
 from ebar.samplers.guided import Guided, without_dropout
@@ -67,7 +67,9 @@ class LookAhead:
     weighted: ClassVar[bool] = True
     independent: ClassVar[bool] = True
 
-    surrogate: Uniform | NGram = NGram()  # noqa: RUF009 — immutable
+    surrogate: Literal["ngram", "uniform"] = "ngram"  # what stands in for the base when looking ahead
+    order: int = 8  # of the n-gram: how many of the last tokens it looks at
+    smoothing: float = 1.0  # of the n-gram
     surrogate_draws: int = 4000  # half from the base and half from a first proposal, to fit the surrogate to
     batch_size: int = BATCH  # sequences at a time, over all rows of the context
 
@@ -81,8 +83,13 @@ class LookAhead:
         generator: Generator,
     ) -> Iterator[Weighted]:
         if proposal is None:
+            surrogates: dict[str, Surrogate] = {
+                "ngram": NGram(order=self.order, smoothing=self.smoothing),
+                "uniform": Uniform(),
+            }
+            surrogate = choose(surrogates, self.surrogate, "surrogate")
             proposal = guided(
-                target, surrogate=self.surrogate, draws=self.surrogate_draws, context=context, generator=generator
+                target, surrogate=surrogate, draws=self.surrogate_draws, context=context, generator=generator
             )
         if not isinstance(proposal, Guided) or not isinstance(target, Tilted) or target.base is not proposal.base:
             raise UserError("Looking ahead makes its own proposal: leave it out, or give one made by `guided`.")

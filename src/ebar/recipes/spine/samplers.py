@@ -69,7 +69,7 @@ class Samplers:
         assert isinstance(tilted.energy, Linear)
         tilted.energy.register_forward_hook(lambda _, inputs, __: asked.append(len(inputs[0].lengths)))
         began = time.perf_counter()
-        drawn = gather(sampler, tilted, cell["n"], generator=generator)  # type: ignore[call-overload]
+        drawn = gather(sampler, tilted, cell["n"], generator=generator)
         seconds = time.perf_counter() - began
         return {
             "total_variation": _distance(_histogram(drawn), truth),
@@ -100,7 +100,7 @@ class Samplers:
                 lines.append(
                     Line(
                         name=name,
-                        x=[row.settings["n"] for row in own],
+                        x=[float(row.settings["n"]) for row in own],
                         y=[row.value or 0.0 for row in own],
                         low=[row.low or 0.0 for row in own],
                         high=[row.high or 0.0 for row in own],
