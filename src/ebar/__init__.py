@@ -1,3 +1,143 @@
-"""Sequence models that carry an energy: P(x|C) = q(x|C)·exp(−E(x, C))."""
+"""Sequence models that carry an energy: P(x|C) = q(x|C)·exp(−E(x, C)).
+
+What users write most is here by name, `ebar.Tilted`, and imported when first asked for: `import ebar` costs nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from ebar.automata import (
+        Dfa as Dfa,
+    )
+    from ebar.automata import (
+        ProbabilisticAutomaton as ProbabilisticAutomaton,
+    )
+    from ebar.automata import (
+        compile_expression as compile_expression,
+    )
+    from ebar.automata import (
+        lift as lift,
+    )
+    from ebar.backbones.lstm import Lstm as Lstm
+    from ebar.data.languages import Language as Language
+    from ebar.data.tokenisers import Alphabet as Alphabet
+    from ebar.energies.linear import Linear as Linear
+    from ebar.errors import UserError as UserError
+    from ebar.estimators.divergences import divergence as divergence
+    from ebar.estimators.log_z import log_z as log_z
+    from ebar.estimators.moments import moments as moments
+    from ebar.evaluation.cross_entropy import cross_entropy as cross_entropy
+    from ebar.evaluation.frequencies import frequencies as frequencies
+    from ebar.features.accepted import Accepted as Accepted
+    from ebar.features.expression import Expression as Expression
+    from ebar.features.feature import Features as Features
+    from ebar.features.length import Length as Length
+    from ebar.features.motif import Motif as Motif
+    from ebar.features.ngram_count import NgramCount as NgramCount
+    from ebar.features.predicate import Predicate as Predicate
+    from ebar.features.starts_with import StartsWith as StartsWith
+    from ebar.heads.softmax import Softmax as Softmax
+    from ebar.models.autoregressive import Autoregressive as Autoregressive
+    from ebar.models.tabular import Tabular as Tabular
+    from ebar.models.tilted import Tilted as Tilted
+    from ebar.objectives.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
+    from ebar.samplers.ancestral import Ancestral as Ancestral
+    from ebar.samplers.annealed import Annealed as Annealed
+    from ebar.samplers.draw import draw as draw
+    from ebar.samplers.importance import Importance as Importance
+    from ebar.samplers.look_ahead import LookAhead as LookAhead
+    from ebar.samplers.look_ahead import guided as guided
+    from ebar.samplers.metropolis import Metropolis as Metropolis
+    from ebar.samplers.quasi_rejection import QuasiRejection as QuasiRejection
+    from ebar.samplers.rejection import Rejection as Rejection
+    from ebar.samplers.resampling import Resampling as Resampling
+    from ebar.samplers.smc import Smc as Smc
+    from ebar.training.batches import Batches as Batches
+    from ebar.training.loop import fit as fit
+    from ebar.training.optimisers import Adam as Adam
+    from ebar.training.optimisers import AdamW as AdamW
+    from ebar.training.optimisers import Asgd as Asgd
+    from ebar.training.optimisers import Sgd as Sgd
+    from ebar.training.players import Player as Player
+    from ebar.types import (
+        Context as Context,
+    )
+    from ebar.types import (
+        Estimate as Estimate,
+    )
+    from ebar.types import (
+        Sequences as Sequences,
+    )
+    from ebar.types import (
+        Space as Space,
+    )
+    from ebar.types import (
+        Weighted as Weighted,
+    )
+
+# Name → where it lives: the same as above, for when the program runs.
+_PLACES = {
+    "Accepted": "ebar.features.accepted",
+    "Adam": "ebar.training.optimisers",
+    "AdamW": "ebar.training.optimisers",
+    "Alphabet": "ebar.data.tokenisers",
+    "Ancestral": "ebar.samplers.ancestral",
+    "Annealed": "ebar.samplers.annealed",
+    "Asgd": "ebar.training.optimisers",
+    "Autoregressive": "ebar.models.autoregressive",
+    "Batches": "ebar.training.batches",
+    "compile_expression": "ebar.automata",
+    "Context": "ebar.types",
+    "cross_entropy": "ebar.evaluation.cross_entropy",
+    "Dfa": "ebar.automata",
+    "divergence": "ebar.estimators.divergences",
+    "draw": "ebar.samplers.draw",
+    "Estimate": "ebar.types",
+    "Expression": "ebar.features.expression",
+    "Features": "ebar.features.feature",
+    "fit": "ebar.training.loop",
+    "frequencies": "ebar.evaluation.frequencies",
+    "guided": "ebar.samplers.look_ahead",
+    "Importance": "ebar.samplers.importance",
+    "Language": "ebar.data.languages",
+    "Length": "ebar.features.length",
+    "lift": "ebar.automata",
+    "Linear": "ebar.energies.linear",
+    "log_z": "ebar.estimators.log_z",
+    "LookAhead": "ebar.samplers.look_ahead",
+    "Lstm": "ebar.backbones.lstm",
+    "MaximumLikelihood": "ebar.objectives.maximum_likelihood",
+    "Metropolis": "ebar.samplers.metropolis",
+    "moments": "ebar.estimators.moments",
+    "Motif": "ebar.features.motif",
+    "NgramCount": "ebar.features.ngram_count",
+    "Player": "ebar.training.players",
+    "Predicate": "ebar.features.predicate",
+    "ProbabilisticAutomaton": "ebar.automata",
+    "QuasiRejection": "ebar.samplers.quasi_rejection",
+    "Rejection": "ebar.samplers.rejection",
+    "Resampling": "ebar.samplers.resampling",
+    "Sequences": "ebar.types",
+    "Sgd": "ebar.training.optimisers",
+    "Smc": "ebar.samplers.smc",
+    "Softmax": "ebar.heads.softmax",
+    "Space": "ebar.types",
+    "StartsWith": "ebar.features.starts_with",
+    "Tabular": "ebar.models.tabular",
+    "Tilted": "ebar.models.tilted",
+    "UserError": "ebar.errors",
+    "Weighted": "ebar.types",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'ebar' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_PLACES]
