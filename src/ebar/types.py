@@ -115,10 +115,15 @@ class Estimate(NamedTuple):
         """A number known without error."""
         return cls(value, value, value, float("inf"))
 
+    @property
+    def is_exact(self) -> bool:
+        """Known without error, not merely measured without spread."""
+        return self.effective_sample_size == float("inf")
+
     def __str__(self) -> str:
-        if self.low == self.high == self.value:
-            return f"{self.value:.6g} (exact)"
         flag = "" if self.warning is None else f"  ⚠ {self.warning}"
+        if self.is_exact:
+            return f"{self.value:.6g} (exact){flag}"
         size = f"{self.effective_sample_size:.0f}"
         return f"{self.value:.6g} [{self.low:.6g}, {self.high:.6g}] ({self.level:.0%}, ESS {size}){flag}"
 
@@ -203,6 +208,7 @@ class WeightedSampler(Protocol):
     """Properly weighted: its draws estimate Z."""
 
     weighted: ClassVar[bool]  # True
+    independent: ClassVar[bool]  # whether the draws of a batch are; batches always are
 
     def stream(
         self,

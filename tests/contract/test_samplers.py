@@ -12,8 +12,7 @@ from ebar.errors import UserError
 from ebar.models.tilted import Tilted
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw
-from ebar.samplers.protocols import Target
-from ebar.types import Context, Sequences, Weighted, context_rows
+from ebar.types import Context, Sequences, Target, Weighted, context_rows
 from tests.samplers.worlds import ENDING, FIXED, World, linear_world
 
 # What a sampler is given beyond its defaults; most need nothing.

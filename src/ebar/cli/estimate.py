@@ -19,6 +19,7 @@ from ebar.features.feature import Features
 from ebar.maths.divergences import DIVERGENCES
 from ebar.models.tilted import Tilted
 from ebar.progress import shown
+from ebar.samplers.draw import independent_batches
 from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import guided
 from ebar.types import Estimate, WeightedSampler
@@ -61,8 +62,8 @@ def main(words: Sequence[str]) -> int:
     with shown(not arguments.json):
         proposal = guided(target, generator=generator) if arguments.proposal == "look_ahead" else None
         plain_units = read(Importance().stream(base, arguments.n, generator=generator), features=features)
-        stream = sampler.stream(target, arguments.n, proposal=proposal, generator=generator)
-        units = read(stream, features=features, target=target, independent=getattr(sampler, "independent", True))
+        stream = independent_batches(sampler, target, arguments.n, proposal=proposal, generator=generator)
+        units = read(stream, features=features, target=target, independent=sampler.independent)
         found = log_z_of(units)[0]
         figures: dict[str, Estimate | float] = {
             "log_z": found.estimate,

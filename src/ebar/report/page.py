@@ -100,7 +100,7 @@ def write_page(path: Path, title: str, sections: Sequence[Section]) -> None:
 
 def _cell(cell: object) -> str:
     if isinstance(cell, Estimate):
-        if cell.low == cell.high == cell.value:
+        if cell.is_exact:
             return f"<td class=number>{cell.value:.6g} <small>exact</small></td>"
         flag = f" <abbr title='{html.escape(cell.warning, quote=True)}'>⚠</abbr>" if cell.warning else ""
         return f"<td class=number>{cell.value:.5g} <small>[{cell.low:.5g}, {cell.high:.5g}]</small>{flag}</td>"

@@ -8,8 +8,7 @@ from torch import Generator, Tensor
 
 from ebar.errors import UserError
 from ebar.samplers.draw import log_weights, propose
-from ebar.samplers.protocols import Target
-from ebar.types import Context, Distribution, Sequences, context_rows
+from ebar.types import Context, Distribution, Sequences, Target, context_rows
 
 
 class Attempts(NamedTuple):

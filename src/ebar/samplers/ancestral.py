@@ -9,8 +9,7 @@ from torch import Generator
 
 from ebar.errors import UserError
 from ebar.samplers.draw import shares
-from ebar.samplers.protocols import Target
-from ebar.types import Context, Distribution, Weighted, context_rows
+from ebar.types import Context, Distribution, Target, Weighted, context_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,9 @@ from ebar.errors import UserError, choose
 from ebar.samplers.draw import proposal_for, shares
 from ebar.samplers.metropolis import moves_in
 from ebar.samplers.moves import Scene, Walkers, begin, step
-from ebar.samplers.protocols import Target
 from ebar.samplers.resample import RESAMPLERS, flat
 from ebar.samplers.systems import repeated, resampled, systems
-from ebar.types import Context, Distribution, Weighted, context_rows
+from ebar.types import Context, Distribution, Target, Weighted, context_rows
 
 SMALLEST_RISE = 1e-4  # a ladder has at most ten thousand rungs
 

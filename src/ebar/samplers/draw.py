@@ -4,7 +4,7 @@ Draws and weights carry no gradient. What turns gradients off are the functions 
 that stream: between two batches the caller's own mode is in force.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
 import torch
@@ -15,7 +15,6 @@ from torch.nn import functional as F
 from ebar.errors import UserError
 from ebar.models.tilted import Tilted
 from ebar.progress import bar
-from ebar.samplers.protocols import Target
 from ebar.types import (
     Context,
     Distribution,
@@ -23,6 +22,7 @@ from ebar.types import (
     Sampler,
     SamplesWithLogProb,
     Sequences,
+    Target,
     Weighted,
     WeightedSampler,
     context_rows,
@@ -106,6 +106,23 @@ def first(x: Sequences, rows: int, n: int) -> Sequences:
         return x
     tokens = x.tokens.view(rows, draws, -1)[:, :n].flatten(0, 1)
     return Sequences(tokens, x.lengths.view(rows, draws)[:, :n].flatten())
+
+
+def independent_batches(
+    sampler: WeightedSampler,
+    target: Target,
+    n: int,
+    *,
+    proposal: Distribution | None = None,
+    context: Context | None = None,
+    generator: Generator,
+    fewest: int = 20,
+) -> Iterator[Weighted]:
+    """n draws or a few more, in enough batches for an interval over batches where draws depend on one another."""
+    calls = 1 if sampler.independent else fewest
+    for _ in range(calls):
+        share = max(2, -(-n // calls))
+        yield from sampler.stream(target, share, proposal=proposal, context=context, generator=generator)
 
 
 @overload

@@ -7,8 +7,7 @@ from typing import ClassVar
 from torch import Generator
 
 from ebar.samplers.draw import log_weights, proposal_for, propose, shares
-from ebar.samplers.protocols import Target
-from ebar.types import Context, Distribution, Weighted, context_rows
+from ebar.types import Context, Distribution, Target, Weighted, context_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,8 @@ from ebar.models.tilted import Tilted
 from ebar.samplers.draw import shares
 from ebar.samplers.guided import Guided, without_dropout
 from ebar.samplers.guided_states import joint_states
-from ebar.samplers.protocols import Target
 from ebar.samplers.surrogate import NGram, Surrogate, Tally, Uniform
-from ebar.types import Context, Distribution, Stepwise, Weighted, context_rows
+from ebar.types import Context, Distribution, Stepwise, Target, Weighted, context_rows
 
 BATCH = 4096
 

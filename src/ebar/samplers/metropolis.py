@@ -13,8 +13,7 @@ from ebar.errors import UserError, choose
 from ebar.samplers.accept import Attempts
 from ebar.samplers.draw import proposal_for, shares
 from ebar.samplers.moves import MOVES, Move, Scene, begin, step
-from ebar.samplers.protocols import Target
-from ebar.types import Context, Distribution, Sequences, Space, context_rows
+from ebar.types import Context, Distribution, Sequences, Space, Target, context_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

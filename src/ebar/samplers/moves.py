@@ -13,9 +13,8 @@ from ebar.errors import UserError
 from ebar.models.stepwise import draw_tokens
 from ebar.samplers.accept import coin
 from ebar.samplers.draw import log_weights, propose
-from ebar.samplers.protocols import Target
 from ebar.samplers.redraw import redraw
-from ebar.types import Context, Distribution, Sequences, Stepwise, context_rows
+from ebar.types import Context, Distribution, Sequences, Stepwise, Target, context_rows
 
 
 class Walkers(NamedTuple):

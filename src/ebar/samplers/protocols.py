@@ -5,9 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 from jaxtyping import Float
 from torch import Tensor
 
-from ebar.types import Distribution, Scored, Sequences
-
-Target = Scored[Sequences] | Distribution  # a Tilted model, or a distribution whose log Z is 0
+from ebar.types import Target
 
 
 @runtime_checkable

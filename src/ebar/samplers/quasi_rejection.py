@@ -8,8 +8,7 @@ from torch import Generator
 
 from ebar.samplers.accept import Attempts, accept
 from ebar.samplers.draw import proposal_for, shares
-from ebar.samplers.protocols import Target
-from ebar.types import Context, Distribution, Sequences
+from ebar.types import Context, Distribution, Sequences, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from ebar.errors import UserError
 from ebar.models.tilted import Tilted
 from ebar.samplers.accept import Attempts, accept
 from ebar.samplers.draw import proposal_for, shares
-from ebar.samplers.protocols import Bounded, RatioBounded, Target
-from ebar.types import Context, Distribution, Weighted, context_rows
+from ebar.samplers.protocols import Bounded, RatioBounded
+from ebar.types import Context, Distribution, Target, Weighted, context_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

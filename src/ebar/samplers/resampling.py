@@ -9,9 +9,8 @@ from torch import Generator
 from ebar.errors import choose
 from ebar.maths.log_space import log_mean_exp
 from ebar.samplers.draw import log_weights, proposal_for, propose, shares
-from ebar.samplers.protocols import Target
 from ebar.samplers.resample import RESAMPLERS, flat
-from ebar.types import Context, Distribution, Weighted, context_rows
+from ebar.types import Context, Distribution, Target, Weighted, context_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,10 @@ from torch import Generator, Tensor
 from ebar.errors import UserError, choose
 from ebar.models.stepwise import draw_tokens
 from ebar.samplers.draw import log_weights, proposal_for
-from ebar.samplers.protocols import Target
 from ebar.samplers.resample import RESAMPLERS, flat
 from ebar.samplers.systems import repeated, resampled, systems
 from ebar.samplers.twists import TWISTS, Prefixes, base_to_follow, twist_for
-from ebar.types import Context, Distribution, Sequences, State, Stepwise, Weighted, context_rows
+from ebar.types import Context, Distribution, Sequences, State, Stepwise, Target, Weighted, context_rows
 
 
 class Cloud(NamedTuple):
@@ -89,10 +88,10 @@ class Smc:
         space, total = proposal.space, count * size
         logits, state = _started(proposal, size, count, context)
         base_logits, base_state = _started(base or proposal, size, count, context)
-        zeros = torch.zeros_like(logits[:, 0])
+        zeros = torch.zeros(total, dtype=torch.float64, device=logits.device)  # as fine as the energy's own, or finer
         tokens = torch.zeros(total, space.length, dtype=torch.long, device=logits.device)
         cloud = Cloud(tokens, torch.zeros_like(tokens[:, 0]), zeros, zeros.clone(), zeros.clone(), zeros.clone())
-        log_w = torch.zeros(count, size, dtype=logits.dtype, device=logits.device)
+        log_w = zeros.view(count, size)
         going = torch.arange(total, device=logits.device)  # particles that have not ended: what `state` has rows for
         for place in range(space.length):
             log_probs = torch.log_softmax(logits, -1)
@@ -108,7 +107,7 @@ class Smc:
             x = Sequences(cloud.tokens[done, : place + 1], cloud.lengths[done])
             if len(done):
                 where = None if context is None else context.select(done // size)
-                cloud.final[done] = log_weights(target, proposal, x, cloud.log_q[done], where)
+                cloud.final[done] = log_weights(target, proposal, x, cloud.log_q[done], where).double()
             if len(going) == 0:
                 break
             logits, state = _advanced(proposal, token, state, ended)
@@ -119,7 +118,7 @@ class Smc:
             prefix = Sequences(cloud.tokens[going, : place + 1], torch.full_like(going, place + 1))
             where = None if context is None else context.select(going // size)
             log_ratio = (cloud.log_base - cloud.log_q)[going] if base is not None else zeros[going]
-            guess[going] = twist(Prefixes(target, proposal, prefix, where, log_ratio, state))
+            guess[going] = twist(Prefixes(target, proposal, prefix, where, log_ratio, state)).double()
             log_w = log_w + _difference(guess, cloud.guess).view(count, size)
             cloud = cloud._replace(guess=guess)
             outcome = resampled(log_w, self.threshold, resample, generator)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ebar.errors import UserError
 from ebar.models.tilted import Tilted
-from ebar.samplers.protocols import Foresighted, Target
-from ebar.types import Context, Sequences, State, Stepwise
+from ebar.samplers.protocols import Foresighted
+from ebar.types import Context, Sequences, State, Stepwise, Target
 
 
 class Prefixes(NamedTuple):
