@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
+from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw
@@ -23,7 +24,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "annealed": {"particles": 8},
     "quasi_rejection": {"log_beta": 1.0},
 }
-BATCH_SIZE = 96
+BATCH_SIZE = 192
 
 
 class Case(NamedTuple):
@@ -101,14 +102,14 @@ def test_no_batch_is_larger_than_its_bound_inside_the_sampler_or_out(name, case)
         energy: Any = target.energy
         target = Tilted(target.base, Watched(energy.features, energy.coefficients.detach()))
     total = 0
-    for batch in sampler_called(name).stream(target, 100, context=case.context, generator=Generator().manual_seed(1)):
+    for batch in sampler_called(name).stream(target, 200, context=case.context, generator=Generator().manual_seed(1)):
         x = batch.x if isinstance(batch, Weighted) else batch
         assert len(x.lengths) <= BATCH_SIZE
         assert len(x.lengths) % rows == 0
         if isinstance(batch, Weighted):
             assert batch.log_weights.shape == (rows, len(x.lengths) // rows)
         total += len(x.lengths) // rows
-    assert total >= 100
+    assert total >= 200
     assert largest <= BATCH_SIZE
 
 
@@ -137,6 +138,16 @@ def test_draws_carry_no_gradient_and_leave_the_callers_mode_alone(name):
         assert torch.is_grad_enabled()
         if isinstance(batch, Weighted):
             assert not batch.log_weights.requires_grad
+
+
+@every_sampler
+def test_a_base_in_single_precision_may_carry_an_energy_in_double(name):
+    case = CASES["ending, conditional"]
+    double: Any = case.small.target.base
+    base = Tabular(case.small.space, double.logits.detach().float())
+    target: Target = base if name == "ancestral" else Tilted(base, case.small.target.energy)
+    drawn = draw(sampler_called(name), target, 5, context=case.context, generator=Generator().manual_seed(2))
+    assert not isinstance(drawn, Weighted) or bool(drawn.log_weights.isfinite().all())
 
 
 @every_sampler

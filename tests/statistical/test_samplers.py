@@ -79,11 +79,11 @@ def assert_unbiased(small: World, repetitions: Tensor, exact: Tensor) -> None:
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_weights_are_unbiased_for_z_and_moments_of_a_conditional_target(name, space):
     small = linear_world(space, conditions=3)
-    context = small.context(150)
+    context = small.context(100)
     target, exact = truth(name, small, small.context(1))
     sampler = sampler_called(name, 100_000)
     batch = draw(sampler, target, 32, context=context, generator=Generator().manual_seed(11))
-    for condition, rows in enumerate(masses(small, batch).view(3, 150, -1)):
+    for condition, rows in enumerate(masses(small, batch).view(3, 100, -1)):
         assert_unbiased(small, rows, exact[condition])
 
 
@@ -93,7 +93,7 @@ def test_weights_are_unbiased_for_z_and_moments_of_an_unconditional_target(name,
     """Batches are independent, whatever the sampler: each is a repetition."""
     small = linear_world(space)
     target, exact = truth(name, small, None)
-    stream = sampler_called(name, 64).stream(target, 4_800, generator=Generator().manual_seed(12))
+    stream = sampler_called(name, 32).stream(target, 2_400, generator=Generator().manual_seed(12))
     batches = torch.cat([masses(small, batch) for batch in itertools.islice(stream, 75)])
     assert len(batches) == 75
     assert_unbiased(small, batches, exact[0])

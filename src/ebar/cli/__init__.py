@@ -51,6 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         sys.stderr.write(f"ebar: {' '.join(str(error).split())}\n")
         return 2
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
+            raise
+        sys.stderr.write("ebar: There is not enough memory for this: ask for less at a time, or for a smaller model.\n")
+        return 2
     except KeyboardInterrupt:
         sys.stderr.write("ebar: interrupted.\n")
         return 130

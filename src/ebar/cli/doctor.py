@@ -26,7 +26,7 @@ PURPOSES = {
 
 def main(words: Sequence[str]) -> int:
     """Look around, change nothing."""
-    options = parser("doctor", "What is installed, what is missing and how to get it.", "ebar doctor --json")
+    options = parser(words, "doctor", "What is installed, what is missing and how to get it.", "ebar doctor --json")
     options.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parse(options, words)
     found = findings()

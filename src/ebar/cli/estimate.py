@@ -28,6 +28,7 @@ from ebar.types import Estimate, WeightedSampler
 def main(words: Sequence[str]) -> int:
     """log Z with its bounds, moments before and after, and how far the tilt moves the model."""
     options = parser(
+        words,
         "estimate",
         "log Z of a tilted model with the jackknife's bounds, the mean of each feature under the model and under the\n"
         "tilted model, and the divergence between the two, all with intervals and warnings.",

@@ -28,6 +28,7 @@ from ebar.types import Estimate, Sequences
 def main(words: Sequence[str]) -> int:
     """Measure on held-out data and on the model's own draws."""
     options = parser(
+        words,
         "evaluate",
         "Cross-entropy of a trained model on held-out data, and frequencies of features in its own draws, with\n"
         "intervals; next to the entropy where the language is known. Writes results.json and report.html.",

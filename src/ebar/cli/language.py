@@ -25,11 +25,12 @@ def main(words: Sequence[str]) -> int:
     """Describe, sample, or compare languages."""
     actions = "\n".join(f"  {name:<9} {purpose}" for name, purpose in ACTIONS.items())
     options = parser(
+        words,
         "language",
         f"Noise that holds a motif, or that matches a regular expression as a whole.\n\nactions:\n{actions}",
         "ebar language --motif 10001011111000 --length 30 --presence 0.9\n"
         "  ebar language sample --expression '.*(00|11).*' --length 10 --n 5\n"
-        "  ebar language compare --motif 101 --length 12 --other.motif 110 --other.presence 0.9",
+        "  ebar language compare --motif 101 --length 12 --other.motif 110 --other.length 12",
     )
     options.add_argument("action", nargs="?", choices=list(ACTIONS), default="describe", help="default: describe")
     options.add_class_arguments(Language, instantiate=False)

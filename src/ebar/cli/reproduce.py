@@ -13,6 +13,7 @@ from ebar.recipes import RECIPES, SCALES
 def main(words: Sequence[str]) -> int:
     """Without a name: list what there is and what has been recorded."""
     options = parser(
+        words,
         "reproduce",
         "Run a published table or figure again; finished runs are kept, so that it can be interrupted and resumed.\n"
         "Without a name: list what there is and what has been recorded.",

@@ -29,6 +29,7 @@ from ebar.types import Sampler, Sequences, Weighted
 def main(words: Sequence[str]) -> int:
     """Print draws, one a line, with their log-weights where draws are weighted."""
     options = parser(
+        words,
         "sample",
         "Draw from a trained model, or from the model tilted by an energy. Where the draws of a sampler carry\n"
         "weights, each line begins with its log-weight and a tab.",

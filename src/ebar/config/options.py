@@ -10,12 +10,13 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_s
 
 from ebar.errors import UserError
 
-set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
-
-def parser(command: str, purpose: str, example: str) -> ArgumentParser:
+def parser(words: Sequence[str], command: str, purpose: str, example: str) -> ArgumentParser:
     """An empty parser whose help ends in an example."""
     from argparse import RawDescriptionHelpFormatter
+
+    # What stands below each field of a dataclass is its help. Reading it takes half a second: only when asked for.
+    set_parsing_settings(docstring_parse_attribute_docstrings=not {"-h", "--help"}.isdisjoint(words))
 
     class Formatter(RawDescriptionHelpFormatter, _default_formatter()):  # type: ignore[misc]
         pass

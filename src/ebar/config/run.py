@@ -117,7 +117,7 @@ CHOICES: dict[str, tuple[Mapping[str, Any], str, tuple[str, ...]]] = {
 
 def run_parser(words: Sequence[str], command: str, purpose: str, example: str) -> ArgumentParser:
     """The options of a run; those of a table's entry are declared once the entry is known."""
-    options = parser(command, purpose, example)
+    options = parser(words, command, purpose, example)
     options.add_argument("--config", action="config", help="YAML file with any of these options")
     options.add_argument("--seed", type=NonNegativeInt, default=0, help="of data, weights, order and dropout")
     options.add_argument("--device", type=str, default="cpu", help="where to compute, such as cpu or cuda")

@@ -40,11 +40,14 @@ class Language:
 
     motif: str | None = None
     expression: str | None = None
-    length: int = 30  # symbols, the end not counted; with `stop`, the most there can be
+    length: int = 30
+    """Symbols, the end not counted; with `stop`, the most there can be."""
     presence: float = 1.0
     alphabet: str = "01"
-    stop: float | None = None  # None: all strings have `length` symbols; else the chance to end before each symbol
-    end: bool = True  # whether strings carry an end-of-sequence token
+    stop: float | None = None
+    """None: all strings have `length` symbols; else the chance to end before each symbol."""
+    end: bool = True
+    """Whether strings carry an end-of-sequence token."""
 
     @property
     def space(self) -> Space:

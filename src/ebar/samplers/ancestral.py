@@ -19,7 +19,8 @@ class Ancestral:
     weighted: ClassVar[bool] = True
     independent: ClassVar[bool] = True
 
-    batch_size: int = 4096  # sequences at a time, over all rows of the context
+    batch_size: int = 4096
+    """Sequences at a time, over all rows of the context."""
 
     def stream(
         self,

@@ -37,14 +37,17 @@ class Annealed:
     weighted: ClassVar[bool] = True
     independent: ClassVar[bool] = False  # the particles of a system are not; systems, hence batches, are
 
-    particles: int = 256  # in each system
+    particles: int = 256
+    """In each system."""
     threshold: float = 0.5
-    ladder: tuple[float, ...] = ()  # rising to 1, the 0 left out; empty: chosen on a pilot
+    ladder: tuple[float, ...] = ()
+    """Rising to 1, the 0 left out; empty: chosen on a pilot."""
     conditional_size: float = 0.9
     moves: tuple[str, ...] = ("suffix",)
     moves_per_rung: int = 2
     resampling: str = "systematic"
-    batch_size: int = 4096  # particles at a time, over all systems and rows of the context
+    batch_size: int = 4096
+    """Particles at a time, over all systems and rows of the context."""
 
     def stream(
         self,

@@ -66,11 +66,16 @@ class LookAhead:
     weighted: ClassVar[bool] = True
     independent: ClassVar[bool] = True
 
-    surrogate: Literal["ngram", "uniform"] = "ngram"  # what stands in for the base when looking ahead
-    order: int = 8  # of the n-gram: how many of the last tokens it looks at
-    smoothing: float = 1.0  # of the n-gram
-    surrogate_draws: int = 4000  # half from the base and half from a first proposal, to fit the surrogate to
-    batch_size: int = BATCH  # sequences at a time, over all rows of the context
+    surrogate: Literal["ngram", "uniform"] = "ngram"
+    """What stands in for the base when looking ahead."""
+    order: int = 8
+    """Of the n-gram: how many of the last tokens it looks at."""
+    smoothing: float = 1.0
+    """Of the n-gram."""
+    surrogate_draws: int = 4000
+    """Half from the base and half from a first proposal, to fit the surrogate to."""
+    batch_size: int = BATCH
+    """Sequences at a time, over all rows of the context."""
 
     def stream(
         self,

@@ -28,10 +28,14 @@ class Metropolis:
     weighted: ClassVar[bool] = False
 
     moves: tuple[str, ...] = ("suffix",)
-    chains: int = 256  # for each row of the context; fewer where fewer draws are asked for
-    burn_in: int = 100  # moves before the first draw
-    thin: int = 10  # moves between a chain's draws
-    batch_size: int = 4096  # chains at a time, over all rows of the context
+    chains: int = 256
+    """For each row of the context; fewer where fewer draws are asked for."""
+    burn_in: int = 100
+    """Moves before the first draw."""
+    thin: int = 10
+    """Moves between a chain's draws."""
+    batch_size: int = 4096
+    """Chains at a time, over all rows of the context."""
 
     def stream(
         self,

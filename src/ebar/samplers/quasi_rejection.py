@@ -21,9 +21,12 @@ class QuasiRejection:
 
     weighted: ClassVar[bool] = False
 
-    log_beta: float = 0.0  # in the units of P/q: not of p/q
-    max_proposals: int = 1_000_000  # refused in a row before giving up
-    batch_size: int = 4096  # sequences at a time, over all rows of the context
+    log_beta: float = 0.0
+    """In the units of P/q: not of p/q."""
+    max_proposals: int = 1_000_000
+    """Refused in a row before giving up."""
+    batch_size: int = 4096
+    """Sequences at a time, over all rows of the context."""
 
     def stream(
         self,

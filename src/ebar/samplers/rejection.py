@@ -27,9 +27,12 @@ class Rejection:
     weighted: ClassVar[bool] = True
     independent: ClassVar[bool] = False  # the draws of a batch share one estimate of Z; batches are independent
 
-    log_bound: float | None = None  # on log P − log q; None: the energy's or the proposal's own
-    max_proposals: int = 1_000_000  # refused in a row before giving up
-    batch_size: int = 4096  # sequences at a time, over all rows of the context
+    log_bound: float | None = None
+    """On log P − log q; None: the energy's or the proposal's own."""
+    max_proposals: int = 1_000_000
+    """Refused in a row before giving up."""
+    batch_size: int = 4096
+    """Sequences at a time, over all rows of the context."""
 
     def stream(
         self,

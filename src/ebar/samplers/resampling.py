@@ -27,7 +27,8 @@ class Resampling:
 
     proposals_per_draw: int = 16
     resampling: str = "systematic"
-    batch_size: int = 65_536  # proposals at a time, over all rows of the context
+    batch_size: int = 65_536
+    """Proposals at a time, over all rows of the context."""
 
     def stream(
         self,

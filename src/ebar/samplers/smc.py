@@ -46,11 +46,14 @@ class Smc:
     weighted: ClassVar[bool] = True
     independent: ClassVar[bool] = False  # the particles of a system are not; systems, hence batches, are
 
-    particles: int = 256  # in each system
+    particles: int = 256
+    """In each system."""
     threshold: float = 0.5
-    twist: str | None = None  # none, energy or potential; None: the best the proposal and target allow
+    twist: str | None = None
+    """None, energy or potential; None: the best the proposal and target allow."""
     resampling: str = "systematic"
-    batch_size: int = 4096  # particles at a time, over all systems and rows of the context
+    batch_size: int = 4096
+    """Particles at a time, over all systems and rows of the context."""
 
     def stream(
         self,
@@ -88,10 +91,10 @@ class Smc:
         space, total = proposal.space, count * size
         logits, state = _started(proposal, size, count, context)
         base_logits, base_state = _started(base or proposal, size, count, context)
-        zeros = torch.zeros(total, dtype=torch.float64, device=logits.device)  # as fine as the energy's own, or finer
+        nought = torch.zeros(total, dtype=torch.float64, device=logits.device)  # as fine as the energy, or finer
         tokens = torch.zeros(total, space.length, dtype=torch.long, device=logits.device)
-        cloud = Cloud(tokens, torch.zeros_like(tokens[:, 0]), zeros, zeros.clone(), zeros.clone(), zeros.clone())
-        log_w = zeros.view(count, size)
+        cloud = Cloud(tokens, torch.zeros_like(tokens[:, 0]), *(nought.clone() for _ in range(4)))
+        log_w = nought.view(count, size)  # never written to in place
         going = torch.arange(total, device=logits.device)  # particles that have not ended: what `state` has rows for
         for place in range(space.length):
             log_probs = torch.log_softmax(logits, -1)
@@ -117,7 +120,7 @@ class Smc:
             guess[done] = cloud.final[done] if name != "none" else guess[done]
             prefix = Sequences(cloud.tokens[going, : place + 1], torch.full_like(going, place + 1))
             where = None if context is None else context.select(going // size)
-            log_ratio = (cloud.log_base - cloud.log_q)[going] if base is not None else zeros[going]
+            log_ratio = (cloud.log_base - cloud.log_q)[going] if base is not None else nought[going]
             guess[going] = twist(Prefixes(target, proposal, prefix, where, log_ratio, state)).double()
             log_w = log_w + _difference(guess, cloud.guess).view(count, size)
             cloud = cloud._replace(guess=guess)

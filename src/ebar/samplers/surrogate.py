@@ -83,7 +83,8 @@ class NGram:
     support whole.
     """
 
-    order: int = 8  # less where the table would be too large: see `joint_states`
+    order: int = 8
+    """Less where the table would be too large: see `joint_states`."""
     smoothing: float = 1.0
 
     def fit(self, states: JointStates, tally: Tally) -> Law:

@@ -1,0 +1,205 @@
+"""What the documentation shows is what happens: every snippet runs, every command is accepted, every name exists.
+
+In a page, every ```python block runs, all of them in one namespace, from an empty folder.
+
+- `expression  # → value` is checked: numbers to 5e-7, everything else as text.
+- A block whose first line is `# NAME.py` or `# NAME.yaml` is that file, for the commands of the page.
+- `$ ebar …` in a plain block is run. What stands below it is its output; `ebar: …` there means exit code 2.
+"""
+
+import ast
+import importlib
+import math
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from ebar.cli import main
+from ebar.recipes.spine import samplers
+from ebar.samplers.importance import Importance
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ARROW = "# → "
+
+
+class Command(NamedTuple):
+    page: Path
+    words: list[str]
+    output: list[str]  # what the page shows of it, if anything
+
+    def __str__(self) -> str:
+        return f"{self.page.stem}: {shlex.join(self.words)}"
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for kind, text in FENCE.findall(page.read_text()) if kind.strip() == language]
+
+
+def commands(page: Path) -> list[Command]:
+    found: list[Command] = []
+    for text in blocks(page, ""):
+        shown: list[str] | None = None
+        for line in text.replace("\\\n", " ").splitlines():
+            if line.startswith("$ "):
+                shown = []
+                if line.startswith("$ ebar "):
+                    found.append(Command(page, shlex.split(line, comments=True)[2:], shown))
+            elif shown is not None:
+                shown.append(line.rstrip())
+    return found
+
+
+def named(page: Path) -> dict[str, str]:
+    """The files a page shows."""
+    texts = [*blocks(page, "python"), *blocks(page, "yaml")]
+    return {found[1]: text for text in texts if (found := re.match(r"# (\w+\.(?:py|yaml))\n", text))}
+
+
+def run(text: str, namespace: dict[str, Any]) -> int:
+    """Run a block statement by statement; gives how many values were checked."""
+    lines, checked = text.splitlines(), 0
+    for statement in ast.parse(text).body:
+        line = lines[(statement.end_lineno or 1) - 1]
+        if not isinstance(statement, ast.Expr) or ARROW not in line:
+            assert ARROW not in line, f"only an expression has a value: {line}"
+            exec(compile(ast.Module([statement], []), "snippet", "exec"), namespace)
+            continue
+        value = eval(compile(ast.Expression(statement.value), "snippet", "eval"), namespace)
+        assert same(value, line.partition(ARROW)[2].strip()), f"{line}\nis {value!r}"
+        checked += 1
+    return checked
+
+
+def same(value: Any, shown: str) -> bool:
+    if isinstance(value, list):
+        parts = ast.literal_eval(shown)
+        return len(parts) == len(value) and all(same(one, str(part)) for one, part in zip(value, parts, strict=True))
+    if isinstance(value, float) and math.isfinite(value):
+        return abs(value - float(shown)) <= 5e-7
+    return str(value) == shown
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_every_snippet_runs_and_gives_what_the_page_says(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "snippet"}
+    assert sum(run(text, namespace) for text in blocks(page, "python")) == sum(
+        text.count(ARROW) for text in blocks(page, "python")
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all that the commands ask for, a small trained run and data among it."""
+    home = tmp_path_factory.mktemp("documentation")
+    for page in PAGES:
+        for name, text in named(page).items():
+            (home / name).write_text(text)
+    (home / "sequences.txt").write_text("0110\n01\n1010\n" * 10)
+    words = ["train", "--runs", str(home / "runs"), "--name", "motif", "--data.motif", "1011", "--data.length", "14"]
+    assert main([*words, *SMALL["train"], "--json"]) == 0
+    return home
+
+
+# What makes a command quick, its meaning left as it is.
+SMALL = {
+    "train": ["--data.size", "20", "--data.test_size", "20", "--backbone.layers", "1", "--backbone.hidden", "4",
+              "--training.epochs", "1"],
+    "sample": ["--n", "20"],
+    "estimate": ["--n", "60"],
+    "evaluate": ["--n", "20"],
+    "reproduce": ["--workers", "1", "--output", "results", "--work", "work"],
+}  # fmt: skip
+
+
+def quick(words: list[str]) -> list[str]:
+    if words[0] in {"--help", "--version", "language", "doctor"} or words == ["reproduce"]:
+        return words
+    more = SMALL[words[0]]
+    if words[0] == "train":
+        own = "lines" in words
+        more = [*(more[4:] if own else more), "--runs", "trained", "--json"]
+    return [*words, *more]
+
+
+# A command that several pages show is run once, with the output that one of them may show.
+COMMANDS = {(*command.words, bool(command.output)): command for page in PAGES for command in commands(page)}
+COMMANDS = {key: command for key, command in COMMANDS.items() if command.output or (*key[:-1], True) not in COMMANDS}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=str)
+def test_every_command_is_accepted_and_prints_what_the_page_says(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(samplers, "SIZES", {"demo": [5]})
+    monkeypatch.setattr(samplers, "SEEDS", {"demo": 2})
+    monkeypatch.setattr(samplers, "SAMPLERS", {"importance": Importance})
+    refused = bool(command.output) and command.output[0].startswith("ebar: ")
+    code = main(command.words if refused else quick(command.words))
+    printed = capsys.readouterr()
+    assert code == (2 if refused else 0), printed.err
+    if command.output:
+        told = printed.err if refused else printed.out
+        assert [line.rstrip() for line in told.splitlines()] == command.output
+
+
+def test_every_function_and_test_that_the_papers_page_names_exists():
+    text = (ROOT / "docs" / "papers.md").read_text()
+    tests = re.findall(r"`(tests/[\w/.]+)::(\w+)`", text)
+    assert tests
+    for path, name in tests:
+        assert f"\ndef {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
+    functions = re.findall(r"`(ebar\.[\w.]+)`", text)
+    assert functions
+    for function in functions:
+        assert found(function) is not None, function
+
+
+def found(dotted: str) -> Any:
+    """What a dotted name means: a module, and attributes of it."""
+    parts = dotted.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            value: Any = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            value = getattr(value, part, None)
+        return value
+    return None
+
+
+def test_every_sampler_and_feature_of_the_tables_is_documented():
+    from ebar.build import KINDS
+    from ebar.features import FEATURES
+    from ebar.recipes import RECIPES
+    from ebar.samplers import SAMPLERS
+
+    tables: dict[str, Iterable[str]] = {
+        "concepts/samplers.md": SAMPLERS,
+        "concepts/models.md": FEATURES,
+        "recipes.md": RECIPES,
+    }
+    for page, names in tables.items():
+        text = (ROOT / "docs" / page).read_text()
+        assert [name for name in names if f"\n| `{name}` |" not in text] == [], page
+    text = (ROOT / "docs" / "command_line.md").read_text()
+    assert [kind for kind in KINDS if f"`{kind}:" not in text] == []
+
+
+def test_a_wrong_value_or_a_wrong_command_would_be_noticed():
+    assert run("x = 1\nx + 0.5  # → 1.5", {}) == 1
+    with pytest.raises(AssertionError, match="is 3"):
+        run("1 + 2  # → 4", {})
+    assert not same([1.0, [2.0]], "[1.0, [2.1]]")
+    assert not same(float("inf"), "1.0")
+    assert found("ebar.models.tilted.Titled") is None
