@@ -27,6 +27,8 @@ from ebar.heads import HEADS
 from ebar.models.autoregressive import Autoregressive
 from ebar.training import Checkpoints, Player, restore_weights
 from ebar.training.batches import folded
+from ebar.training.optimisers import OPTIMISERS
+from ebar.training.schedules import SCHEDULES
 from ebar.types import Sequences, Space
 
 
@@ -112,6 +114,16 @@ def build_model(run: Run, space: Space) -> Autoregressive:
         return Autoregressive(backbone, head, space).to(torch.device(run.device), getattr(torch, run.dtype))
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"The model cannot be put on {run.device!r}: {str(error).splitlines()[0]}.") from None
+
+
+def build_player(run: Run, model: Autoregressive) -> Player:
+    """The model with its optimiser; a value that torch refuses is a user's error."""
+    try:
+        optimiser = make(OPTIMISERS, run.optimiser, "optimiser").build(model.parameters())
+    except ValueError as error:
+        raise UserError(f"The optimiser {run.optimiser.kind} cannot be made: {error}.") from None
+    schedule = make(SCHEDULES, run.schedule, "schedule")
+    return Player(module=model, optimiser=optimiser, schedule=schedule, clip_norm=run.training.clip)
 
 
 def load_model(run: Run, folder: Path, space: Space) -> Autoregressive:

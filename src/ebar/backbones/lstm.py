@@ -36,6 +36,10 @@ class Lstm(nn.Module):
         embedding: int | None = None, compiled: bool = False,
     ):  # fmt: skip
         super().__init__()
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1, not {dropout}")
+        if embedding is not None and embedding < 1:
+            raise ValueError(f"an embedding has at least one dimension, not {embedding}")
         self.vocabulary, self.dropout, self.compiled = vocabulary, dropout, compiled
         if embedding is None:
             one_hot = torch.eye(vocabulary + 1, vocabulary)  # the last row, all zero, is the beginning

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from ebar.build import build_corpus, build_model, make
+from ebar.build import build_corpus, build_model, build_player, make
 from ebar.cli.show import show_json
 from ebar.config.options import parse
 from ebar.config.run import Run, as_run, run_parser
@@ -20,7 +20,6 @@ from ebar.training import (
     Console,
     Patience,
     Plan,
-    Player,
     Result,
     distributed,
     measure,
@@ -29,8 +28,6 @@ from ebar.training import (
     tensorboard,
     train,
 )
-from ebar.training.optimisers import OPTIMISERS
-from ebar.training.schedules import SCHEDULES
 
 
 def main(words: Sequence[str]) -> int:
@@ -67,9 +64,7 @@ def train_run(run: Run, folder: Path, *, quiet: bool = False) -> Result:
     generator = seeded(run.seed, rank=distributed.rank())
     corpus = build_corpus(run)
     model = build_model(run, corpus.space)
-    optimiser = make(OPTIMISERS, run.optimiser, "optimiser").build(model.parameters())
-    schedule = make(SCHEDULES, run.schedule, "schedule")
-    players = {"model": Player(module=model, optimiser=optimiser, schedule=schedule, clip_norm=run.training.clip)}
+    players = {"model": build_player(run, model)}
     objective = make(OBJECTIVES, run.objective, "objective", model=model)
     device = run.device
     data = corpus.train._replace(tokens=corpus.train.tokens.to(device), lengths=corpus.train.lengths.to(device))
