@@ -1,0 +1,41 @@
+"""A report is one file, loads nothing, and cannot be broken by what it shows."""
+
+import re
+from pathlib import Path
+
+from ebar.report.page import Figure, Samples, Section, Table, Text, Warnings, page, write_page
+from ebar.report.plots import Line, Panel, draw
+from ebar.types import Estimate
+
+PANEL = Panel(
+    title="t", x_label="x", y_label="y", levels={"H": 0.5}, log_x=True,
+    lines=[Line(name="a", x=[1.0, 10.0], y=[1.0, 0.5], low=[0.9, 0.4], high=[1.1, 0.6])],
+)  # fmt: skip
+
+
+def test_what_is_shown_is_escaped() -> None:
+    evil = "<script>alert(1)</script>"
+    shown = page(evil, [Section(evil, [Text(evil), Warnings([evil]), Table([evil], [[evil]]), Samples([evil])])])
+    assert "<script>" not in shown
+    assert shown.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 8
+
+
+def test_an_estimate_shows_its_interval_and_its_warning() -> None:
+    rows = [["sampled", Estimate(1.5, 1.25, 1.75, 10, "too few")], ["known", Estimate.exact(2.0)]]
+    shown = Table(["figure", "value"], rows).html()
+    assert "1.5 <small>[1.25, 1.75]</small> <abbr title='too few'>⚠</abbr>" in shown
+    assert "2 <small>exact</small>" in shown
+
+
+def test_marks_stand_around_their_spans_even_where_these_overlap() -> None:
+    assert Samples(["0110"], [[(1, 3)]]).html() == "<pre>0<mark>11</mark>0</pre>"
+    assert Samples(["aaaa"], [[(0, 2), (1, 3)]]).html() == "<pre><mark>aa</mark><mark>a</mark>a</pre>"
+
+
+def test_a_drawing_is_the_same_file_every_time_and_is_part_of_the_page(tmp_path: Path) -> None:
+    first, second = draw([PANEL], tmp_path / "plot.svg"), draw([PANEL])
+    assert first == second == (tmp_path / "plot.svg").read_text()
+    write_page(tmp_path / "page.html", "t", [Section("s", [Figure(first, "caption")])])
+    written = (tmp_path / "page.html").read_text()
+    assert written.count("<svg") == 1
+    assert not re.findall(r"(?:src|href)=[\"'](?!#)", written)
