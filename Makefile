@@ -20,7 +20,7 @@ types: $(INSTALLED)
 	$(BIN)/mypy
 
 tests: $(INSTALLED)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=15
 
 docs: $(INSTALLED)
 	$(BIN)/mkdocs build --strict --quiet

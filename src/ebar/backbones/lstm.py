@@ -36,6 +36,8 @@ class Lstm(nn.Module):
         embedding: int | None = None, compiled: bool = False,
     ):  # fmt: skip
         super().__init__()
+        if not 1 <= layers <= 1000:  # past that it is a slip of the finger, and would take for ever to make
+            raise ValueError(f"there must be between 1 and 1,000 layers, not {layers}")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, not {dropout}")
         if embedding is not None and embedding < 1:
