@@ -179,7 +179,7 @@ def found(dotted: str) -> Any:
 
 
 def test_every_sampler_and_feature_of_the_tables_is_documented():
-    from ebar.build import KINDS
+    from ebar.build.energy import KINDS
     from ebar.features import FEATURES
     from ebar.recipes import RECIPES
     from ebar.samplers import SAMPLERS

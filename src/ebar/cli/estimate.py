@@ -6,9 +6,17 @@ from pathlib import Path
 from jsonargparse.typing import PositiveInt
 from torch import Generator
 
-from ebar.build import build_energy, build_feature
+from ebar.build.energy import build_energy, build_feature
 from ebar.cli.show import show_json, show_table
-from ebar.cli.trained import add_sampler, add_tilt, add_truncation, build_sampler, load_trained, truncated
+from ebar.cli.trained import (
+    add_sampler,
+    add_tilt,
+    add_truncation,
+    build_proposal,
+    build_sampler,
+    load_trained,
+    truncated,
+)
 from ebar.config.options import parse, parser
 from ebar.errors import UserError
 from ebar.estimators.divergences import divergence
@@ -21,7 +29,6 @@ from ebar.models.tilted import Tilted
 from ebar.progress import shown
 from ebar.samplers.draw import independent_batches
 from ebar.samplers.importance import Importance
-from ebar.samplers.look_ahead import guided
 from ebar.types import Estimate, WeightedSampler
 
 
@@ -61,7 +68,7 @@ def main(words: Sequence[str]) -> int:
     features = Features([*energy.features.features, *more])
     generator = Generator(device=next(trained.model.parameters()).device).manual_seed(arguments.seed)
     with shown(not arguments.json):
-        proposal = guided(target, generator=generator) if arguments.proposal == "look_ahead" else None
+        proposal = build_proposal(arguments, sampler, target, generator)
         plain_units = read(Importance().stream(base, arguments.n, generator=generator), features=features)
         stream = independent_batches(sampler, target, arguments.n, proposal=proposal, generator=generator)
         units = read(stream, features=features, target=target, independent=sampler.independent)

@@ -10,7 +10,8 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch import Generator
 
 from ebar.automata import entropy, measures
-from ebar.build import Corpus, build_feature
+from ebar.build.corpus import Corpus
+from ebar.build.energy import build_feature
 from ebar.cli.show import plain, show_json, show_table
 from ebar.cli.trained import Trained, load_trained
 from ebar.config.options import parse, parser

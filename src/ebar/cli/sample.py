@@ -3,15 +3,19 @@
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import torch
 from jsonargparse.typing import PositiveInt
 from torch import Generator
 
+from ebar.build.corpus import Corpus
 from ebar.cli.show import show_json
 from ebar.cli.trained import (
     add_sampler,
     add_tilt,
     add_truncation,
+    build_proposal,
     build_sampler,
     load_trained,
     tilted,
@@ -22,8 +26,7 @@ from ebar.maths.importance import diagnose
 from ebar.maths.log_space import effective_sample_size
 from ebar.progress import bar, shown
 from ebar.samplers.ancestral import Ancestral
-from ebar.samplers.look_ahead import guided
-from ebar.types import Sampler, Sequences, Weighted
+from ebar.types import Sampler, Sequences, Weighted, WeightedSampler
 
 
 def main(words: Sequence[str]) -> int:
@@ -49,54 +52,58 @@ def main(words: Sequence[str]) -> int:
     target = tilted(base, arguments, trained)
     sampler: Sampler = Ancestral() if target is None else build_sampler(arguments)
     generator = Generator(device=next(trained.model.parameters()).device).manual_seed(arguments.seed)
-    proposal = None
     with shown(not arguments.json):
-        if target is not None and arguments.proposal == "look_ahead":
-            proposal = guided(target, generator=generator)
+        proposal = None if target is None else build_proposal(arguments, sampler, target, generator)
         stream = sampler.stream(target or base, arguments.n, proposal=proposal, generator=generator)
-        return _print(_first(stream, arguments.n), trained.corpus.text, arguments.n, arguments.json, target is not None)
+        drawn = _first(stream, arguments.n, weighted=target is not None)
+        summary = _write(drawn, trained.corpus, arguments.n, as_json=arguments.json)
+    if isinstance(sampler, WeightedSampler) and sampler.independent and target is not None:
+        summary |= _worth(summary.pop("log_weights"))
+    if arguments.json:
+        show_json({key: value for key, value in summary.items() if key != "log_weights"})
+    elif "effective_sample_size" in summary:
+        warning = "" if summary["warning"] is None else f"; ⚠ {summary['warning']}"
+        size = summary["effective_sample_size"]
+        sys.stderr.write(f"effective sample size {size:.1f} of {arguments.n}{warning}\n")
+    return 0
 
 
-def _first(stream: Iterator[Weighted] | Iterator[Sequences], n: int) -> Iterator[tuple[Sequences, list[float] | None]]:
+def _first(
+    stream: Iterator[Weighted] | Iterator[Sequences], n: int, *, weighted: bool
+) -> Iterator[tuple[Sequences, list[float] | None]]:
     """The first n draws, batch by batch, with log-weights where there are any."""
     for batch in stream:
         x, weights = (batch.x, batch.log_weights[0].tolist()) if isinstance(batch, Weighted) else (batch, None)
         kept = Sequences(x.tokens[:n], x.lengths[:n])
-        yield kept, None if weights is None else weights[:n]
+        yield kept, weights[:n] if weighted and weights is not None else None
         n -= len(kept.lengths)
         if n <= 0:
             return
 
 
-def _print(
-    batches: Iterator[tuple[Sequences, list[float] | None]], text: "object", n: int, as_json: bool, tilted: bool
-) -> int:
-    import torch
-
-    everything: list[dict[str, object]] = []
+def _write(
+    batches: Iterator[tuple[Sequences, list[float] | None]], corpus: Corpus, n: int, *, as_json: bool
+) -> dict[str, Any]:
+    """Lines as they come; as JSON, all of them at the end."""
+    samples: list[dict[str, object]] = []
     log_weights: list[float] = []
     with bar("sampling", n, "draws") as progress:
         for x, weights in batches:
-            lines = text(x)  # type: ignore[operator]
+            lines = corpus.text(x)
             log_weights += weights or []
-            if as_json:
-                everything += [
-                    {"text": line} if weights is None or not tilted else {"text": line, "log_weight": weights[row]}
-                    for row, line in enumerate(lines)
-                ]
-            elif weights is None or not tilted:
+            if as_json and weights is None:
+                samples += [{"text": line} for line in lines]
+            elif as_json:
+                samples += [{"text": line, "log_weight": one} for line, one in zip(lines, weights or [], strict=True)]
+            elif weights is None:
                 sys.stdout.writelines(f"{line}\n" for line in lines)
             else:
-                sys.stdout.writelines(f"{weight:.6f}\t{line}\n" for weight, line in zip(weights, lines, strict=True))
+                sys.stdout.writelines(f"{one:.6f}\t{line}\n" for line, one in zip(lines, weights, strict=True))
             progress.advance(len(lines))
-    summary: dict[str, object] = {"draws": n}
-    if tilted and log_weights:
-        weights_of = torch.tensor([log_weights], dtype=torch.float64)
-        summary["effective_sample_size"] = float(effective_sample_size(weights_of)[0])
-        summary["warning"] = diagnose(weights_of)[0]
-    if as_json:
-        show_json({**summary, "samples": everything})
-    elif "warning" in summary:
-        size = f"effective sample size {summary['effective_sample_size']:.1f} of {n}"
-        sys.stderr.write(f"{size}{'' if summary['warning'] is None else '; ⚠ ' + str(summary['warning'])}\n")
-    return 0
+    return {"draws": n, "log_weights": log_weights, "samples": samples}
+
+
+def _worth(log_weights: list[float]) -> dict[str, Any]:
+    """How many equally weighted draws these are worth, and whether to believe it."""
+    weights = torch.tensor([log_weights], dtype=torch.float64)
+    return {"effective_sample_size": float(effective_sample_size(weights)[0]), "warning": diagnose(weights)[0]}

@@ -8,7 +8,9 @@ from typing import Any
 
 import yaml
 
-from ebar.build import build_corpus, build_model, build_player, make
+from ebar.build.corpus import build_corpus
+from ebar.build.entry import make
+from ebar.build.model import build_model, build_player
 from ebar.cli.show import show_json
 from ebar.config.options import parse
 from ebar.config.run import Run, as_run, run_parser

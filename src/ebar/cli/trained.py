@@ -6,14 +6,20 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt, PositiveFloat, PositiveInt
+from torch import Generator
 
-from ebar.build import KINDS, Corpus, build_corpus, build_energy, load_model, make
+from ebar.build.corpus import Corpus, build_corpus
+from ebar.build.energy import KINDS, build_energy
+from ebar.build.entry import make
+from ebar.build.model import load_model
 from ebar.config.options import add_kind, group
 from ebar.config.run import Chosen, read_run
 from ebar.errors import UserError
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.samplers import SAMPLERS
+from ebar.samplers.guided import Guided
+from ebar.samplers.look_ahead import LookAhead, guided
 from ebar.types import Sampler, Stepwise
 
 
@@ -89,3 +95,10 @@ def build_sampler(arguments: Namespace) -> Sampler:
         options["moves"] = tuple(options["moves"])
     sampler: Sampler = make(SAMPLERS, Chosen(kind=kind, options=options), "sampler")
     return sampler
+
+
+def build_proposal(arguments: Namespace, sampler: Sampler, target: Tilted, generator: Generator) -> Guided | None:
+    """Made once, for the sampler and for whatever else is measured; None means the model itself."""
+    if isinstance(sampler, LookAhead):
+        return sampler.proposal(target, generator=generator)
+    return guided(target, generator=generator) if arguments.proposal == "look_ahead" else None

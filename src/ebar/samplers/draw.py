@@ -120,9 +120,12 @@ def independent_batches(
 ) -> Iterator[Weighted]:
     """n draws or a few more, in enough batches for an interval over batches where draws depend on one another."""
     calls = 1 if sampler.independent else fewest
-    for _ in range(calls):
-        share = max(2, -(-n // calls))
-        yield from sampler.stream(target, share, proposal=proposal, context=context, generator=generator)
+    share = max(2, -(-n // calls))
+    with bar("sampling", context_rows(context) * share * calls, "draws") as progress:
+        for _ in range(calls):
+            for batch in sampler.stream(target, share, proposal=proposal, context=context, generator=generator):
+                yield batch
+                progress.advance(len(batch.x.lengths))
 
 
 @overload

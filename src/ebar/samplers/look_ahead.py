@@ -77,6 +77,15 @@ class LookAhead:
     batch_size: int = BATCH
     """Sequences at a time, over all rows of the context."""
 
+    def proposal(self, target: Target, context: Context | None = None, *, generator: Generator) -> Guided:
+        """What `stream` draws from where no proposal is given: make it once to use it often."""
+        surrogates: dict[str, Surrogate] = {
+            "ngram": NGram(order=self.order, smoothing=self.smoothing),
+            "uniform": Uniform(),
+        }
+        surrogate = choose(surrogates, self.surrogate, "surrogate")
+        return guided(target, surrogate=surrogate, draws=self.surrogate_draws, context=context, generator=generator)
+
     def stream(
         self,
         target: Target,
@@ -87,14 +96,7 @@ class LookAhead:
         generator: Generator,
     ) -> Iterator[Weighted]:
         if proposal is None:
-            surrogates: dict[str, Surrogate] = {
-                "ngram": NGram(order=self.order, smoothing=self.smoothing),
-                "uniform": Uniform(),
-            }
-            surrogate = choose(surrogates, self.surrogate, "surrogate")
-            proposal = guided(
-                target, surrogate=surrogate, draws=self.surrogate_draws, context=context, generator=generator
-            )
+            proposal = self.proposal(target, context, generator=generator)
         if not isinstance(proposal, Guided) or not isinstance(target, Tilted) or target.base is not proposal.base:
             raise UserError("Looking ahead makes its own proposal: leave it out, or give one made by `guided`.")
         for size in shares(n, context, self.batch_size):
