@@ -1,6 +1,7 @@
 """Every command does what its help says, from a fresh folder."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -99,6 +100,15 @@ def test_training_again_from_the_resolved_configuration_gives_the_same_weights(t
     twins = sorted((tmp_path / "twin" / "checkpoints").glob("step-*/model.safetensors"))
     assert [path.read_bytes() for path in weights] == [path.read_bytes() for path in twins]
     assert (trained / "config.yaml").read_text() == (tmp_path / "twin" / "config.yaml").read_text()
+
+
+def test_a_finished_run_can_be_trained_on_with_a_changed_configuration(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(trained, tmp_path / "longer")
+    words = ["train", "--runs", str(tmp_path), "--name", "longer", *TINY, "--training.epochs", "3"]
+    assert "--replace_config" in complaint(capsys, *words)
+    assert answer(capsys, *words, "--replace_config")["epoch"] == 3
 
 
 def test_samples_come_from_the_model_and_from_the_tilted_model(
@@ -211,8 +221,6 @@ def test_a_run_in_use_by_another_process_is_left_alone(tmp_path: Path, capsys: p
 
 
 def test_a_truncated_checkpoint_is_told_and_the_one_before_is_used(trained: Path, tmp_path: Path) -> None:
-    import shutil
-
     shutil.copytree(trained, tmp_path / "copy")
     steps = sorted((tmp_path / "copy" / "checkpoints").glob("step-*"))
     for step in steps:

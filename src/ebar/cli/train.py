@@ -44,11 +44,14 @@ def main(words: Sequence[str]) -> int:
     )
     options.add_argument("--name", type=str, default="run", help="of the run: its folder is RUNS/NAME")
     options.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs")
+    options.add_argument(
+        "--replace_config", action="store_true", help="go on with a changed configuration, say with more epochs"
+    )
     options.add_argument("--json", action="store_true", help="print how it ended as one JSON object")
     arguments = parse(options, words)
     folder = run_folder(arguments.runs, arguments.name)
     with shown(not arguments.json), distributed.processes(arguments.device):
-        result = train_run(as_run(arguments), folder, quiet=arguments.json)
+        result = train_run(as_run(arguments), folder, quiet=arguments.json, replace_config=arguments.replace_config)
         if distributed.rank() == 0:
             _tell(result, folder, as_json=arguments.json)
     return 0 if result.status == "finished" else 130
@@ -61,7 +64,7 @@ def run_folder(runs: Path, name: str) -> Path:
     return runs / name
 
 
-def train_run(run: Run, folder: Path, *, quiet: bool = False) -> Result:
+def train_run(run: Run, folder: Path, *, quiet: bool = False, replace_config: bool = False) -> Result:
     """Train as configured, in a run folder."""
     generator = seeded(run.seed, rank=distributed.rank())
     corpus = build_corpus(run)
@@ -82,7 +85,9 @@ def train_run(run: Run, folder: Path, *, quiet: bool = False) -> Result:
         patience=Patience(evaluations=run.training.patience),
     )
     with ExitStack() as stack:
-        opened = stack.enter_context(open_run(folder, config=resolved(run), seed=run.seed))
+        opened = stack.enter_context(
+            open_run(folder, config=resolved(run), seed=run.seed, replace_config=replace_config)
+        )
         sinks: list[Any] = [] if quiet or not sys.stderr.isatty() else [Console()]
         if run.training.tensorboard and distributed.rank() == 0:
             sinks.append(stack.enter_context(tensorboard(folder / "tensorboard")))

@@ -54,7 +54,10 @@ def open_run(folder: Path, *, config: str, seed: int, replace_config: bool = Fal
         sweep(folder)
         path = folder / "config.yaml"
         if path.exists() and path.read_text(encoding="utf-8") != config and not replace_config:
-            raise UserError(f"{folder} holds a run of another configuration: choose another name, or delete it.")
+            raise UserError(
+                f"{folder} holds a run of another configuration: choose another name, "
+                "or give --replace_config to go on with this one."
+            )
         run.write("config.yaml", config.encode())
         _note_environment(run, environment(seed))
         yield run
