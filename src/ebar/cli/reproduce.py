@@ -66,19 +66,15 @@ def main(words: Sequence[str]) -> int:
 
 
 def _show(path: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from ebar.cli.show import show_table
 
     record = json.loads(path.read_text())
-    table = Table("figure", "settings", "value", "95 % interval", "document")
+    rows = []
     for row in record["rows"]:
         settings = ", ".join(f"{key} {value}" for key, value in row["settings"].items())
         number = "–" if row["value"] is None else f"{row['value']:.4g}"
         interval = "" if row["low"] is None else f"{row['low']:.4g} … {row['high']:.4g}"
-        table.add_row(row["name"], settings, number, interval, "" if row["document"] is None else str(row["document"]))
-    console = Console()
-    console.print(
-        f"[bold]{record['title']}[/] ({record['source']}), scale {record['scale']}, {record['wall_seconds']} s"
-    )
-    console.print(table)
-    console.print(f"written: {path} and {path.with_suffix('.svg').name}")
+        rows.append((row["name"], settings, number, interval, "" if row["document"] is None else row["document"]))
+    title = f"{record['title']} ({record['source']}), scale {record['scale']}, {record['wall_seconds']} s"
+    show_table(title, ("figure", "settings", "value", "95 % interval", "document"), rows)
+    sys.stdout.write(f"written: {path} and {path.with_suffix('.svg').name}\n")
