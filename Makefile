@@ -23,7 +23,7 @@ tests: $(INSTALLED)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=15
 
 docs: $(INSTALLED)
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Set-up happens once; it happens again only when what is asked for changes.
 # torch comes through the constraints file: an open requirement would pull gigabytes of CUDA.
