@@ -202,6 +202,8 @@ def test_errors_say_what_to_do(trained: Path, tmp_path: Path, capsys: pytest.Cap
     assert "without weights" in complaint(
         capsys, "estimate", str(trained), "--tilt", "motif:11=1", "--sampler.kind", "metropolis"
     )
+    words = ["sample", str(trained), "--tilt", "motif:11=1", "--sampler.kind", "rejection", "--proposal", "look_ahead"]
+    assert "quasi_rejection" in complaint(capsys, *words)
     (tmp_path / "lines.txt").write_bytes(b"01\n10\n\xff\n")
     assert "lines.txt, line 3" in complaint(
         capsys, "train", "--data.kind", "lines", "--data.train", str(tmp_path / "lines.txt")

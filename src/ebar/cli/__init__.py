@@ -67,4 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def entry() -> None:
     """What the `ebar` script calls."""
+    import warnings
+
+    # A warning is a sentence for the user, without the line of our code it came from.
+    warnings.showwarning = lambda message, *_, **__: print(f"ebar: warning: {message}", file=sys.stderr)  # noqa: T201
     sys.exit(main())

@@ -1,5 +1,6 @@
 """`ebar estimate`: what an energy makes of a trained model, with intervals."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -66,6 +67,8 @@ def main(words: Sequence[str]) -> int:
         )
     more = [build_feature(words, trained.corpus.alphabet, base.space) for words in arguments.feature]
     features = Features([*energy.features.features, *more])
+    coefficients = zip(energy.features.names, energy.coefficients.tolist(), strict=True)
+    forbidden = {name for name, coefficient in coefficients if coefficient == -math.inf}
     generator = Generator(device=next(trained.model.parameters()).device).manual_seed(arguments.seed)
     with shown(not arguments.json):
         proposal = build_proposal(arguments, sampler, target, generator)
@@ -82,7 +85,8 @@ def main(words: Sequence[str]) -> int:
             features.names, moments_of(plain_units, features)[0], moments_of(units, features)[0], strict=True
         ):
             figures[f"model: mean of {name}"] = before
-            figures[f"tilted: mean of {name}"] = after
+            # What −∞ forbids has a mean of exactly 0, whether or not it was ever drawn.
+            figures[f"tilted: mean of {name}"] = Estimate.exact(0.0) if name in forbidden else after
         for kind in arguments.divergence:
             figures[f"{kind} of tilted from model"] = divergence(
                 kind, target, base, draws=arguments.n, proposal=proposal, generator=generator

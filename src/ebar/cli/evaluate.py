@@ -66,7 +66,8 @@ def _figures(trained: Trained, drawn: Sequences, features: Features) -> dict[str
     costs = cross_entropy(trained.model, test)
     figures = {
         "cross_entropy": costs.per_sequence,
-        "cross_entropy_per_token": costs.per_token,
+        "cross_entropy_per_token": costs.pooled_per_token,
+        "cross_entropy_per_token, mean over sequences": costs.per_token,  # as document 000's authors report it
         "perplexity_per_token": costs.perplexity,
     }
     if corpus.language is not None:

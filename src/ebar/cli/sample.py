@@ -61,10 +61,13 @@ def main(words: Sequence[str]) -> int:
         summary |= _worth(summary.pop("log_weights"))
     if arguments.json:
         show_json({key: value for key, value in summary.items() if key != "log_weights"})
-    elif "effective_sample_size" in summary:
-        warning = "" if summary["warning"] is None else f"; ⚠ {summary['warning']}"
-        size = summary["effective_sample_size"]
-        sys.stderr.write(f"effective sample size {size:.1f} of {arguments.n}{warning}\n")
+    elif target is not None:
+        # Resampled particles and slow chains repeat themselves: the number of distinct draws shows it.
+        worth = [f"{summary['distinct']} distinct sequences of {arguments.n}"]
+        if "effective_sample_size" in summary:
+            worth.append(f"effective sample size {summary['effective_sample_size']:.1f}")
+            worth += [f"⚠ {summary['warning']}"] if summary["warning"] else []
+        sys.stderr.write("; ".join(worth) + "\n")
     return 0
 
 
@@ -87,10 +90,12 @@ def _write(
     """Lines as they come; as JSON, all of them at the end."""
     samples: list[dict[str, object]] = []
     log_weights: list[float] = []
+    seen: set[str] = set()
     with bar("sampling", n, "draws") as progress:
         for x, weights in batches:
             lines = corpus.text(x)
             log_weights += weights or []
+            seen.update(lines)
             if as_json and weights is None:
                 samples += [{"text": line} for line in lines]
             elif as_json:
@@ -100,7 +105,7 @@ def _write(
             else:
                 sys.stdout.writelines(f"{one:.6f}\t{line}\n" for line, one in zip(lines, weights, strict=True))
             progress.advance(len(lines))
-    return {"draws": n, "log_weights": log_weights, "samples": samples}
+    return {"draws": n, "distinct": len(seen), "log_weights": log_weights, "samples": samples}
 
 
 def _worth(log_weights: list[float]) -> dict[str, Any]:

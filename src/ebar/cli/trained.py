@@ -20,6 +20,7 @@ from ebar.models.tilted import Tilted
 from ebar.samplers import SAMPLERS
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import LookAhead, guided
+from ebar.samplers.rejection import Rejection
 from ebar.types import Sampler, Stepwise
 
 
@@ -99,6 +100,11 @@ def build_sampler(arguments: Namespace) -> Sampler:
 
 def build_proposal(arguments: Namespace, sampler: Sampler, target: Tilted, generator: Generator) -> Guided | None:
     """Made once, for the sampler and for whatever else is measured; None means the model itself."""
+    if isinstance(sampler, Rejection) and arguments.proposal == "look_ahead" and sampler.log_bound is None:
+        raise UserError(
+            "Rejection gains nothing by looking ahead, as its bound must hold for the worst of all models: "
+            "use --proposal base, or --sampler.kind quasi_rejection."
+        )
     if isinstance(sampler, LookAhead):
         return sampler.proposal(target, generator=generator)
     return guided(target, generator=generator) if arguments.proposal == "look_ahead" else None

@@ -34,7 +34,7 @@ def divergence(
 ) -> list[Estimate]:
     """D(p‖q) for each row of the context: exact for two automata (KL) and on small spaces, else by sampling.
 
-    Naming a proposal asks for sampling. `exact.divergence` is the differentiable twin.
+    Naming a proposal, to draw from in place of p, asks for sampling. `exact.divergence` is the differentiable twin.
     """
     choose(DIVERGENCES, kind, "divergence")
     if proposal is None:
@@ -44,20 +44,22 @@ def divergence(
             return [Estimate.exact(value) for value in exact.divergence(kind, p, q, context).tolist()]
     if generator is None:
         raise ValueError("these models cannot be enumerated: give a generator to sample with")
-    sources = [proposal] if proposal is not None else _sources(kind, p, q)
+    sources = _sources(kind, p, q, proposal)
     pool = draw_pool(sources, (p, q), draws, context=context, generator=generator)
     return sampled(kind, pool, normalised=(isinstance(p, Distribution), isinstance(q, Distribution)), level=level)
 
 
-def _sources(kind: str, p: Model, q: Model) -> list[Distribution]:
+def _sources(kind: str, p: Model, q: Model, proposal: Distribution | None) -> list[Distribution]:
     """Where the divergence's terms are: p for KL, q for the reverse, both for the symmetric two.
 
-    To these is added the base of whatever has to be normalised: another's draws need not reach all of its support.
+    To these is added the base of whatever has to be normalised: another's draws need not reach all of its support. A
+    proposal stands in for p alone: one that heads for p may never go where only q has mass.
     """
     models = {"kl": [p], "reverse_kl": [q]}.get(kind, [p, q])
     models += [model for model in (p, q) if not isinstance(model, Distribution)]
     sources: list[Distribution] = []
-    for source in map(source_of, models):
+    for model in models:
+        source = proposal if model is p and proposal is not None else source_of(model)
         if all(source is not other for other in sources):
             sources.append(source)
     return sources

@@ -1,13 +1,15 @@
 """Quasi-rejection sampling: rejection without a bound, at a price that can be measured."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Generator
 
+from ebar.errors import UserError
 from ebar.samplers.accept import Attempts, accept
-from ebar.samplers.draw import proposal_for, shares
+from ebar.samplers.draw import log_weights, proposal_for, propose, shares
 from ebar.types import Context, Distribution, Sequences, Target
 
 
@@ -21,8 +23,8 @@ class QuasiRejection:
 
     weighted: ClassVar[bool] = False
 
-    log_beta: float = 0.0
-    """In the units of P/q: not of p/q."""
+    log_beta: float | None = None
+    """The ceiling, in the units of P/q; None: the largest weight among 1,000 proposals drawn to find it."""
     max_proposals: int = 1_000_000
     """Refused in a row before giving up."""
     batch_size: int = 4096
@@ -51,15 +53,33 @@ class QuasiRejection:
     ) -> Iterator[Attempts]:
         """The draws of `stream`, with the numbers of proposals they took."""
         proposal = proposal_for(target, proposal)
+        log_beta = self.log_beta
+        if log_beta is None:
+            log_beta = _largest_log_weight(target, proposal, context, generator)
         for size in shares(n, context, self.batch_size):
             yield accept(
                 target,
                 proposal,
                 size,
-                self.log_beta,
+                log_beta,
                 context,
                 ceiling_is_bound=False,
                 batch_size=self.batch_size,
                 max_proposals=self.max_proposals,
                 generator=generator,
             )
+
+
+PILOT = 1000  # proposals for each row of the context, to find the ceiling with
+
+
+def _largest_log_weight(target: Target, proposal: Distribution, context: Context | None, generator: Generator) -> float:
+    """Over all rows of the context: what lies above it is rarer than one in a thousand."""
+    x, log_q = propose(proposal, PILOT, context, generator)
+    largest = float(log_weights(target, proposal, x, log_q, context).max())
+    if largest == -math.inf:
+        raise UserError(
+            f"None of {PILOT:,} proposals has a positive weight, so no ceiling can be found: give log_beta, "
+            "or use a proposal that looks ahead."
+        )
+    return largest

@@ -20,8 +20,10 @@ def saving(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        cause = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror)
-        message = f"Could not save {what}: {cause}; what was saved before is intact, so make room and run it again."
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        cause = "the disk is full" if full else str(error.strerror)
+        advice = "make room and run it again" if full else "mend that, or choose another folder, and run it again"
+        message = f"Could not save {what}: {cause}; what was saved before is intact, so {advice}."
         raise UserError(message) from error
 
 
