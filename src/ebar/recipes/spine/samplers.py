@@ -30,7 +30,7 @@ SEEDS = {"demo": 5, "cpu": 10, "paper": 20}
 # The motif needs five tokens, end included, so P/q ≤ e^(4 − 0.2·5) = e³: with that β quasi-rejection has no bias, and a
 # tighter ceiling than the e^3.8 that the features' ranges give rejection.
 OPTIONS: dict[str, dict[str, Any]] = {"quasi_rejection": {"log_beta": 3.0}, "metropolis": {"chains": 100}}
-IDEAL = "ideal"  # i.i.d. draws from p itself: what no sampler can beat
+IDEAL = "ideal"  # i.i.d. draws from p itself: the yardstick (weights, which know P, can beat it)
 
 
 def target() -> Tilted:
