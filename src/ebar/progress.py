@@ -35,6 +35,9 @@ def bar(description: str, total: int | None, unit: str = "") -> Iterator[Bar]:
     if not _shown.get():
         yield _Silent()
         return
+    import random
+
+    state = random.getstate()
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -46,6 +49,9 @@ def bar(description: str, total: int | None, unit: str = "") -> Iterator[Bar]:
         TimeRemainingColumn,
     )
     from rich.text import Text
+
+    # rich draws one of Python's own random numbers when it is first imported: a resumed run would be one ahead.
+    random.setstate(state)
 
     class Rate(ProgressColumn):
         def render(self, task: Task) -> Text:
