@@ -1,6 +1,7 @@
 """The command line. Nothing heavy is imported until a command is chosen, so `ebar --help` answers at once."""
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -49,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = importlib.import_module(f"ebar.cli.{words[0]}")
         return int(command.main(words[1:]))
     except UserError as error:
-        sys.stderr.write(f"ebar: {' '.join(str(error).split())}\n")
+        if os.environ.get("RANK", "0") == "0":  # of several processes, one tells
+            sys.stderr.write(f"ebar: {' '.join(str(error).split())}\n")
         return 2
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
