@@ -34,7 +34,7 @@ class LanguageData:
     stop: float | None = None
     """Chance to end before each symbol, for sequences of variable length; by default all have `length` symbols."""
     size: int = 500
-    """Training sequences. Validation has a quarter as many, within document 000's limits."""
+    """Training sequences. Validation has a quarter as many, at least 500 (or as many as these), at most 2,000."""
     test_size: int = 5000
     """Held-out sequences for `ebar evaluate`."""
 
