@@ -9,7 +9,14 @@ install_import_hook("ebar", "beartype.beartype")
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
+from hypothesis import settings  # noqa: E402
 from torch import Generator  # noqa: E402
+
+# Continuous integration must not fail for what a change did not touch: there the generated cases are always the same.
+# Everywhere else they are new ones every time.
+settings.register_profile("same", derandomize=True, print_blob=True)
+if os.environ.get("CI"):
+    settings.load_profile("same")
 
 # Several test processes share the cores: one thread each, or they fight over them.
 torch.set_num_threads(int(os.environ.get("EBAR_TEST_THREADS", "1")))

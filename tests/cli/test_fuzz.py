@@ -97,7 +97,7 @@ def run(words: list[str]) -> None:
 
 def fuzz(command: str):
     return settings(
-        max_examples=CASES[command] * int(os.environ.get("EBAR_FUZZ", "1")), deadline=None, derandomize=False,
+        max_examples=CASES[command] * int(os.environ.get("EBAR_FUZZ", "1")), deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
     )  # fmt: skip
 
