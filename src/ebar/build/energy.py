@@ -1,5 +1,6 @@
 """Features and energies from the terms of a command line: KIND:ARGUMENT=COEFFICIENT."""
 
+import dataclasses
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,13 +10,10 @@ import torch
 from ebar.data.tokenisers import Alphabet
 from ebar.energies.linear import Linear
 from ebar.errors import UserError, choose
+from ebar.features import FEATURES
 from ebar.features.expression import Expression
 from ebar.features.feature import Feature, Features
-from ebar.features.length import Length
-from ebar.features.motif import Motif
-from ebar.features.ngram_count import NgramCount
 from ebar.features.predicate import Predicate
-from ebar.features.starts_with import StartsWith
 from ebar.types import Sequences, Space
 
 
@@ -37,42 +35,39 @@ def build_energy(terms: Sequence[str], alphabet: Alphabet, space: Space) -> Line
         raise UserError(f"The energy cannot be made: {error}.") from None
 
 
-# What a term's KIND may be, and what its ARGUMENT then is.
+# What a term's KIND may be, and what its ARGUMENT then is. All but the last two are entries of FEATURES.
 KINDS = {
     "motif": "a string that occurs",
     "expression": "a regular expression that matches somewhere",
-    "whole": "a regular expression that matches the whole",
     "starts_with": "a string it begins with",
     "ngram_count": "a string, counted",
     "length": "nothing: the number of tokens, the end included",
+    "whole": "a regular expression that matches the whole",
     "predicate": "FILE.py:FUNCTION, a function of the text, true or false",
 }
 
 
 def build_feature(words: str, alphabet: Alphabet, space: Space) -> Feature:
-    """A feature from KIND:ARGUMENT, or !KIND:ARGUMENT for its absence."""
+    """A feature from KIND:ARGUMENT, or !KIND:ARGUMENT for its absence.
+
+    An entry of FEATURES says by the names of its fields what it needs: the alphabet, the end, the longest length,
+    whether absence counts. The one field with no such name is what the argument is for.
+    """
     absent = words.startswith("!")
     kind, _, argument = words.removeprefix("!").partition(":")
     choose(KINDS, kind, "kind of feature")
-    symbols, end = alphabet.symbols, space.end
-    if absent and kind in {"ngram_count", "length", "predicate"}:
+    entry = Predicate if kind == "predicate" else Expression if kind == "whole" else FEATURES[kind]
+    names = {field.name for field in dataclasses.fields(entry)}
+    if absent and "absent" not in names:
         raise UserError(f"Only a feature that is there or not can be absent, so ! cannot stand before {kind}.")
     if not argument and kind != "length":
         raise UserError(f"The feature {words!r} needs an argument: {KINDS[kind]}.")
-    feature: Feature
-    if kind == "motif":
-        feature = Motif(motif=argument, alphabet=symbols, end=end, absent=absent)
-    elif kind in {"expression", "whole"}:
-        whole = kind == "whole"
-        feature = Expression(expression=argument, alphabet=symbols, end=end, whole=whole, absent=absent)
-    elif kind == "starts_with":
-        feature = StartsWith(prefix=argument, alphabet=symbols, end=end, absent=absent)
-    elif kind == "ngram_count":
-        feature = NgramCount(ngram=argument, alphabet=symbols, end=end, longest=space.length)
-    elif kind == "length":
-        feature = Length(longest=space.length, end=end)
-    else:
-        feature = _predicate(argument, alphabet, end)
+    if kind == "predicate":
+        return _predicate(argument, alphabet, space.end)
+    known = {"alphabet": alphabet.symbols, "end": space.end, "longest": space.length, "absent": absent}
+    known |= {"whole": kind == "whole"}
+    given = {name: known.get(name, argument) for name in names}
+    feature: Feature = entry(**given)
     # Automata and spellings are made when first asked for: ask now, so that a mistake is told before any work.
     feature(Sequences(torch.zeros(0, 1, dtype=torch.long), torch.zeros(0, dtype=torch.long)))
     return feature

@@ -56,7 +56,7 @@ def main(words: Sequence[str]) -> int:
         proposal = None if target is None else build_proposal(arguments, sampler, target, generator)
         stream = sampler.stream(target or base, arguments.n, proposal=proposal, generator=generator)
         drawn = _first(stream, arguments.n, weighted=target is not None)
-        summary = _write(drawn, trained.corpus, arguments.n, as_json=arguments.json)
+        summary = _write(drawn, trained.corpus, arguments.n, as_json=arguments.json, counted=target is not None)
     if isinstance(sampler, WeightedSampler) and sampler.independent and target is not None:
         summary |= _worth(summary.pop("log_weights"))
     if arguments.json:
@@ -85,9 +85,9 @@ def _first(
 
 
 def _write(
-    batches: Iterator[tuple[Sequences, list[float] | None]], corpus: Corpus, n: int, *, as_json: bool
+    batches: Iterator[tuple[Sequences, list[float] | None]], corpus: Corpus, n: int, *, as_json: bool, counted: bool
 ) -> dict[str, Any]:
-    """Lines as they come; as JSON, all of them at the end."""
+    """Lines as they come; as JSON, all of them at the end. Only where they are counted is anything kept of them."""
     samples: list[dict[str, object]] = []
     log_weights: list[float] = []
     seen: set[str] = set()
@@ -95,7 +95,7 @@ def _write(
         for x, weights in batches:
             lines = corpus.text(x)
             log_weights += weights or []
-            seen.update(lines)
+            seen.update(lines if counted else ())
             if as_json and weights is None:
                 samples += [{"text": line} for line in lines]
             elif as_json:
@@ -105,7 +105,8 @@ def _write(
             else:
                 sys.stdout.writelines(f"{one:.6f}\t{line}\n" for line, one in zip(lines, weights, strict=True))
             progress.advance(len(lines))
-    return {"draws": n, "distinct": len(seen), "log_weights": log_weights, "samples": samples}
+    distinct = {"distinct": len(seen)} if counted else {}
+    return {"draws": n, **distinct, "log_weights": log_weights, "samples": samples}
 
 
 def _worth(log_weights: list[float]) -> dict[str, Any]:
