@@ -16,6 +16,7 @@ LAYERS: list[list[set[str]]] = [
     [{"samplers"}, {"estimators"}, {"objectives"}],
     [{"training"}, {"evaluation"}, {"report"}],
     [{"config", "build"}],
+    [{"pipelines"}],
     [{"recipes"}],
     [{"cli", "serve"}],
 ]

@@ -1,7 +1,10 @@
 """A recipe's grid is run resumably, and its result says how to have it again."""
 
 import json
+import math
+import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ from ebar.recipes import RECIPES, SCALES, reproduce
 from ebar.recipes.recipe import Cell, Recipe, Row
 from ebar.recipes.reproduce import load
 from ebar.recipes.reproduce import reproduce as run
+from ebar.recipes.table import page, table
+from ebar.training.storage import to_json
 
 
 class Squares:
@@ -24,13 +29,15 @@ class Squares:
     def __init__(self) -> None:
         self.ran: list[int] = []
         self.fails_at: int | None = None
+        self.error: BaseException = KeyboardInterrupt()
 
     def grid(self, scale: str) -> list[Cell]:
         return [{"seed": seed, "scale": scale} for seed in range(4)]
 
-    def run(self, cell: Cell) -> dict[str, Any]:
+    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
         if cell["seed"] == self.fails_at:
-            raise KeyboardInterrupt
+            (folder / "half").write_text("done")
+            raise self.error
         self.ran.append(cell["seed"])
         return {"square": cell["seed"] ** 2}
 
@@ -51,10 +58,12 @@ def squares(monkeypatch: pytest.MonkeyPatch) -> Squares:
     return recipe
 
 
-def call(tmp_path: Path, *, fresh: bool = False, scale: str = "demo") -> Path:
+def call(
+    tmp_path: Path, *, fresh: bool = False, scale: str = "demo", workers: int = 1, backend: str = "joblib"
+) -> Path:
     return run(
-        "spine/squares", scale=scale, output=tmp_path / "results", work=tmp_path / "work", workers=1, fresh=fresh,
-        command="ebar reproduce spine/squares",
+        "spine/squares", scale=scale, output=tmp_path / "results", work=tmp_path / "work", workers=workers, fresh=fresh,
+        command="ebar reproduce spine/squares", backend=backend,
     )  # fmt: skip
 
 
@@ -76,6 +85,7 @@ def test_the_result_says_how_to_have_it_again(squares: Squares, tmp_path: Path) 
     ]
     assert record["seeds"] == [0, 1, 2, 3]
     assert {"torch", "python", "ebar"} <= set(record["versions"])
+    assert record["backend"] == "joblib"
     assert {"command", "scale", "commit", "wall_seconds", "title", "source"} <= set(record)
 
 
@@ -93,6 +103,71 @@ def test_what_was_interrupted_goes_on_where_it_stopped(squares: Squares, tmp_pat
     assert squares.ran == [0, 1, 2, 3]
     call(tmp_path, fresh=True)
     assert squares.ran == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_that_fails_is_named_and_loses_no_other(squares: Squares, tmp_path: Path, workers: int) -> None:
+    squares.fails_at, squares.error = 1, UserError("Choose another seed.")
+    with pytest.raises(UserError, match=r'run \{"seed": 1, "scale": "demo"\} of spine/squares failed.*Choose another'):
+        call(tmp_path, workers=workers)
+    folder = tmp_path / "work" / "spine" / "squares.demo"
+    assert len(list(folder.glob("*.json"))) == 3
+    assert [path.name for path in folder.glob("*/*")] == ["half"]  # only what failed still has its folder
+    squares.error = ZeroDivisionError("by nought")
+    with pytest.raises(RuntimeError, match=r'"seed": 1.*ZeroDivisionError: by nought') as caught:
+        call(tmp_path, workers=workers)
+    assert "in run" in caught.value.__notes__[0]  # the trace, for whoever mends the recipe
+    squares.fails_at, squares.ran = None, []
+    assert json.loads(call(tmp_path).read_text())["rows"][0]["value"] == 14
+    assert squares.ran == [1]
+    assert not list(folder.glob("*/*"))
+
+
+def test_ray_gives_the_same_result(squares: Squares, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    ours = json.loads(call(tmp_path / "one").read_text())
+    rays = json.loads(call(tmp_path / "two", workers=2, backend="ray").read_text())
+    assert rays["backend"] == "ray"
+    assert rays["rows"] == ours["rows"]
+    assert squares.ran == [0, 1, 2, 3]  # those of `ours`: Ray's ran elsewhere
+    assert not list((tmp_path / "two" / "work").rglob("*ray*"))
+
+
+def test_a_backend_that_is_missing_or_unknown_is_one_sentence(
+    squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"pip install 'ebar\[cluster\]'"):
+        call(tmp_path, workers=2, backend="ray")
+    with pytest.raises(UserError, match="joblib, ray"):
+        call(tmp_path, backend="dask")
+
+
+def test_the_table_has_ours_with_its_interval_and_the_documents_beside_it(squares: Squares, tmp_path: Path) -> None:
+    text = call(tmp_path).with_suffix(".md").read_text()
+    assert "| figure | of | ours | document |\n| --- | --- | --- | --- |\n| total | 4 | 14 | 14 |\n" in text
+    assert "![Squares](squares.demo.svg)" in text
+    assert "`ebar reproduce spine/squares`" in text
+    rows = [
+        asdict(Row(name="a|b", settings={"ft": "1001"}, value=0.51234567, low=0.5, high=0.53, document="0.5 to 0.6")),
+        asdict(Row(name="c", settings={"n": 2.0}, value=None, low=None, high=None, warning="too\nfew")),
+        json.loads(to_json(asdict(Row(name="d", value=math.inf, low=1.0, high=math.inf)))),
+    ]
+    header, cells = table(rows)
+    assert header == ["figure", "ft", "n", "ours", "95 % interval", "document", "warning"]
+    assert cells == [
+        ["a|b", "1001", "", "0.5123", "0.5 … 0.53", "0.5 to 0.6", ""],
+        ["c", "", "2", "–", "", "", "too\nfew"],
+        ["d", "", "", "inf", "1 … inf", "", ""],
+    ]
+    record = {**json.loads((tmp_path / "results" / "spine" / "squares.demo.json").read_text()), "rows": rows}
+    assert "| a\\|b | 1001 |" in page(record, "x.svg")
+    assert "| too few |" in page(record, "x.svg")
+
+
+def test_the_listing_names_the_folder_it_looked_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "--output", str(tmp_path)]) == 0
+    assert f"under {tmp_path}:" in capsys.readouterr().out
 
 
 def test_another_scale_is_another_result(squares: Squares, tmp_path: Path) -> None:
@@ -127,6 +202,6 @@ def test_samplers_come_near_the_ideal_and_nearer_with_more_draws(tmp_path: Path)
     recipe = load("spine/samplers")
     for cell in recipe.grid("demo"):
         if cell["seed"] == 0 and cell["n"] == 1000:
-            few = recipe.run({**cell, "n": 100})["total_variation"]
+            few = recipe.run({**cell, "n": 100}, Path())["total_variation"]
             # From n = 100 to 1,000 the distance falls by √10 on average. The seed is fixed: no false alarm.
-            assert recipe.run(cell)["total_variation"] < few, cell["sampler"]
+            assert recipe.run(cell, Path())["total_variation"] < few, cell["sampler"]

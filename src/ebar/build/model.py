@@ -41,8 +41,13 @@ def build_player(run: Run, model: Autoregressive) -> Player:
 def load_model(run: Run, folder: Path, space: Space) -> Autoregressive:
     """The best model of a run folder, in evaluation mode."""
     model = build_model(run, space)
+    begin_with(model, folder)
+    return model.eval()
+
+
+def begin_with(model: Autoregressive, folder: Path) -> None:
+    """Give a model the best weights of a run folder."""
     checkpoint = Checkpoints(folder / "checkpoints").best()
     if checkpoint is None:
         raise UserError(f"{folder} has no checkpoint yet: train it first.")
     restore_weights(checkpoint, {"model": Player(module=model)})
-    return model.eval()

@@ -12,6 +12,7 @@ COMMANDS = {
     "language": "define a language exactly: counts, entropy, samples, comparison",
     "train": "fit an autoregressive model to a language or to your own data",
     "sample": "draw from a trained model, or from the model tilted by an energy",
+    "distil": "draws of a tilted model, to a file to train on; stopped at any instant, it goes on",
     "evaluate": "cross-entropy and feature frequencies of a trained model, with intervals",
     "estimate": "log Z, moments and divergences of a tilted model, with intervals",
     "reproduce": "run a published table or figure again, at scale demo, cpu or paper",

@@ -26,9 +26,12 @@ def main(words: Sequence[str]) -> int:
         choices=SCALES,
         help="demo: seconds to minutes; cpu: up to 90 minutes; paper: the authors' settings",
     )
-    options.add_argument("--output", type=Path, default=Path("docs/results"), help="folder for the result and its plot")
+    options.add_argument("--output", type=Path, default=Path("docs/results"), help="folder for result, table, plot")
     options.add_argument("--work", type=Path, default=Path("runs/reproduce"), help="folder for the single runs")
     options.add_argument("--workers", type=int, default=0, help="processes; 0 means one per core")
+    options.add_argument(
+        "--backend", default="joblib", choices=("joblib", "ray"), help="what runs the processes; ray can span machines"
+    )
     options.add_argument("--fresh", action="store_true", help="forget the runs kept from an earlier call")
     options.add_argument("--json", action="store_true", help="print the result as one JSON object")
     arguments = parse(options, words)
@@ -40,6 +43,7 @@ def main(words: Sequence[str]) -> int:
         if arguments.json:
             sys.stdout.write(json.dumps(found, indent=1) + "\n")
         else:
+            sys.stdout.write(f"Recipes, and what is recorded of them under {arguments.output}:\n")
             for name, scales in found.items():
                 sys.stdout.write(f"{name:<24} recorded: {', '.join(scales) or 'nothing yet'}\n")
         return 0
@@ -48,6 +52,7 @@ def main(words: Sequence[str]) -> int:
     if arguments.workers < 0:
         raise UserError("--workers must be 0 or more.")
     command = f"ebar reproduce {arguments.recipe} --scale {arguments.scale}"
+    command += "" if arguments.backend == "joblib" else f" --backend {arguments.backend}"
     with shown(not arguments.json):
         path = reproduce(
             arguments.recipe,
@@ -57,6 +62,7 @@ def main(words: Sequence[str]) -> int:
             workers=arguments.workers or default_workers(),
             fresh=arguments.fresh,
             command=command,
+            backend=arguments.backend,
         )
     if arguments.json:
         sys.stdout.write(path.read_text())
@@ -67,14 +73,9 @@ def main(words: Sequence[str]) -> int:
 
 def _show(path: Path) -> None:
     from ebar.cli.show import show_table
+    from ebar.recipes.table import table
 
     record = json.loads(path.read_text())
-    rows = []
-    for row in record["rows"]:
-        settings = ", ".join(f"{key} {value}" for key, value in row["settings"].items())
-        number = "–" if row["value"] is None else f"{row['value']:.4g}"
-        interval = "" if row["low"] is None else f"{row['low']:.4g} … {row['high']:.4g}"
-        rows.append((row["name"], settings, number, interval, "" if row["document"] is None else row["document"]))
     title = f"{record['title']} ({record['source']}), scale {record['scale']}, {record['wall_seconds']} s"
-    show_table(title, ("figure", "settings", "value", "95 % interval", "document"), rows)
-    sys.stdout.write(f"written: {path} and {path.with_suffix('.svg').name}\n")
+    show_table(title, *table(record["rows"]))
+    sys.stdout.write(f"written: {path}, {path.with_suffix('.md').name} and {path.with_suffix('.svg').name}\n")

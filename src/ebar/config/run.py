@@ -68,12 +68,18 @@ class Training:
     """Parts a batch is computed in, to save memory; the result does not change."""
     patience: int = 10
     """Stop after so many evaluations in a row without a better validation loss."""
+    patience_in_all: bool = False
+    """Count those evaluations over the whole run, not in a row."""
     evaluate_every: int = 1
     """Epochs between evaluations."""
     checkpoint_every: int = 100
     """Steps between checkpoints."""
     clip: float | None = 0.25
     """Largest Euclidean norm of a gradient."""
+    drop_last: bool = False
+    """Leave out a last batch that is not full."""
+    start: Path | None = None
+    """Folder of a run whose best weights to begin with; by default they are drawn at random."""
     maximal_length: int | None = None
     """Longest sequence the model can produce, its end included; by default 2n + 1 for sequences of n symbols."""
     tensorboard: bool = False

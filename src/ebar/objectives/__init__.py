@@ -1,8 +1,10 @@
 """What is learnt, and how: an objective turns a batch into losses, each for one player."""
 
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.objectives.policy_gradient import PolicyGradient, Rounds
 
 # A line here puts an objective in the configuration, the command line and the contract tests.
+# PolicyGradient has none: it needs a target, which no command has yet.
 OBJECTIVES = {"maximum_likelihood": MaximumLikelihood}
 
-__all__ = ["OBJECTIVES", "MaximumLikelihood"]
+__all__ = ["OBJECTIVES", "MaximumLikelihood", "PolicyGradient", "Rounds"]

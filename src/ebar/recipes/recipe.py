@@ -32,8 +32,11 @@ class Recipe(Protocol):
         """Every run, in order; each is independent of the others."""
         ...
 
-    def run(self, cell: Cell) -> dict[str, Any]:
-        """One run. What it gives must be plain JSON."""
+    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
+        """One run. What it gives must be plain JSON.
+
+        `folder` is the run's own: what a long run leaves there it finds again when it was killed and is run anew.
+        """
         ...
 
     def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:

@@ -4,17 +4,35 @@ import hashlib
 import importlib
 import json
 import os
+import shutil
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 from ebar.errors import UserError, choose
 from ebar.progress import bar
 from ebar.recipes import RECIPES, SCALES
 from ebar.recipes.recipe import Cell, Recipe
+from ebar.recipes.table import page
 from ebar.training.run import environment
 from ebar.training.storage import replace, saving, to_json
+
+LONGEST_SOCKET = 40  # bytes of Ray's folder: it puts sockets below, whose whole path may have 107
+
+
+class Outcome(NamedTuple):
+    """Of one run: its content, or what went wrong."""
+
+    path: Path
+    cell: Cell
+    content: bytes | None
+    failure: str = ""
+    trace: str = ""  # empty where the user can mend it
 
 
 def load(name: str) -> Recipe:
@@ -35,8 +53,15 @@ def result_path(name: str, scale: str, output: Path) -> Path:
     return output / f"{name}.{scale}.json"
 
 
-def reproduce(name: str, *, scale: str, output: Path, work: Path, workers: int, fresh: bool, command: str) -> Path:
-    """Run what is not yet done, then write the result and its plot; killing it loses only the runs under way."""
+def reproduce(
+    name: str, *, scale: str, output: Path, work: Path, workers: int, fresh: bool, command: str, backend: str = "joblib"
+) -> Path:
+    """Run what is not yet done, then write the result, its table and its plot.
+
+    Killing it loses only the runs under way. A run that fails keeps none of the others from being run and kept; what
+    it left in its folder stays, for the next call to go on from.
+    """
+    run_all = choose(BACKENDS, backend, "backend")
     if scale not in SCALES:
         raise UserError(f"There is no scale {scale!r}: choose one of {', '.join(SCALES)}.")
     recipe = load(name)
@@ -44,16 +69,24 @@ def reproduce(name: str, *, scale: str, output: Path, work: Path, workers: int, 
     folder = work / f"{name}.{scale}"
     folder.mkdir(parents=True, exist_ok=True)
     if fresh:
-        for path in folder.glob("*.json"):
-            path.unlink()
+        shutil.rmtree(folder)
+        folder.mkdir()
     around = environment(0)
     kept = [folder / f"{_key(cell, around['commit'])}.json" for cell in grid]
     missing = [(cell, path) for cell, path in zip(grid, kept, strict=True) if not path.exists()]
     with bar(f"{name} at scale {scale}", len(grid), "runs") as progress, saving(str(folder)):
         progress.advance(len(grid) - len(missing))
-        for path, content in _run_all(name, missing, workers):
-            replace(path, content)
+        failed = []
+        for outcome in _alone(recipe, missing) if workers == 1 else run_all(recipe, missing, workers, folder):
             progress.advance(1)
+            if outcome.content is None:
+                failed.append(outcome)
+                continue
+            replace(outcome.path, outcome.content)
+            # Only now is what the run left there of no more use.
+            shutil.rmtree(outcome.path.with_suffix(""), ignore_errors=True)
+    if failed:
+        raise _error(name, failed)
     finished = [json.loads(path.read_text()) for path in kept]
     rows = recipe.rows(scale, [(entry["cell"], entry["result"]) for entry in finished])
     path = result_path(name, scale, output)
@@ -65,6 +98,7 @@ def reproduce(name: str, *, scale: str, output: Path, work: Path, workers: int, 
         "source": recipe.source,
         "scale": scale,
         "command": command,
+        "backend": backend,
         "seeds": sorted({cell["seed"] for cell in grid}),
         "versions": around["versions"],
         "commit": around["commit"],
@@ -72,8 +106,10 @@ def reproduce(name: str, *, scale: str, output: Path, work: Path, workers: int, 
         "wall_seconds": round(sum(entry["seconds"] for entry in finished), 1),
         "rows": [asdict(row) for row in rows],
     }
+    content = to_json(record, indent=1)
     with saving(str(path)):
-        replace(path, to_json(record, indent=1))
+        replace(path.with_suffix(".md"), page(json.loads(content), path.with_suffix(".svg").name).encode())
+        replace(path, content)
     return path
 
 
@@ -83,28 +119,101 @@ def _key(cell: Cell, commit: str | None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _run_all(name: str, cells: Sequence[tuple[Cell, Path]], workers: int) -> Iterator[tuple[Path, bytes]]:
-    """Results as they come, in no particular order, each with the file it belongs in."""
-    if workers == 1 or len(cells) <= 1:
-        for cell, path in cells:
-            yield _run_one(name, cell, path)
+def _error(name: str, failed: Sequence[Outcome]) -> Exception:
+    """One sentence, about the first of them; an error in the recipe's code carries its trace."""
+    first = next((outcome for outcome in failed if outcome.trace), failed[0])
+    others = "" if len(failed) == 1 else f" ({len(failed) - 1} more failed)"
+    message = f"The run {json.dumps(first.cell)} of {name} failed{others}, the finished ones are kept: {first.failure}"
+    if not first.trace:
+        return UserError(message)
+    error = RuntimeError(message)
+    error.add_note(first.trace)
+    return error
+
+
+def _alone(recipe: Recipe, cells: Sequence[tuple[Cell, Path]]) -> Iterator[Outcome]:
+    """In this process, one after another."""
+    for cell, path in cells:
+        yield _run_one(recipe, cell, path)
+
+
+def _on_joblib(recipe: Recipe, cells: Sequence[tuple[Cell, Path]], workers: int, folder: Path) -> Iterator[Outcome]:
+    """Outcomes as they come, in no particular order."""
+    if len(cells) <= 1:
+        yield from _alone(recipe, cells)
         return
     try:
         from joblib import Parallel, delayed
     except ImportError:
         raise UserError("Several workers need joblib: pip install 'ebar[sweep]', or use --workers 1.") from None
-    jobs = (delayed(_run_one)(name, cell, path) for cell, path in cells)
-    yield from Parallel(n_jobs=workers, return_as="generator_unordered")(jobs)
+    jobs = (delayed(_run_one)(recipe, cell, path) for cell, path in cells)
+    try:
+        yield from Parallel(n_jobs=workers, return_as="generator_unordered")(jobs)
+    except BrokenProcessPool as broken:
+        raise UserError(
+            "A worker process died, most often for want of memory: run it again with fewer --workers; "
+            "finished runs are kept."
+        ) from broken
 
 
-def _run_one(name: str, cell: Cell, path: Path) -> tuple[Path, bytes]:
+def _on_ray(recipe: Recipe, cells: Sequence[tuple[Cell, Path]], workers: int, folder: Path) -> Iterator[Outcome]:
+    """The same on Ray: on this machine, or on the cluster that RAY_ADDRESS names, which must share the work folder."""
+    try:
+        import ray
+    except ImportError:
+        raise UserError("The Ray backend needs ray: pip install 'ebar[cluster]', or use --backend joblib.") from None
+    ours = not ray.is_initialized()
+    place = (folder / ".ray").absolute()
+    if len(os.fsencode(place)) > LONGEST_SOCKET:
+        place = Path(tempfile.mkdtemp(prefix="ray-"))
+    try:
+        if ours and os.environ.get("RAY_ADDRESS"):
+            ray.init(log_to_driver=False)
+        elif ours:
+            ray.init(num_cpus=workers, _temp_dir=str(place), include_dashboard=False, log_to_driver=False)
+        remote = ray.remote(num_cpus=1, max_retries=0)(_run_one)
+        waiting = {remote.remote(recipe, cell, path.absolute()): (cell, path) for cell, path in cells}
+        while waiting:
+            (done,), _ = ray.wait(list(waiting), num_returns=1)
+            cell, path = waiting.pop(done)
+            try:
+                yield ray.get(done)._replace(path=path)
+            except ray.exceptions.RayError as died:
+                yield Outcome(
+                    path, cell, None, f"its worker died ({type(died).__name__}); run it with fewer --workers."
+                )
+    finally:
+        if ours:
+            ray.shutdown()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+BACKENDS: dict[str, Callable[[Recipe, Sequence[tuple[Cell, Path]], int, Path], Iterator[Outcome]]] = {
+    "joblib": _on_joblib,
+    "ray": _on_ray,
+}
+
+
+def _run_one(recipe: Recipe, cell: Cell, path: Path) -> Outcome:
     import torch
 
-    # When several processes share the cores, one thread each.
+    # When several processes share the cores, one thread each; and one always, for the same figures on any backend.
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     began = time.perf_counter()
-    result = load(name).run(cell)
-    return path, to_json({"cell": dict(cell), "result": result, "seconds": time.perf_counter() - began})
+    folder = path.with_suffix("")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        result = recipe.run(cell, folder)
+        content = to_json({"cell": dict(cell), "result": result, "seconds": time.perf_counter() - began})
+    except UserError as error:
+        return Outcome(path, cell, None, str(error))
+    except Exception as error:
+        # As text: not every exception can travel between processes.
+        return Outcome(path, cell, None, f"{type(error).__name__}: {error}", traceback.format_exc())
+    finally:
+        torch.set_num_threads(threads)
+    return Outcome(path, cell, content)
 
 
 def default_workers() -> int:

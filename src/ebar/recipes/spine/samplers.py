@@ -55,7 +55,7 @@ class Samplers:
             for seed in range(SEEDS[scale])
         ]
 
-    def run(self, cell: Cell) -> dict[str, Any]:
+    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
         tilted = target()
         truth = exact.log_probabilities(tilted)[0].detach().exp()
         generator = Generator().manual_seed(cell["seed"])

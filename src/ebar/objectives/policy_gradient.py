@@ -1,0 +1,264 @@
+"""Distributional policy gradient: a policy is brought to a target that can only be scored.
+
+    ∇D_f(π‖p) = E_q[(π/q)·f'(π/p)·∇log π],     p = P/Z
+
+DPG is f = −log (Parshakova et al. 2019, arXiv:1912.08517), GDC adds the moving proposal (Khalifa et al. 2021,
+arXiv:2012.11635), CDPG one Z for each context (Korbak et al. 2022, arXiv:2112.00791), f-DPG the other divergences
+(Go et al. 2023, arXiv:2302.08215).
+"""
+
+import copy
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor, nn
+
+from ebar.errors import UserError, choose
+from ebar.maths.divergences import DIVERGENCES
+from ebar.maths.importance import SMALLEST_SAMPLE, check_weights
+from ebar.maths.log_space import effective_sample_size, log_mean_exp
+from ebar.models.tilted import Tilted
+from ebar.objectives.running import RunningMean, WeightedSums
+from ebar.types import Clock, Context, Distribution, Loss, SamplesWithLogProb, Sequences, Target
+
+LEAST_MASS = 0.5  # of p, that recent draws must find: below, the proposal has lost sight of the rest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """A source for objectives that draw their own data: each batch is as many empty rows as there are draws to make.
+
+    Rows can be cut up as any others are. For conditional targets the batches are contexts instead.
+    """
+
+    draws: int = 128
+    """In each step."""
+    steps: int = 100
+    """In what is called an epoch."""
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def at(self, epoch: int, start: int) -> Iterator[Float[Tensor, "draws 0"]]:
+        for _ in range(start, self.steps):
+            yield torch.empty(self.draws, 0)
+
+
+class Memory(nn.Module):
+    """What policy gradient knows of earlier steps. All of it is buffers: give it to a player without optimiser."""
+
+    replaced: Tensor
+    warned: Tensor
+    checked: Tensor
+
+    def __init__(self, policy: nn.Module | None):
+        super().__init__()
+        self.ever = WeightedSums(0)  # log P/q of all draws: Z
+        self.lately = WeightedSums(2)  # since the last check, with log P/π and log P/q: KL(p‖π) and KL(p‖q)
+        self.baseline = RunningMean()
+        self.register_buffer("replaced", torch.zeros((), dtype=torch.long))  # how often π has become the proposal
+        self.register_buffer("warned", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("checked", torch.zeros((), dtype=torch.long))  # the step of the last check
+        self.policy = None if policy is None else copy.deepcopy(policy).requires_grad_(False)
+
+
+class Drawn(NamedTuple):
+    """Draws with what was known of them without the policy's gradient."""
+
+    x: Sequences
+    log_q: Float[Tensor, "rows draws"]
+    log_weights: Float[Tensor, "rows draws"]  # log P/q
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyGradient:
+    """Each step draws anew from q, weighs the draws, and moves π by them; the loss is the divergence they estimate.
+
+    Without a proposal q is π itself, on-policy. With one (the target's base, a look-ahead `guided` …) it stays, or
+    with `replace` becomes a copy of π as soon as KL(p‖π) < KL(p‖q) since the last check. A batch is n empty rows
+    (see `Rounds`), or contexts, with `draws` draws for each.
+
+    Z is the mean of P/q over all draws so far; Z(C) that of the present draws of C: self-normalised, with a bias of
+    O(1/draws). Until a draw has P > 0 nothing moves. The policy should have no dropout: π/q would be noise.
+    `memory` belongs to a player without optimiser, so that checkpoints have it. One process only: the sums in it are
+    not added up over several.
+    """
+
+    target: Target
+    model: Distribution  # π, a module
+    proposal: Distribution | None = None
+    divergence: Literal["kl", "reverse_kl", "jensen_shannon", "total_variation"] = "kl"
+    """kl is KL(p‖π), DPG; reverse_kl is KL(π‖p), infinite where π goes and P is zero."""
+    baseline: Literal["automatic", "none", "running", "known"] = "automatic"
+    """Subtracted from f': E_π[f'], a running mean or, for kl, the known −1; automatic is known for kl, else running."""
+    replace: bool = False
+    """Whether a better policy becomes the proposal."""
+    check_every: int = 10
+    """Steps between looks at whether it is better, and at whether the draws still are worth something."""
+    draws: int = 64
+    """For each context."""
+    player: str = "model"
+    memory: Memory = field(init=False)
+
+    def __post_init__(self) -> None:
+        choose(DIVERGENCES, self.divergence, "divergence")
+        choose(dict.fromkeys(("automatic", "none", "running", "known")), self.baseline, "baseline")
+        if self.baseline == "known" and self.divergence != "kl":
+            raise UserError(f"The baseline of {self.divergence} is not known: choose running or none.")
+        if self.replace and self.proposal is None:
+            raise UserError("On-policy the policy is its own proposal: give another one to replace, or leave it out.")
+        if self.check_every < 1 or self.draws < 1:
+            raise UserError("Policy gradient needs at least one draw, and at least one step between checks.")
+        if not isinstance(self.model, nn.Module):
+            raise ValueError("a policy that learns is a module")
+        object.__setattr__(self, "memory", Memory(self.model if self.replace else None))
+
+    def losses(
+        self, batch: Context | Float[Tensor, "draws 0"], clock: Clock, *, generator: Generator
+    ) -> Iterator[Loss]:
+        context, n = (batch, self.draws) if isinstance(batch, Context) else (None, len(batch))
+        if clock.step % self.check_every == 0 and int(self.memory.checked) != clock.step:
+            self._check()
+            self.memory.checked.fill_(clock.step)  # once a step, into however many parts it is cut
+        drawn = self._draw(n, context, generator)
+        log_policy = self.model.log_prob(drawn.x, context).view_as(drawn.log_q)
+        # On-policy the two are one number; that of the drawing has no dropout.
+        log_pi = drawn.log_q if self.proposal is None else log_policy.detach().double()
+        log_z = self._log_z(drawn, context)
+        value, weights = self._weigh(drawn, log_pi, log_z)
+        self._remember(drawn, log_pi, log_z, context)
+        # Weight 0 may meet log π = −∞, and their product must be 0 in the gradient too.
+        terms = torch.where(weights == 0, 0.0, weights.to(log_policy) * torch.where(weights == 0, 0.0, log_policy))
+        surrogate = terms.mean()
+        estimate = value.to(surrogate)
+        loss = surrogate + (estimate - surrogate).detach()  # the surrogate's gradient, the divergence's value
+        yield Loss(loss, self.player, self._metrics(drawn, log_z, context), weight=float(drawn.log_q.numel()))
+
+    @torch.no_grad()
+    def _draw(self, n: int, context: Context | None, generator: Generator) -> Drawn:
+        q = self._proposal()
+        if isinstance(q, SamplesWithLogProb):
+            x, log_q = q.sample_with_log_prob(n, context, generator=generator)
+        else:
+            x = q.sample(n, context, generator=generator)
+            log_q = q.log_prob(x, context)
+        target = self.target
+        if isinstance(target, Tilted) and target.base is q:
+            log_weights = -target.energy(x, context)
+        elif isinstance(target, Distribution):
+            log_weights = target.log_prob(x, context) - log_q
+        else:
+            log_weights = target.log_score(x, context) - log_q
+        log_weights = log_weights.double().view(-1, n)
+        check_weights(log_weights)
+        return Drawn(x, log_q.double().view(-1, n), log_weights)
+
+    def _proposal(self) -> Distribution:
+        if self.proposal is None:
+            return self.model
+        copied = self.memory.policy
+        return copied if isinstance(copied, Distribution) and bool(self.memory.replaced > 0) else self.proposal
+
+    def _log_z(self, drawn: Drawn, context: Context | None) -> Float[Tensor, "rows 1"]:
+        """−∞ where nothing of the target has been drawn."""
+        if context is not None:
+            return log_mean_exp(drawn.log_weights)[:, None]
+        self.memory.ever.add(drawn.log_weights.flatten())
+        return self.memory.ever.log_mean().reshape(1, 1)
+
+    @torch.no_grad()
+    def _weigh(
+        self, drawn: Drawn, log_pi: Float[Tensor, "rows draws"], log_z: Float[Tensor, "rows 1"]
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "rows draws"]]:
+        """The divergence, and (π/q)·(f'(π/p) − B). f homogeneous makes b·∂f/∂b, with b = π/q, the first part of it."""
+        seen = (log_z > -math.inf).expand_as(log_pi)
+        log_a = torch.where(seen, drawn.log_weights - log_z, 0.0)
+        log_b = torch.where(seen, log_pi - drawn.log_q, 0.0)
+        terms = DIVERGENCES[self.divergence](log_a, log_b)
+        self._refuse_infinite(terms.value, drawn)
+        slope = terms.slope_b
+        kind = ("known" if self.divergence == "kl" else "running") if self.baseline == "automatic" else self.baseline
+        if kind == "known":
+            weights = slope + log_b.exp()
+        elif kind == "running":
+            weights = slope - self.memory.baseline.value * log_b.exp()
+            self.memory.baseline.add(slope[seen])  # only now: a baseline that knows the draws is biased
+        else:
+            weights = slope
+        return torch.where(seen, terms.value, 0.0).mean(), torch.where(seen, weights, 0.0)
+
+    def _refuse_infinite(self, value: Float[Tensor, "rows draws"], drawn: Drawn) -> None:
+        infinite = (value == math.inf).flatten()
+        if bool(infinite.any()):
+            sequence = drawn.x.prefix(int(infinite.nonzero()[0]))
+            if self.divergence == "kl":
+                message = "The target wants {} and the policy can never make it: start from one that can."
+            else:
+                message = "The policy can make {}, which the target forbids: use kl or jensen_shannon."
+            raise UserError(message.format(sequence))
+
+    @torch.no_grad()
+    def _remember(
+        self, drawn: Drawn, log_pi: Float[Tensor, "rows draws"], log_z: Float[Tensor, "rows 1"],
+        context: Context | None,
+    ) -> None:  # fmt: skip
+        """Without contexts Z is still to be learnt, so it is taken off when the sums are read."""
+        seen = (log_z > -math.inf).expand_as(log_pi)
+        log_weights = drawn.log_weights - (0.0 if context is None else log_z)
+        log_weights = torch.where(seen, log_weights, -math.inf)
+        log_target = log_weights + drawn.log_q
+        values = torch.stack([(log_target - log_pi).flatten(), log_weights.flatten()])
+        self.memory.lately.add(log_weights.flatten(), values)
+
+    def _divergences(self, context: bool) -> tuple[float, float] | None:
+        """KL(p‖π) and KL(p‖q) over the draws since the last check: −log Z + Σ w·log(P/·) / Σ w."""
+        lately, ever = self.memory.lately, self.memory.ever
+        if lately.effective_sample_size() == 0:
+            return None
+        log_z = 0.0 if context else float(ever.log_mean())
+        policy, proposal = (lately.means() - log_z).tolist()
+        return policy, proposal
+
+    def _check(self) -> None:
+        """Replace the proposal by a better policy, warn of draws that are worth nothing, and begin to count anew."""
+        lately = self.memory.lately
+        if lately.count == 0:
+            return
+        if self.memory.policy is not None:
+            policy, proposal = lately.means().tolist() if lately.effective_sample_size() > 0 else (0.0, 0.0)
+            if policy < proposal:
+                assert isinstance(self.model, nn.Module)
+                self.memory.policy.load_state_dict(self.model.state_dict())
+                self.memory.replaced += 1
+        if (problem := self._problem()) is not None and not bool(self.memory.warned):
+            self.memory.warned.fill_(True)
+            warnings.warn(problem, RuntimeWarning, stacklevel=3)
+        lately.clear()
+
+    def _problem(self) -> str | None:
+        lately, ever = self.memory.lately, self.memory.ever
+        count, size = int(lately.count), float(lately.effective_sample_size())
+        if size < min(SMALLEST_SAMPLE, count / 2):
+            return f"the last {count:,} draws are worth only {size:.1f}: draw more, or from a better proposal"
+        found = math.exp(min(0.0, float(lately.log_mean() - ever.log_mean()))) if ever.count > 0 else 1.0
+        if found < LEAST_MASS:
+            return f"the last {count:,} draws found {found:.0%} of the target's mass: the proposal has collapsed"
+        return None
+
+    def _metrics(self, drawn: Drawn, log_z: Float[Tensor, "rows 1"], context: Context | None) -> dict[str, float]:
+        seen = log_z > -math.inf
+        metrics = {
+            "effective_sample_size": float(effective_sample_size(drawn.log_weights).mean()),
+            "replaced": float(self.memory.replaced),
+            "unseen": float((~seen).double().mean()),  # the share of contexts no draw of which has P > 0
+        }
+        if bool(seen.any()):
+            metrics["log_z"] = float(log_z[seen].mean())
+        if (known := self._divergences(context is not None)) is not None:
+            metrics["kl"], metrics["kl_proposal"] = known
+        return metrics

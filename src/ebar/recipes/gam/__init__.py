@@ -1,0 +1,1 @@
+"""Document 000: global autoregressive models."""

@@ -1,0 +1,184 @@
+"""One run of a GAM recipe, and what is common to all of them: figures over seeds, curves against |D|."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ebar.pipelines.gam.journey import travel
+from ebar.pipelines.gam.measure import measure
+from ebar.recipes.gam.settings import gam_of
+from ebar.recipes.recipe import Cell, Row
+from ebar.report.plots import Line, Panel, draw
+from ebar.types import Estimate
+
+Result = tuple[Cell, dict[str, Any]]
+
+
+def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
+    """The journey of a cell, and its figures as plain JSON."""
+    gam = gam_of(cell)
+    journey = travel(gam, folder)
+    found = measure(journey, seed=gam.seed, exact=gam.exact)
+    drawn = {name: journey.corpus.text(x) for name, x in journey.examples(3, seed=gam.seed).items()}
+    return {
+        "entropy": found.entropy,
+        "models": {name: _plain(asdict(model)) for name, model in found.models.items()},
+        "true_moments": found.true_moments,
+        "distilled_moments": _plain(found.distilled_moments),
+        "distances": _plain(found.distances),
+        "divergence": found.divergence._asdict(),
+        "names": list(found.fitted[0].names),
+        "lambda": [
+            {"coefficients": one.coefficients.tolist(), "intervals": [interval._asdict() for interval in one.intervals],
+             "standard_errors": None if one.covariance is None else one.covariance.diagonal().sqrt().tolist(),
+             "seconds": one.seconds, "draws": one.draws}
+            for one in found.fitted
+        ],
+        "acceptance_rate": None if found.acceptance_rate is None else found.acceptance_rate.value,
+        "seconds": found.seconds,
+        "warnings": found.warnings,
+        "examples": drawn,
+    }  # fmt: skip
+
+
+def _plain(tree: Any) -> Any:
+    if isinstance(tree, Estimate):
+        return tree._asdict()
+    return {key: _plain(value) for key, value in tree.items()} if isinstance(tree, dict) else tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A recipe made of cells of this kind."""
+
+    title: str
+    source: str
+    cells: Callable[[str], list[Cell]]
+    figures: Callable[[Sequence[Result]], list[Row]]
+    panels: Callable[[Sequence[Row]], list[Panel]]
+
+    def grid(self, scale: str) -> list[Cell]:
+        return self.cells(scale)
+
+    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
+        return run_cell(cell, folder)
+
+    def rows(self, scale: str, results: Sequence[Result]) -> list[Row]:
+        return self.figures(results)
+
+    def plot(self, rows: Sequence[Row], path: Path) -> None:
+        draw(self.panels(rows), path)
+
+
+def estimate(tree: dict[str, Any] | None) -> Estimate | None:
+    """What JSON made of an `Estimate`."""
+    if tree is None:
+        return None
+    return Estimate(**{key: value if key == "warning" else float(value) for key, value in tree.items()})
+
+
+def last(result: dict[str, Any], letter: str) -> dict[str, Any]:
+    """The figures of the last P or π of a journey, or of r."""
+    names = [name for name in result["models"] if name.split(" ")[0] == letter]
+    return dict(result["models"][names[-1]])
+
+
+def over_seeds(
+    name: str, settings: dict[str, Any], values: Sequence[float], *, single: Estimate | None = None,
+    document: float | str | None = None, warning: str | None = None,
+) -> Row:  # fmt: skip
+    """The mean over seeds with Student's 95 % interval; of one seed, that run's own interval, where it has one."""
+    from scipy.stats import t
+
+    count = len(values)
+    mean = math.fsum(values) / count
+    low = high = None
+    if count > 1:
+        deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
+        width = float(t.ppf(0.975, count - 1)) * deviation / math.sqrt(count)
+        low, high = mean - width, mean + width
+    elif single is not None:
+        low, high = single.low, single.high
+    return Row(
+        name=name, settings={**settings, "seeds": count}, value=mean, low=low, high=high, document=document,
+        warning=warning,
+    )  # fmt: skip
+
+
+def grouped(results: Iterable[Result], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Result]]:
+    """Runs that differ in nothing but the seed, by their settings."""
+    groups: dict[tuple[Any, ...], list[Result]] = {}
+    for cell, result in results:
+        groups.setdefault(tuple(cell[key] for key in keys), []).append((cell, result))
+    return groups
+
+
+# Figure → how to read it from a run's result; cross-entropies are exact where the run has them so.
+FIGURES: dict[str, Callable[[dict[str, Any]], Estimate | None]] = {
+    "cross-entropy of r": lambda result: _cost(last(result, "r")),
+    "cross-entropy of P": lambda result: _cost(last(result, "P")),
+    "cross-entropy of π": lambda result: _cost(last(result, "π")),
+    "CE(r)/H": lambda result: _over(_cost(last(result, "r")), result["entropy"]),
+    "CE(π)/H": lambda result: _over(_cost(last(result, "π")), result["entropy"]),
+    "motif frequency of r": lambda result: estimate(last(result, "r")["motif_frequency"]),
+    "motif frequency of π": lambda result: estimate(last(result, "π")["motif_frequency"]),
+    "mean length of r": lambda result: estimate(last(result, "r")["mean_length"]),
+    "mean length of π": lambda result: estimate(last(result, "π")["mean_length"]),
+    "ℓ1_mom of r": lambda result: estimate(result["distances"]["r"]),
+    "ℓ1_mom of the distilled set": lambda result: estimate(result["distances"]["distilled"]),
+    "ℓ1_mom of π": lambda result: estimate(result["distances"]["π"]),
+}
+
+
+def _cost(model: dict[str, Any]) -> Estimate:
+    found = estimate(model["exact"] or model["cross_entropy"])
+    assert found is not None
+    return found
+
+
+def _over(value: Estimate, divisor: float) -> Estimate:
+    return value._replace(value=value.value / divisor, low=value.low / divisor, high=value.high / divisor)
+
+
+def standard_rows(results: Sequence[Result], keys: Sequence[str], figures: Sequence[str] = tuple(FIGURES)) -> list[Row]:
+    """Every figure, for every group of runs that differ in their seed alone."""
+    rows = []
+    for group, runs in grouped(results, keys).items():
+        settings = dict(zip(keys, group, strict=True))
+        for figure in figures:
+            found = [FIGURES[figure](result) for _, result in runs]
+            values = [one for one in found if one is not None]
+            if values:
+                rows.append(over_seeds(figure, settings, [one.value for one in values], single=values[0]))
+    return rows
+
+
+def entropy_rows(results: Sequence[Result], keys: Sequence[str]) -> list[Row]:
+    """H of the language, exact."""
+    return [
+        Row(name="entropy", settings=dict(zip(keys, group, strict=True)), value=runs[0][1]["entropy"],
+            low=runs[0][1]["entropy"], high=runs[0][1]["entropy"])
+        for group, runs in grouped(results, keys).items()
+    ]  # fmt: skip
+
+
+def curve(rows: Sequence[Row], figure: str, name: str, *, dashed: bool = False, **settings: Any) -> Line:
+    """A figure against |D|, for the rows with these settings."""
+    own = [row for row in rows if row.name == figure and all(row.settings[key] == settings[key] for key in settings)]
+    own.sort(key=lambda row: row.settings["size"])
+    values = [float("nan") if row.value is None else row.value for row in own]
+    return Line(
+        name=name,
+        x=[float(row.settings["size"]) for row in own],
+        y=values,
+        low=[value if row.low is None else row.low for row, value in zip(own, values, strict=True)],
+        high=[value if row.high is None else row.high for row, value in zip(own, values, strict=True)],
+        dashed=dashed,
+    )
+
+
+def panel(title: str, y_label: str, lines: Sequence[Line], levels: dict[str, float] | None = None) -> Panel:
+    """Axes with |D| below."""
+    return Panel(title=title, x_label="|D|", y_label=y_label, lines=lines, levels=levels, log_x=True)

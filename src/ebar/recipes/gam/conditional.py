@@ -1,0 +1,150 @@
+"""Equations 2 and 3 at work: the context decides which motif comes, and only λ(C) can say so."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Generator
+
+from ebar.automata import entropy
+from ebar.backbones.lstm import Lstm
+from ebar.data.languages import Language
+from ebar.energies.conditional import ConditionalLinear, Constant, Network, Recurrent, distinct
+from ebar.estimators.log_z import log_z
+from ebar.evaluation.cross_entropy import negative_log_scores
+from ebar.features.feature import Features
+from ebar.features.motif import Motif
+from ebar.heads.softmax import Softmax
+from ebar.models.autoregressive import Autoregressive
+from ebar.models.tilted import Tilted
+from ebar.objectives.conditional_moments import ConditionalMoments
+from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.recipes.gam.small import fit_early, over_seeds
+from ebar.recipes.recipe import Cell, Row
+from ebar.report.plots import Line, Panel, draw
+from ebar.samplers.draw import draw as gather
+from ebar.samplers.importance import Importance
+from ebar.training.batches import folded
+from ebar.types import Context, Sequences
+
+MOTIFS = ("101110", "010001", "110011", "001010")  # that of a context of three bits is the one of its number of ones
+LENGTH, PRESENCE = 20, 0.9
+SIZES = {"demo": [500], "cpu": [250, 500, 1000, 2000], "paper": [250, 500, 1000, 2000, 5000, 20_000]}
+HIDDEN = {"demo": 32, "cpu": 64, "paper": 200}
+EPOCHS = {"demo": 12, "cpu": 30, "paper": 100}  # of r
+STEPS = {"demo": 60, "cpu": 150, "paper": 500}  # of λ, about
+SEEDS = {"demo": 3, "cpu": 3, "paper": 10}
+DRAWS = {"demo": 200, "cpu": 400, "paper": 1000}  # for each context and step
+TEST, LOG_Z_DRAWS = 2000, 4000
+FIGURES = {"r": "r", "constant": "P_λ, one λ for all", "conditional": "P_λ(C)"}
+
+
+def languages() -> list[Language]:
+    """What continues a context with 0, 1, 2 or 3 ones: noise that has its motif nine times in ten."""
+    return [Language(motif=motif, length=LENGTH, presence=PRESENCE) for motif in MOTIFS]
+
+
+def conditional_entropy() -> float:
+    """H(x|C), exact: the number of ones among three fair bits is binomial."""
+    chances = (1 / 8, 3 / 8, 3 / 8, 1 / 8)
+    return sum(chance * entropy(language.distribution()) for chance, language in zip(chances, languages(), strict=True))
+
+
+def sample(size: int, *, generator: Generator) -> tuple[Sequences, Context]:
+    """Pairs of a context and what continues it."""
+    given = torch.randint(2, (size, 3), generator=generator)
+    ones = given.sum(1)
+    tokens = torch.zeros(size, LENGTH + 1, dtype=torch.long)
+    for number, language in enumerate(languages()):
+        rows = (ones == number).nonzero().squeeze(1)
+        if len(rows):
+            tokens[rows] = language.distribution().sample(len(rows), generator=generator).tokens
+    x = Sequences(tokens, torch.full((size,), LENGTH + 1))
+    return x, Context(Sequences(given, torch.full((size,), 3)))
+
+
+class Conditional:
+    """The recipe."""
+
+    title = "A conditional GAM: the context decides which motif comes"
+    source = "Parshakova et al. 2019, equations 2 and 3 (no experiment there)"
+
+    def grid(self, scale: str) -> list[Cell]:
+        return [
+            {"seed": seed, "size": size, "hidden": HIDDEN[scale], "epochs": EPOCHS[scale], "steps": STEPS[scale],
+             "draws": DRAWS[scale]}
+            for size in SIZES[scale]
+            for seed in range(SEEDS[scale])
+        ]  # fmt: skip
+
+    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
+        seed, size = cell["seed"], cell["size"]
+        generator = Generator().manual_seed(folded(seed, size))
+        train, held_out = (sample(number, generator=generator) for number in (size, max(100, size // 4)))
+        test = sample(TEST, generator=generator)
+        space = languages()[0].space
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(folded(seed, 1))
+            backbone = Lstm(space.vocabulary, layers=1, hidden=cell["hidden"], dropout=0.1)
+            r = Autoregressive(backbone, Softmax(backbone.width, space.vocabulary), space)
+            networks: dict[str, Network] = {
+                "constant": Constant(len(MOTIFS)),
+                "conditional": Recurrent(space.vocabulary, len(MOTIFS)),
+            }
+        fit_early(
+            r, MaximumLikelihood(model=r), train, held_out, batch_size=50, epochs=cell["epochs"], patience=3,
+            learning_rate=3e-3, seed=seed, generator=generator,
+        )  # fmt: skip
+        found = {"cross_entropy_r": float(negative_log_scores(r, *test).mean())}
+        features = Features([Motif(motif=motif, alphabet="01", end=space.end) for motif in MOTIFS])
+        for name, network in networks.items():
+            energy = ConditionalLinear(features, network)
+            p = Tilted(r, energy)
+            batches = max(5, size // 250)
+            objective = ConditionalMoments(model=p, draws=cell["draws"])
+            fit_early(
+                energy, objective, train, held_out, batch_size=-(-size // batches),
+                epochs=-(-cell["steps"] // batches), patience=4, learning_rate=0.05, seed=seed, generator=generator,
+            )  # fmt: skip
+            found[f"cross_entropy_{name}"] = _cost(p, *test, generator=generator)
+            found[f"gain_{name}"] = found["cross_entropy_r"] - found[f"cross_entropy_{name}"]
+        return found
+
+    def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:
+        truth = conditional_entropy()
+        rows = []
+        for size in dict.fromkeys(cell["size"] for cell, _ in results):
+            own = [result for cell, result in results if cell["size"] == size]
+            settings = {"data": size, "entropy": truth}
+            for name in own[0]:
+                rows.append(over_seeds(name, settings, [result[name] for result in own]))
+        return rows
+
+    def plot(self, rows: Sequence[Row], path: Path) -> None:
+        lines = []
+        for name, label in FIGURES.items():
+            own = [row for row in rows if row.name == f"cross_entropy_{name}"]
+            lines.append(
+                Line(
+                    name=label,
+                    x=[float(row.settings["data"]) for row in own],
+                    y=[row.value or 0.0 for row in own],
+                    low=[row.value or 0.0 if row.low is None else row.low for row in own],
+                    high=[row.value or 0.0 if row.high is None else row.high for row in own],
+                )
+            )
+        levels = {"H(x|C)": float(rows[0].settings["entropy"])}
+        title = "cross-entropy, nats per sequence"
+        draw([Panel(title=title, x_label="|D|", y_label=title, lines=lines, levels=levels, log_x=True)], path)
+
+
+def _cost(p: Tilted, x: Sequences, context: Context, *, generator: Generator) -> float:
+    """Cross-entropy of a conditional model: each context has its own log Z."""
+    different, which = distinct(context)
+    normalisers = log_z(gather(Importance(batch_size=32_768), p, LOG_Z_DRAWS, context=different, generator=generator))
+    values = torch.tensor([each.estimate.value for each in normalisers], dtype=torch.float64)
+    return float((negative_log_scores(p, x, context) + values[which]).mean())
+
+
+RECIPE = Conditional()

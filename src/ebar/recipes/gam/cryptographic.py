@@ -1,0 +1,180 @@
+"""Footnote 4's extreme case: a predicate that P_λ has at once, and that no autoregressive model can learn."""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from ebar.backbones.lstm import Lstm
+from ebar.energies.linear import Linear
+from ebar.estimators.log_z import log_z
+from ebar.evaluation.cross_entropy import negative_log_scores
+from ebar.features.feature import Features
+from ebar.heads.softmax import Softmax
+from ebar.models.autoregressive import Autoregressive
+from ebar.models.tilted import Tilted
+from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.recipes.gam.small import fit_early, over_seeds
+from ebar.recipes.recipe import Cell, Row
+from ebar.report.plots import Line, Panel, draw
+from ebar.samplers.draw import draw as gather
+from ebar.samplers.importance import Importance
+from ebar.samplers.rejection import Rejection
+from ebar.training.batches import folded
+from ebar.types import Context, Sequences, Space
+
+KEY = b"footnote 4"
+BITS = {"demo": 20, "cpu": 24, "paper": 30}
+DISTILLED = {"demo": [20_000], "cpu": [20_000, 100_000], "paper": [20_000, 100_000, 1_000_000]}
+HIDDEN = {"demo": 16, "cpu": 64, "paper": 200}
+EPOCHS = {"demo": 3, "cpu": 8, "paper": 40}
+SEEDS = {"demo": 3, "cpu": 5, "paper": 10}
+DATA, HELD_OUT, TEST, DRAWS = 20_000, 2_000, 20_000, 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedHashBit:
+    """The first bit of SHA-256(key‖x), a byte for each token; `absent` turns 1 and 0 round.
+
+    Without the key it looks like a fair coin tossed once for each x, so nothing shorter than a table of all x
+    predicts it; parity would not do, as two states follow it.
+    """
+
+    key: bytes = KEY
+    absent: bool = False
+
+    low = 0.0
+    high = 1.0
+
+    @property
+    def name(self) -> str:
+        return f"{'no ' if self.absent else ''}keyed hash bit"
+
+    def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        rows, lengths = x.tokens.to(torch.uint8).cpu().numpy(), x.lengths.tolist()
+        start = hashlib.sha256(self.key)
+        bits = []
+        for row, length in zip(rows, lengths, strict=True):
+            digest = start.copy()
+            digest.update(row[:length].tobytes())
+            bits.append(digest.digest()[0] >> 7)
+        values = torch.tensor(bits, dtype=torch.float64, device=x.tokens.device)
+        return 1 - values if self.absent else values
+
+
+def noise_with_the_bit(space: Space, size: int, *, generator: Generator, key: bytes = KEY) -> Sequences:
+    """Uniform among the strings of the space whose bit is 1."""
+    parts: list[Sequences] = []
+    while sum(len(part.lengths) for part in parts) < size:
+        tokens = torch.randint(space.vocabulary, (2 * size + 100, space.length), generator=generator)
+        x = Sequences(tokens, torch.full((len(tokens),), space.length))
+        parts.append(x.select(KeyedHashBit(key=key)(x) == 1))
+    return Sequences.join(parts).select(torch.arange(size))
+
+
+def demanded(base: Any, *, key: bytes = KEY) -> Tilted:
+    """P_λ: the bit is 1 in all data, so the λ that matches its moment is −∞ for its absence, and Z is P_r(bit = 1)."""
+    absent = Features([KeyedHashBit(key=key, absent=True)])
+    return Tilted(base, Linear(absent, torch.tensor([-math.inf], dtype=torch.float64)))
+
+
+class Cryptographic:
+    """The recipe."""
+
+    title = "A keyed hash bit: what P_λ gains at once and π cannot"
+    source = "Parshakova et al. 2019, footnote 4 (a claim there, without figures)"
+
+    def grid(self, scale: str) -> list[Cell]:
+        return [
+            {"seed": seed, "bits": BITS[scale], "distilled": size, "hidden": HIDDEN[scale], "epochs": EPOCHS[scale]}
+            for size in DISTILLED[scale]
+            for seed in range(SEEDS[scale])
+        ]
+
+    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
+        space, seed = Space(2, cell["bits"]), cell["seed"]
+        generator = Generator().manual_seed(folded(seed, 0))
+        train, held_out, test = (
+            noise_with_the_bit(space, size, generator=generator) for size in (DATA, HELD_OUT, TEST)
+        )
+        r = _learnt(cell, space, train, held_out, folded(seed, 1), generator)
+        p = demanded(r)
+        z = log_z(gather(Importance(), p, DRAWS, generator=generator))[0].estimate
+        kept = sum_of = 0
+        parts = []
+        for part in Rejection().attempts(p, cell["distilled"] + HELD_OUT, generator=generator):
+            parts.append(part.x)
+            kept, sum_of = kept + int(part.accepted.sum()), sum_of + int(part.proposed.sum())
+        drawn = Sequences.join(parts)
+        pi = _learnt(
+            cell, space, drawn.select(torch.arange(HELD_OUT, HELD_OUT + cell["distilled"])),
+            drawn.select(torch.arange(HELD_OUT)), folded(seed, 2), generator,
+        )  # fmt: skip
+        bit = KeyedHashBit()
+        costs = {name: float(negative_log_scores(model, test).mean()) for name, model in (("r", r), ("pi", pi))}
+        costs["p"] = float(negative_log_scores(p, test).mean()) + z.value
+        return {
+            **{f"cross_entropy_{name}": cost for name, cost in costs.items()},
+            "gain_p": costs["r"] - costs["p"],
+            "gain_pi": costs["r"] - costs["pi"],
+            "gain_pi_over_noise": cell["bits"] * math.log(2) - costs["pi"],
+            "frequency_r": float(bit(r.sample(DRAWS, generator=generator)).mean()),
+            "frequency_pi": float(bit(pi.sample(DRAWS, generator=generator)).mean()),
+            "acceptance": kept / sum_of,
+        }
+
+    def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:
+        noise = BITS[scale] * math.log(2)
+        exact = {
+            "cross_entropy_r": noise, "cross_entropy_p": noise - math.log(2), "cross_entropy_pi": noise,
+            "gain_p": math.log(2), "gain_pi": 0.0, "gain_pi_over_noise": 0.0,
+            "frequency_r": 0.5, "frequency_pi": 0.5, "acceptance": 0.5,
+        }  # fmt: skip
+        rows = []
+        for size in dict.fromkeys(cell["distilled"] for cell, _ in results):
+            own = [result for cell, result in results if cell["distilled"] == size]
+            settings = {"bits": BITS[scale], "distilled": size}
+            for name, theory in exact.items():
+                rows.append(over_seeds(name, settings, [result[name] for result in own], exact=theory))
+        return rows
+
+    def plot(self, rows: Sequence[Row], path: Path) -> None:
+        names = {"gain_p": "P_λ", "gain_pi": "π"}
+        lines = []
+        for name, label in names.items():
+            own = [row for row in rows if row.name == name]
+            lines.append(
+                Line(
+                    name=label,
+                    x=[float(row.settings["distilled"]) for row in own],
+                    y=[row.value or 0.0 for row in own],
+                    low=[row.value or 0.0 if row.low is None else row.low for row in own],
+                    high=[row.value or 0.0 if row.high is None else row.high for row in own],
+                )
+            )
+        levels = {"log 2": math.log(2), "nothing": 0.0}
+        title = "nats per sequence gained over r"
+        draw([Panel(title=title, x_label="distilled samples", y_label=title, lines=lines, levels=levels)], path)
+
+
+def _learnt(
+    cell: Cell, space: Space, train: Sequences, held_out: Sequences, seed: int, generator: Generator
+) -> Autoregressive:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed % 2**63)
+        backbone = Lstm(space.vocabulary, layers=1, hidden=cell["hidden"], dropout=0.0)
+        model = Autoregressive(backbone, Softmax(backbone.width, space.vocabulary), space)
+    fit_early(
+        model, MaximumLikelihood(model=model), train, held_out, batch_size=1000, epochs=cell["epochs"], patience=2,
+        learning_rate=2e-3, seed=seed, generator=generator,
+    )  # fmt: skip
+    return model
+
+
+RECIPE = Cryptographic()

@@ -1,0 +1,287 @@
+"""Policy gradient against distillation at equal numbers of draws, where every probability of the target is known."""
+
+import copy
+import math
+import time
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator
+
+from ebar.backbones.lstm import Lstm
+from ebar.data.languages import Language
+from ebar.energies.linear import Linear
+from ebar.estimators import exact
+from ebar.features.feature import Features
+from ebar.features.motif import Motif
+from ebar.heads.softmax import Softmax
+from ebar.maths import divergences
+from ebar.models.autoregressive import Autoregressive
+from ebar.models.tilted import Tilted
+from ebar.objectives import MaximumLikelihood, PolicyGradient, Rounds
+from ebar.recipes.recipe import Cell, Row
+from ebar.report.plots import Line, Panel, draw
+from ebar.samplers.draw import draw as gather
+from ebar.samplers.importance import Importance
+from ebar.samplers.look_ahead import LookAhead, guided
+from ebar.samplers.resample import systematic
+from ebar.samplers.surrogate import NGram
+from ebar.training.batches import Batches, folded
+from ebar.training.loop import fit
+from ebar.training.optimisers import Adam
+from ebar.training.players import Player, evaluating
+from ebar.training.schedules import Constant, Cosine
+from ebar.training.stopping import Best
+from ebar.training.validation import measure
+from ebar.types import Distribution, Sequences, Weighted
+
+LANGUAGE = Language(motif="1011100", length=10)
+HIDDEN = 32
+COEFFICIENT = 5.0  # of the motif in P = r·exp(λφ): finite, so that the reverse KL is too
+BUDGETS = {"demo": [1024, 2048], "cpu": [2048, 8192, 32_768], "paper": [2048, 8192, 32_768, 131_072]}
+SEEDS = {"demo": 2, "cpu": 5, "paper": 10}
+
+
+class Arm(NamedTuple):
+    """One way to spend the draws; `divergence` is None for distillation."""
+
+    divergence: Any = None
+    proposal: str = "base"  # where draws come from at first: base, ahead, or policy
+    replace: bool = False
+    fresh: bool = False  # π begins with random weights, as in the document, not as a copy of r
+
+
+REFERENCE = "distillation"
+ARMS = {
+    REFERENCE: Arm(),
+    "distillation, fresh": Arm(fresh=True),
+    "distillation, ahead": Arm(proposal="ahead"),
+    "DPG, off": Arm("kl"),
+    "DPG, replaced": Arm("kl", replace=True),
+    "DPG, on": Arm("kl", "policy"),
+    "DPG, ahead": Arm("kl", "ahead"),
+    "reverse KL, on": Arm("reverse_kl", "policy"),
+    "JS, on": Arm("jensen_shannon", "policy"),
+    "TV, on": Arm("total_variation", "policy"),
+}
+DEMO = [REFERENCE, "distillation, ahead", "DPG, off", "DPG, replaced", "JS, on"]
+
+# All that was tuned: a little, on a seed that the recipe does not use.
+SURROGATE_SHARE = 0.25  # of the budget, to look ahead with: they are draws from r too
+HELD_OUT = 0.2  # of the draws that distillation has, to stop by
+PATIENCE, LONGEST = 4, 40  # epochs
+BATCHES, SMALLEST, LARGEST = 32, 64, 512  # of distillation: how many in an epoch, within bounds of their size
+DISTILLATION_RATE = 3e-3
+CLIP = 1.0
+STEPS, FEWEST, MOST = 256, 8, 64  # of policy gradient: how many, within bounds of the draws in each
+RATES = {"kl": 1e-2, "reverse_kl": 1e-2, "jensen_shannon": 2e-2, "total_variation": 1e-2}
+CHECK_EVERY = 10
+
+
+def fresh(seed: int) -> Autoregressive:
+    """A small model with weights of its own."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        space = LANGUAGE.space
+        return Autoregressive(
+            Lstm(space.vocabulary, layers=1, hidden=HIDDEN, dropout=0.0), Softmax(HIDDEN, space.vocabulary), space
+        )
+
+
+@cache
+def target() -> Tilted:
+    """P = r·exp(λ·motif), r a model that has not learnt the motif from its 500 strings, so that p is far from r."""
+    generator = Generator().manual_seed(20190915)
+    base = fresh(0)
+    data = LANGUAGE.distribution().sample(500, generator=generator)
+    player = Player(module=base, optimiser=Adam(learning_rate=1e-2).build(base.parameters()))
+    batches = Batches(data=data, batch_size=50)
+    for _ in islice(fit(MaximumLikelihood(model=base), batches, {"model": player}, generator=generator), 60):
+        pass
+    assert LANGUAGE.motif is not None
+    features = Features([Motif(motif=LANGUAGE.motif, alphabet=LANGUAGE.alphabet, end=LANGUAGE.space.end)])
+    return Tilted(base.eval(), Linear(features, torch.tensor([COEFFICIENT]))).requires_grad_(False)
+
+
+def distil(arm: Arm, policy: Autoregressive, budget: int, seed: int, generator: Generator) -> int:
+    """Resample weighted draws of r, or of a look-ahead, and fit π to them until held-out ones say stop."""
+    if arm.proposal == "ahead":
+        ahead = _ahead(budget, generator)
+        rest = budget - int(SURROGATE_SHARE * budget)
+        drawn = gather(LookAhead(), target(), rest, proposal=ahead, generator=generator)
+    else:
+        drawn = gather(Importance(), target(), budget, generator=generator)
+    # Cut before resampling: no draw is in both.
+    cut = int((1 - HELD_OUT) * len(drawn.x.lengths))
+    train, held_out = _resampled(drawn, slice(0, cut), generator), _resampled(drawn, slice(cut, None), generator)
+    objective = MaximumLikelihood(model=policy)
+    player = Player(
+        module=policy, optimiser=Adam(learning_rate=DISTILLATION_RATE).build(policy.parameters()), clip_norm=CLIP
+    )
+    validation = Batches(data=held_out, batch_size=2048, shuffle=False)
+    best, kept, steps = Best(), copy.deepcopy(policy.state_dict()), 0
+    size = min(LARGEST, max(SMALLEST, len(train.lengths) // BATCHES))
+    batches = Batches(data=train, batch_size=size, seed=seed)
+    for step in fit(objective, batches, {"model": player}, generator=generator):
+        steps = step.number
+        if step.ends_epoch:
+            with evaluating(player):
+                loss = measure(objective, validation, generator=generator)["loss"]
+            best = best.update(loss, step.number)
+            if best.step == step.number:
+                kept = copy.deepcopy(policy.state_dict())
+            if best.stale >= PATIENCE or step.position.epoch >= LONGEST:
+                break
+    policy.load_state_dict(kept)
+    return steps
+
+
+def _resampled(drawn: Weighted, rows: slice, generator: Generator) -> Sequences:
+    """As many as the draws are worth, twice: with fewer the resampling itself would add to the noise."""
+    log_weights = drawn.log_weights[:, rows]
+    x = Sequences(drawn.x.tokens[rows], drawn.x.lengths[rows])
+    worth = float(log_weights.softmax(1).square().sum().reciprocal())
+    chosen = systematic(log_weights, min(log_weights.shape[1], max(16, math.ceil(2 * worth))), generator)
+    return x.select(chosen[0])
+
+
+def follow(arm: Arm, policy: Autoregressive, budget: int, generator: Generator) -> tuple[int, int]:
+    """Policy gradient, each draw used once; the number of steps, and how often q was replaced."""
+    proposal: Distribution | None = None if arm.proposal == "policy" else target().base
+    if arm.proposal == "ahead":
+        proposal = _ahead(budget, generator)
+        budget -= int(SURROGATE_SHARE * budget)
+    draws = min(MOST, max(FEWEST, budget // STEPS))
+    steps = budget // draws
+    objective = PolicyGradient(
+        target=target(), model=policy, proposal=proposal, divergence=arm.divergence, replace=arm.replace,
+        check_every=CHECK_EVERY,
+    )  # fmt: skip
+    optimiser = Adam(learning_rate=RATES[arm.divergence]).build(policy.parameters())
+    schedule = Cosine(steps=steps) if steps > 1 else Constant()
+    players = {
+        "model": Player(module=policy, optimiser=optimiser, schedule=schedule, clip_norm=CLIP),
+        "memory": Player(module=objective.memory),
+    }
+    for _ in islice(fit(objective, Rounds(draws=draws), players, generator=generator), steps):
+        pass
+    return steps, int(objective.memory.replaced)
+
+
+def _ahead(budget: int, generator: Generator) -> Distribution:
+    return guided(target(), surrogate=NGram(order=4), draws=int(SURROGATE_SHARE * budget), generator=generator)
+
+
+class PolicyGradientAgainstDistillation:
+    """The recipe."""
+
+    title = "Policy gradient against distillation: total variation to p at equal numbers of draws"
+    source = "ebar's own"
+
+    def grid(self, scale: str) -> list[Cell]:
+        return [
+            {"arm": name, "draws": draws, "seed": seed}
+            for draws in BUDGETS[scale]
+            for name in (DEMO if scale == "demo" else ARMS)
+            for seed in range(SEEDS[scale])
+        ]
+
+    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
+        arm, seed = ARMS[cell["arm"]], cell["seed"]
+        target()
+        generator = Generator().manual_seed(folded(seed, cell["draws"]))
+        policy = fresh(folded(seed, 1)) if arm.fresh else _copy_of_base()
+        began, replaced = time.perf_counter(), 0
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if arm.divergence is None:
+                steps = distil(arm, policy, cell["draws"], seed, generator)
+            else:
+                steps, replaced = follow(arm, policy, cell["draws"], generator)
+        seconds = time.perf_counter() - began
+        policy.eval()
+        with torch.no_grad():
+            log_p, log_policy = (exact.log_probabilities(model)[0].double() for model in (target(), policy))
+        return {
+            "total_variation": float(divergences.total_variation(log_p, log_policy)),
+            "kl": float(divergences.kl(log_p, log_policy)),
+            "steps": steps,
+            "replaced": replaced,
+            "seconds": seconds,
+            "warnings": sorted({str(warning.message) for warning in caught}),
+        }
+
+    def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:
+        found = {(cell["arm"], cell["draws"], cell["seed"]): result for cell, result in results}
+        seeds = range(SEEDS[scale])
+        with torch.no_grad():
+            log_p, log_r = (exact.log_probabilities(model)[0].double() for model in (target(), target().base))
+        rows = []
+        for name, figure in (("total_variation", divergences.total_variation), ("kl", divergences.kl)):
+            start = float(figure(log_p, log_r))
+            rows.append(Row(name=f"{name}_of_r", settings={}, value=start, low=start, high=start))
+        for arm, draws in dict.fromkeys((cell["arm"], cell["draws"]) for cell, _ in results):
+            own = [found[arm, draws, seed] for seed in seeds]
+            settings = {"arm": arm, "draws": draws}
+            troubled = sum(bool(result["warnings"]) for result in own)
+            warning = f"{troubled} of {len(own)} runs: {_first(own)}" if troubled else None
+            for name in ("total_variation", "kl", "steps", "seconds"):
+                rows.append(_row(name, settings, [float(result[name]) for result in own], warning))
+            if arm != REFERENCE:
+                for name in ("total_variation", "kl"):
+                    differences = [
+                        found[arm, draws, seed][name] - found[REFERENCE, draws, seed][name] for seed in seeds
+                    ]
+                    rows.append(_row(f"{name}_minus_distillation", settings, differences, warning))
+        return rows
+
+    def plot(self, rows: Sequence[Row], path: Path) -> None:
+        start = {row.name: row.value for row in rows if not row.settings}
+        panels = []
+        for figure, label in (("total_variation", "total variation to p"), ("kl", "KL(p‖π)")):
+            lines = []
+            for arm in dict.fromkeys(row.settings["arm"] for row in rows if row.settings):
+                own = [row for row in rows if row.name == figure and row.settings["arm"] == arm]
+                lines.append(
+                    Line(
+                        name=arm,
+                        x=[float(row.settings["draws"]) for row in own],
+                        y=[row.value or 0.0 for row in own],
+                        dashed=ARMS[arm].divergence is None,
+                    )
+                )
+            panels.append(
+                Panel(
+                    title=label, x_label="draws", y_label=label, lines=lines, log_x=True, log_y=True,
+                    levels={"r": start[f"{figure}_of_r"] or 0.0},
+                )
+            )  # fmt: skip
+        draw(panels, path)
+
+
+def _copy_of_base() -> Autoregressive:
+    base = target().base
+    assert isinstance(base, Autoregressive)
+    return copy.deepcopy(base).requires_grad_(True)
+
+
+def _first(results: Sequence[dict[str, Any]]) -> str:
+    return next(str(result["warnings"][0]) for result in results if result["warnings"])
+
+
+def _row(name: str, settings: dict[str, Any], values: list[float], warning: str | None) -> Row:
+    """Mean over seeds with Student's 95 % interval."""
+    from scipy.stats import t
+
+    mean = sum(values) / len(values)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    width = float(t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
+    return Row(name=name, settings=settings, value=mean, low=mean - width, high=mean + width, warning=warning)
+
+
+RECIPE = PolicyGradientAgainstDistillation()

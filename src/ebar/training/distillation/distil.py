@@ -1,0 +1,242 @@
+"""Distillation: draws of p ∝ P to a file, one a line, that can be stopped at any instant and taken up again."""
+
+import fcntl
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Generator, nn
+
+from ebar.data.corpora import OPENERS
+from ebar.energies.linear import Linear
+from ebar.errors import UserError
+from ebar.features.feature import Features
+from ebar.models.tilted import Tilted
+from ebar.progress import bar
+from ebar.samplers.draw import proposal_for
+from ebar.samplers.look_ahead import LookAhead, guided
+from ebar.samplers.quasi_rejection import QuasiRejection
+from ebar.samplers.rejection import Rejection
+from ebar.training.batches import folded
+from ebar.training.distillation.distilled import Distilled, summary
+from ebar.training.distillation.fingerprint import fingerprint
+from ebar.training.distillation.record import Record, Sums, record_path
+from ebar.training.distillation.rounds import draw_round, find_ceiling, independent
+from ebar.training.signals import interruptible
+from ebar.training.storage import saving, write_all
+from ebar.types import Distribution, Sampler, Sequences, Space, Target
+
+PROPOSAL, PILOT = 0, 1  # seeds of their own, folded with (seed, 0): those of rounds are folded with seed alone
+
+
+def distil(
+    target: Target,
+    n: int,
+    path: Path,
+    *,
+    decode: Callable[[list[int]], str],
+    seed: int,
+    sampler: Sampler = QuasiRejection(),  # noqa: B008 — immutable
+    proposal: Distribution | None = None,
+    look_ahead: bool = True,
+    round_size: int = 2000,
+    weighted_draws: int = 4,
+    about: Mapping[str, str | int | float | None] = {},
+) -> Distilled:
+    """n draws of p ∝ P as lines of `path`, with a record of them in `path`.json. Document 000's Training-2, part 1.
+
+    Rounds of `round_size` lines are drawn, each from a seed of its own, and a round is on the disk before the next
+    begins; so killed at any instant, the same call goes on to the same file, byte for byte, on the same machine.
+    SIGINT and SIGTERM end it after the current round. Memory holds one round at a time.
+
+    Rejection draws from p; quasi-rejection from p_β, whose distance from p the summary tells. The draws of weighted
+    samplers are resampled within a round, from `weighted_draws` times as many: biased O(1/round). Lines are then not
+    independent, only rounds are. `look_ahead` proposes from `guided`, made for as many lines as are wanted.
+
+    `about` is whatever else the draws depend on that cannot be seen from the target's weights.
+    """
+    _check(n, path, round_size, weighted_draws, sampler, proposal, look_ahead)
+    settings = {
+        "n": n,
+        "seed": seed,
+        "round_size": round_size,
+        "weighted_draws": weighted_draws,
+        "sampler": repr(sampler),
+        "proposal": "look_ahead" if look_ahead else "base" if proposal is None else fingerprint(proposal),
+        "target": fingerprint(target),
+        **about,
+    }
+    device = _device(target)
+
+    def generator(*numbers: int) -> Generator:
+        return Generator(device=device).manual_seed(folded(seed, *numbers))
+
+    with _opened(path) as descriptor:
+        record = _resumed(path, settings, descriptor)
+        if record is not None and record.lines == n:
+            return summary(path, record)
+        began = time.monotonic()
+        with bar("distilling", n, "lines") as progress, interruptible() as stop:
+            if look_ahead:
+                proposal = _guided(sampler, target, n, generator(0, PROPOSAL))
+            elif isinstance(sampler, QuasiRejection):
+                proposal = proposal_for(target, proposal)
+            if record is None:
+                record = _begun(settings, sampler, target, proposal, generator(0, PILOT))
+            with saving(str(path)):
+                os.ftruncate(descriptor, record.bytes)  # away with a round that no record tells of
+            progress.advance(record.lines)
+            features, space = _features(target), _space(target, proposal)
+            while record.lines < n and not stop.requested:
+                drawn = draw_round(
+                    sampler,
+                    target,
+                    record.round_size,
+                    proposal=proposal,
+                    ceiling=record.ceiling,
+                    weighted_draws=weighted_draws,
+                    generator=generator(record.rounds),
+                    advance=progress.advance,
+                )
+                text = _text(drawn.x, space, decode)
+                if record.rounds == 0:
+                    record.write(path)  # before the first line: a file without a record is not ours to overwrite
+                with saving(str(path)):
+                    write_all(descriptor, text)
+                    os.fsync(descriptor)
+                now = time.monotonic()
+                has_end = space.end is not None
+                record = record.plus(drawn, features, size=len(text), has_end=has_end, seconds=now - began)
+                record.write(path)
+                began = now
+        return summary(path, record)
+
+
+def _check(
+    n: int,
+    path: Path,
+    round_size: int,
+    weighted_draws: int,
+    sampler: Sampler,
+    proposal: Distribution | None,
+    look_ahead: bool,
+) -> None:
+    for name, number in {"n": n, "round_size": round_size, "weighted_draws": weighted_draws}.items():
+        if number < 1:
+            raise UserError(f"A distillation needs {name} to be at least 1, not {number}.")
+    if path.suffix in OPENERS:
+        raise UserError(f"Lines are written as plain text: choose a name that does not end in {path.suffix}.")
+    if look_ahead and proposal is not None:
+        raise UserError("A proposal that looks ahead is made here: give one, or let look_ahead be true, not both.")
+    if look_ahead and isinstance(sampler, Rejection) and sampler.log_bound is None:
+        raise UserError(
+            "Rejection gains nothing by looking ahead, as its bound must hold for the worst of all models: "
+            "propose from the base, or use quasi_rejection."
+        )
+
+
+def _guided(sampler: Sampler, target: Target, n: int, generator: Generator) -> Distribution:
+    """Fitted to a tenth as many draws as there will be lines, within reason: a better fit would not pay for itself."""
+    if isinstance(sampler, LookAhead):
+        return sampler.proposal(target, generator=generator)
+    try:
+        return guided(target, draws=min(max(n // 10, 100), 4000), generator=generator)
+    except UserError as error:
+        raise UserError(f"{str(error).rstrip('.')}, or propose from the base.") from None
+
+
+def _begun(
+    settings: dict[str, object], sampler: Sampler, target: Target, proposal: Distribution | None, generator: Generator
+) -> Record:
+    """Before the first round. Where β is not given it is found once, so that all lines are of one p_β."""
+    longest = float(_space(target, proposal).length)
+    sums = [Sums(name="length", low=0.0, high=longest, forbidden=False)]
+    features = _features(target)
+    if features is not None and isinstance(target, Tilted) and isinstance(target.energy, Linear):
+        coefficients = target.energy.coefficients.tolist()
+        sums += [
+            Sums(name=f.name, low=float(f.low), high=float(f.high), forbidden=c == -math.inf)
+            for f, c in zip(features.features, coefficients, strict=True)
+        ]
+    record = Record(settings=dict(settings), independent=independent(sampler), sums=tuple(sums))
+    if isinstance(sampler, Rejection):
+        return record.with_bound(sampler.bound(target, proposal))
+    if isinstance(sampler, QuasiRejection):
+        if sampler.log_beta is not None:
+            return record.with_ceiling(sampler.log_beta, None)
+        assert proposal is not None
+        # TV(p_β, p) falls as one over the pilot, the sampling error of n lines as one over √n.
+        pilot = min(max(int(record.n) // 5, 100), 1000)
+        return record.with_ceiling(*find_ceiling(target, proposal, pilot, generator))
+    return record
+
+
+def _features(target: Target) -> Features | None:
+    return target.energy.features if isinstance(target, Tilted) and isinstance(target.energy, Linear) else None
+
+
+def _space(target: Target, proposal: Distribution | None) -> Space:
+    return proposal_for(target, proposal).space
+
+
+def _device(target: Target) -> torch.device:
+    weights = next(target.parameters(), None) if isinstance(target, nn.Module) else None
+    return torch.device("cpu") if weights is None else weights.device
+
+
+def _text(x: Sequences, space: Space, decode: Callable[[list[int]], str]) -> bytes:
+    """One line for each sequence, the end left out."""
+    kept = (x.lengths - int(space.end is not None)).tolist()
+    lines = [decode(tokens[:length]) for tokens, length in zip(x.tokens.tolist(), kept, strict=True)]
+    for line in lines:
+        if "\n" in line or "\r" in line:
+            raise UserError(f"The sequence {line!r} holds a line's end, so it cannot stand on a line of its own.")
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """The text file, locked against other processes; the lock is the kernel's, and gone with the process."""
+    with saving(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        if not path.is_file():
+            raise UserError(f"{path} is not a plain file, as a distillation must be: choose another name.")
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(f"{path} is being written by another process: wait for it, or choose another.") from error
+        try:
+            yield descriptor
+        except BaseException:
+            if os.fstat(descriptor).st_size == 0 and not record_path(path).exists():
+                path.unlink(missing_ok=True)  # nothing came of it
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _resumed(path: Path, settings: Mapping[str, object], descriptor: int) -> Record | None:
+    """Where the file stands, if it was begun; one that is not the file of these settings is left alone."""
+    record, size = Record.read(path), os.fstat(descriptor).st_size
+    if record is None:
+        if size > 0:
+            raise UserError(f"{path} exists and is no distillation: choose another name, or remove it.")
+        return None
+    other = [name for name in {**record.settings, **settings} if record.settings.get(name) != settings.get(name)]
+    if other:
+        raise UserError(
+            f"{path} was begun with another {' and another '.join(other)}: choose another name, or remove it and "
+            f"{record_path(path).name}."
+        )
+    if size < record.bytes or (record.bytes and os.pread(descriptor, 1, record.bytes - 1) != b"\n"):
+        raise UserError(
+            f"{path} is not as it was left, with {record.lines:,} lines in {record.bytes:,} bytes: "
+            f"remove it and {record_path(path).name} to start anew."
+        )
+    return record

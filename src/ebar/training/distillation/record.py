@@ -1,0 +1,170 @@
+"""What a distillation remembers beside its file: enough to go on from the last round, and to sum up at the end."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ebar.errors import UserError
+from ebar.features.feature import Features
+from ebar.training import storage
+from ebar.training.distillation.rounds import Ceiling, Round
+
+FORMAT = "ebar distillation 1"
+POOL = 10_000  # log-weights kept, the first ones: they tell the total variation, and log Z
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """Of one feature over the lines."""
+
+    name: str
+    low: float  # of its range
+    high: float
+    forbidden: bool  # by a coefficient of −∞: that it is never seen is no news
+    total: float = 0.0
+    squares: float = 0.0
+    smallest: float = math.inf
+    largest: float = -math.inf
+    binary: bool = True  # only values at either end of the range were seen
+
+    def plus(self, values: Float[Tensor, " lines"]) -> "Sums":
+        return replace(
+            self,
+            total=self.total + float(values.sum()),
+            squares=self.squares + float(values.square().sum()),
+            smallest=min(self.smallest, float(values.min())),
+            largest=max(self.largest, float(values.max())),
+            binary=self.binary and self.low < self.high and bool(((values == self.low) | (values == self.high)).all()),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The state of a distillation after some rounds."""
+
+    settings: dict[str, Any]  # what the draws depend on, `n` and `round_size` among it
+    independent: bool  # lines are; else only rounds are
+    sums: tuple[Sums, ...]  # of the length in tokens, the end left out, then of each feature
+    log_bound: float | None = None  # of rejection
+    log_beta: float | None = None  # of quasi-rejection
+    pilot_rate: float | None = None
+    rounds: int = 0
+    lines: int = 0
+    bytes: int = 0
+    accepted: int = 0
+    proposed: int = 0
+    effective: float | None = 0.0
+    smallest_effective: float = math.inf  # of a whole round
+    round_means: tuple[tuple[float, ...], ...] = ()  # where only rounds are independent
+    log_z_rounds: tuple[float, ...] = ()
+    pool: tuple[float, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def n(self) -> int:
+        return int(self.settings["n"])
+
+    @property
+    def round_size(self) -> int:
+        """Of the round to come."""
+        return min(int(self.settings["round_size"]), self.n - self.lines)
+
+    @property
+    def ceiling(self) -> Ceiling | None:
+        """With the acceptance rate so far, which sizes the batches of the round to come."""
+        if self.log_beta is None:
+            return None
+        rate = self.accepted / self.proposed if self.proposed else self.pilot_rate
+        return Ceiling(self.log_beta, 1.0 if rate is None else max(rate, 1e-6))
+
+    def with_bound(self, log_bound: float) -> "Record":
+        return replace(self, log_bound=log_bound)
+
+    def with_ceiling(self, log_beta: float, pilot_rate: float | None) -> "Record":
+        return replace(self, log_beta=log_beta, pilot_rate=pilot_rate)
+
+    def plus(self, drawn: Round, features: Features | None, *, size: int, has_end: bool, seconds: float) -> "Record":
+        """After another round, whose text takes `size` bytes."""
+        columns = [(drawn.x.lengths - int(has_end)).double()[:, None]]
+        if features is not None:
+            columns.append(features(drawn.x).double())
+        values = torch.cat(columns, 1).detach()
+        lines = len(values)
+        known = self.effective is not None and drawn.effective is not None
+        room = max(0, POOL - len(self.pool))
+        return replace(
+            self,
+            sums=tuple(sums.plus(column) for sums, column in zip(self.sums, values.unbind(1), strict=True)),
+            rounds=self.rounds + 1,
+            lines=self.lines + lines,
+            bytes=self.bytes + size,
+            accepted=self.accepted + drawn.accepted,
+            proposed=self.proposed + drawn.proposed,
+            effective=(self.effective or 0.0) + (drawn.effective or 0.0) if known else None,
+            smallest_effective=self.smallest_effective
+            if drawn.effective is None or (lines < self.settings["round_size"] and self.rounds)
+            else min(self.smallest_effective, drawn.effective),
+            round_means=() if self.independent else (*self.round_means, tuple(values.mean(0).tolist())),
+            log_z_rounds=self.log_z_rounds if drawn.log_z is None else (*self.log_z_rounds, drawn.log_z),
+            pool=(*self.pool, *drawn.log_weights[:room].tolist()),
+            seconds=self.seconds + seconds,
+        )
+
+    def write(self, path: Path) -> None:
+        """Beside the text file, replaced at once."""
+        with storage.saving(str(record_path(path))):
+            storage.replace(record_path(path), storage.to_json({"format": FORMAT, **asdict(self)}))
+
+    @staticmethod
+    def read(path: Path) -> "Record | None":
+        """None where there is no distillation at this path."""
+        where = record_path(path)
+        damaged = f"{where} is damaged, or no record of a distillation: remove it and {path} to start anew."
+        try:
+            found = json.loads(where.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UserError(f"{where} cannot be read: {error.strerror}.") from None
+        except (ValueError, RecursionError):
+            raise UserError(damaged) from None
+        if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
+            raise UserError(damaged)
+        try:
+            return _checked(found)
+        except (KeyError, TypeError, ValueError):
+            raise UserError(damaged) from None
+
+
+def record_path(path: Path) -> Path:
+    """Where the record of a text file is kept."""
+    return path.with_name(path.name + ".json")
+
+
+def _checked(found: Mapping[str, Any]) -> Record:
+    """The record a JSON object holds; what it cannot hold is a ValueError, KeyError or TypeError."""
+    if set(found) != {field.name for field in fields(Record)}:
+        raise ValueError
+    real = {**found}
+    numbers = ("log_bound", "log_beta", "pilot_rate", "effective", "smallest_effective", "seconds")
+    real |= {name: None if found[name] is None else float(found[name]) for name in numbers}
+    wanted = ("low", "high", "total", "squares", "smallest", "largest")
+    real["sums"] = tuple(Sums(**{**sums, **{name: float(sums[name]) for name in wanted}}) for sums in found["sums"])
+    real["round_means"] = tuple(tuple(float(mean) for mean in means) for means in found["round_means"])
+    real["log_z_rounds"] = tuple(float(value) for value in found["log_z_rounds"])
+    real["pool"] = tuple(float(value) for value in found["pool"])
+    counts = [found[name] for name in ("rounds", "lines", "bytes", "accepted", "proposed")]
+    counts += [found["settings"][name] for name in ("n", "round_size")]
+    if any(type(count) is not int or count < 0 for count in counts) or real["smallest_effective"] is None:
+        raise ValueError
+    record = Record(**real)
+    if record.lines > record.n or real["seconds"] is None or not real["sums"]:
+        raise ValueError
+    return record

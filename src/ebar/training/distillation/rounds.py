@@ -1,0 +1,166 @@
+"""One round of a distillation: as many lines as it is asked for, by whatever a sampler can do."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from ebar.errors import UserError
+from ebar.maths.importance import check_weights
+from ebar.maths.log_space import effective_sample_size, log_mean_exp
+from ebar.models.tilted import Tilted
+from ebar.samplers.accept import Attempts, coin
+from ebar.samplers.ancestral import Ancestral
+from ebar.samplers.draw import first, gather
+from ebar.samplers.guided import Guided
+from ebar.samplers.importance import Importance
+from ebar.samplers.look_ahead import LookAhead
+from ebar.samplers.quasi_rejection import QuasiRejection
+from ebar.samplers.rejection import Rejection
+from ebar.samplers.resample import systematic
+from ebar.types import Distribution, Sampler, Sequences, Target, Weighted, WeightedSampler
+
+PRIOR = 50  # proposals that an earlier acceptance rate counts for, when the next batch is sized
+
+
+class Round(NamedTuple):
+    """The lines of one round, and what they say of P."""
+
+    x: Sequences
+    log_weights: Float[Tensor, " draws"]  # log P/q of i.i.d. proposals, in a number that no outcome decided; or none
+    accepted: int = 0
+    proposed: int = 0  # up to the last acceptance; 0 where nothing is refused
+    effective: float | None = None  # how many independent draws the lines are worth, where that is known
+    log_z: float | None = None  # this round's unbiased estimate of Z, where its draws are not independent
+
+
+class Ceiling(NamedTuple):
+    """The β of quasi-rejection, and the share of proposals that it lets pass."""
+
+    log_beta: float
+    rate: float
+
+
+def independent(sampler: Sampler) -> bool:
+    """Whether lines are i.i.d.; else only rounds are."""
+    return isinstance(sampler, Rejection | QuasiRejection | Ancestral)
+
+
+def weigh(target: Target, proposal: Distribution, n: int, generator: Generator) -> Weighted:
+    """n proposals with their weights; where the proposal walks along the base, its log-probability is the walk's."""
+    walks = isinstance(proposal, Guided) and isinstance(target, Tilted) and target.base is proposal.base
+    sampler: WeightedSampler = LookAhead(batch_size=n) if walks else Importance(batch_size=n)
+    [weighted] = sampler.stream(target, n, proposal=proposal, generator=generator)
+    check_weights(weighted.log_weights)
+    return weighted
+
+
+def find_ceiling(target: Target, proposal: Distribution, pilot: int, generator: Generator) -> Ceiling:
+    """β as the largest weight of a pilot, which one proposal in `pilot` may exceed."""
+    log_w = weigh(target, proposal, pilot, generator).log_weights[0].double()
+    log_beta = float(log_w.max())
+    if log_beta == -math.inf:
+        raise UserError(
+            f"None of {pilot:,} proposals has a positive weight, so no ceiling can be found: give log_beta, "
+            "or use a proposal that looks ahead."
+        )
+    return Ceiling(log_beta, float((log_w - log_beta).exp().mean()))
+
+
+def draw_round(
+    sampler: Sampler,
+    target: Target,
+    size: int,
+    *,
+    proposal: Distribution | None,
+    ceiling: Ceiling | None,
+    weighted_draws: int,
+    generator: Generator,
+    advance: Callable[[int], None],
+) -> Round:
+    """`size` lines. Those of weighted samplers are chosen among `weighted_draws` times as many."""
+    if isinstance(sampler, QuasiRejection):
+        assert proposal is not None
+        assert ceiling is not None
+        return _accepted(sampler, target, proposal, size, ceiling, generator, advance)
+    if isinstance(sampler, Rejection):
+        drawn = _rejected(sampler.attempts(target, size, proposal=proposal, generator=generator), size)
+    elif isinstance(sampler, Ancestral):
+        x = Sequences.join([part.x for part in sampler.stream(target, size, proposal=proposal, generator=generator)])
+        drawn = Round(x, torch.zeros(0), effective=float(size))
+    elif isinstance(sampler, WeightedSampler):
+        parts = sampler.stream(target, size * weighted_draws, proposal=proposal, generator=generator)
+        drawn = _resampled(parts, size, sampler.independent, generator)
+    else:
+        batches = list(sampler.stream(target, size, proposal=proposal, generator=generator))
+        drawn = Round(first(gather(batches, 1), 1, size), torch.zeros(0))
+    advance(size)
+    return drawn
+
+
+@torch.no_grad()
+def _accepted(
+    sampler: QuasiRejection,
+    target: Target,
+    proposal: Distribution,
+    wanted: int,
+    ceiling: Ceiling,
+    generator: Generator,
+    advance: Callable[[int], None],
+) -> Round:
+    """As `samplers.accept`, without a second pass over the base and with the weights of the first proposals kept."""
+    parts: list[Sequences] = []
+    kept_weights: list[Tensor] = []
+    have = proposed = seen = refused_in_a_row = 0
+    while have < wanted:
+        missing = wanted - have
+        rate = (have + PRIOR * ceiling.rate) / (proposed + PRIOR)
+        size = min(math.ceil(1.03 * missing / rate), sampler.batch_size)  # a little more: a short last batch is dear
+        batch = weigh(target, proposal, size, generator)
+        log_w = batch.log_weights[0].double()
+        accepted = coin(log_w - ceiling.log_beta, generator)
+        rank = accepted.cumsum(0)
+        kept = accepted & (rank <= missing)
+        parts.append(batch.x.select(kept))
+        # `wanted` proposals are made whatever happens: those are i.i.d., where all up to the last accepted are not.
+        kept_weights.append(log_w[: max(0, wanted - seen)])
+        seen += size
+        proposed += min(int((rank < missing).sum()) + 1, size)
+        have += int(kept.sum())
+        advance(int(kept.sum()))
+        last = int(accepted.nonzero()[-1]) if bool(accepted.any()) else None
+        refused_in_a_row = refused_in_a_row + size if last is None else size - 1 - last
+        if refused_in_a_row >= sampler.max_proposals and have < wanted:
+            raise UserError(
+                f"{refused_in_a_row:,} proposals in a row were refused (acceptance so far {have / proposed:.2g}): "
+                "use a proposal that looks ahead, or a smaller log_beta, or raise max_proposals."
+            )
+    return Round(Sequences.join(parts), torch.cat(kept_weights), wanted, proposed, effective=float(wanted))
+
+
+def _rejected(attempts: Iterable[Attempts], size: int) -> Round:
+    parts = list(attempts)
+    accepted = sum(int(part.accepted.sum()) for part in parts)
+    proposed = sum(int(part.proposed.sum()) for part in parts)
+    x = first(Sequences.join([part.x for part in parts]), 1, size)  # rejection draws at least two
+    return Round(x, torch.zeros(0), accepted, proposed, effective=float(size))
+
+
+@torch.no_grad()
+def _resampled(batches: Iterable[Weighted], size: int, independent_draws: bool, generator: Generator) -> Round:
+    """Systematic resampling, which adds the least noise; what it chooses is biased O(1/draws) towards the pool."""
+    parts = list(batches)
+    log_w = torch.cat([part.log_weights for part in parts], 1).double()
+    check_weights(log_w)
+    if bool((log_w == -math.inf).all()):
+        raise UserError("Every weight of a round is 0: draw from a proposal that looks ahead, or make rounds larger.")
+    chosen = systematic(log_w, size, generator)[0]
+    shuffled = chosen[torch.randperm(size, generator=generator, device=chosen.device)]  # copies stand side by side
+    effective = min(float(effective_sample_size(log_w)[0]), float(size))
+    x = Sequences.join([part.x for part in parts]).select(shuffled)
+    if independent_draws:
+        return Round(x, log_w[0], effective=effective)
+    return Round(x, log_w.new_zeros(0), effective=effective, log_z=float(log_mean_exp(log_w)[0]))

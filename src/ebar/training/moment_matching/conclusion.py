@@ -1,0 +1,197 @@
+"""From λ and draws with their features to everything there is to say."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ebar.errors import UserError
+from ebar.estimators.log_z import log_mean
+from ebar.estimators.moments import weighted_mean
+from ebar.features.feature import Features
+from ebar.maths.exponential_family import inverse, tilt
+from ebar.maths.importance import diagnose
+from ebar.maths.log_space import effective_sample_size
+from ebar.training.moment_matching.diagnosis import Finding, collinear, ends, together, unmatched
+from ebar.training.moment_matching.fitted import Fitted
+from ebar.training.moment_matching.pool import Pool
+from ebar.training.moment_matching.uncertainty import Errors, allowed, bound_at_the_end, errors
+from ebar.training.moment_matching.wanted import Wanted
+from ebar.types import Estimate
+
+QUANTILE = 1.959964  # by which a remaining step, an error whose size is known, is made as wide as the rest
+
+
+def conclude(
+    *,
+    method: str,
+    features: Features,
+    wanted: Wanted,
+    pool: Pool,
+    coefficients: Float[Tensor, " features"],
+    ridge: float,
+    level: float,
+    trace: tuple[float, ...],
+    draws: int,
+    seconds: float,
+    decided: str,
+    iterative: bool = False,
+    acceptance_rate: float | None = None,
+    said: tuple[str, ...] = (),
+) -> Fitted:
+    """`decided` names what stops a λ that has no finite best value: the prior, or the schedule.
+
+    `iterative`: λ need not be at the optimum of these draws, so the remaining step of Newton is part of its error.
+    """
+    log_weights, free = allowed(pool, coefficients)
+    if not bool((log_weights > -math.inf).any()):
+        raise UserError(
+            f"None of the {len(log_weights):,} draws satisfies the hard constraints: give a proposal that looks ahead, "
+            "or leave hard out."
+        )
+    values = pool.values[:, free]
+    state = tilt(values, log_weights, coefficients[free])
+    error = errors(state, values, pool, wanted, free, ridge=ridge, level=level)
+    log_tilted = log_weights + values @ coefficients[free]
+    size = math.inf if pool.exact else float(effective_sample_size(log_tilted))
+    moments = torch.zeros_like(coefficients).masked_scatter(free, state.moments)
+
+    found = ends(features, wanted, pool, coefficients, decided=decided)
+    found += collinear(features, pool)
+    hessian = state.covariance + ridge * torch.eye(len(values[0]), dtype=torch.float64)
+    shifts = torch.zeros_like(coefficients).masked_scatter(free, ridge * inverse(hessian) @ coefficients[free])
+    found += together(features, wanted, pool, coefficients, shifts, _columns(found), decided=decided)
+    spread = (state.probabilities[:, None].square() * (values - state.moments).square()).sum(0).sqrt()
+    allowance = torch.zeros_like(coefficients).masked_scatter(free, 4 * spread if iterative else 0 * spread)
+    found += unmatched(features, wanted, moments, allowance, _columns(found), decided=decided)
+    sentences = [finding.sentence for finding in found]
+    if not pool.exact:
+        sentences += _about_weights(pool, log_tilted)
+
+    covariance = error.monte_carlo if error.data is None else error.monte_carlo + error.data
+    if iterative:
+        covariance = covariance + torch.outer(error.remaining, error.remaining)
+    intervals = _intervals(
+        error, found, pool, wanted, coefficients, free, size=size, ridge=ridge, level=level, iterative=iterative
+    )
+    return Fitted(
+        method=method,
+        names=tuple(features.names),
+        coefficients=coefficients,
+        covariance=_whole(covariance, free),
+        monte_carlo_covariance=_whole(error.monte_carlo, free),
+        data_covariance=None if error.data is None else _whole(error.data, free),
+        data_moments=tuple(wanted.moments.tolist()),
+        model_moments=_moments(pool, log_tilted, features, moments, level),
+        base_moments=_moments(pool, pool.log_weights, features, _plain_moments(pool), level),
+        distance=float((moments - wanted.moments).abs().sum()),
+        trace=trace,
+        effective_sample_size=size,
+        acceptance_rate=acceptance_rate,
+        log_z=_log_z(pool, log_tilted, level),
+        draws=draws,
+        seconds=seconds,
+        warnings=tuple(dict.fromkeys([*said, *sentences])),
+        intervals=intervals,
+    )
+
+
+def _columns(found: list[Finding]) -> set[int]:
+    return {column for finding in found for column in finding.columns}
+
+
+def _whole(matrix: Float[Tensor, "free free"], free: Tensor) -> Float[Tensor, "features features"]:
+    """With 0 for the λ that were set by hand to −∞ and so have no error."""
+    whole = torch.zeros(len(free), len(free), dtype=torch.float64)
+    whole[free.nonzero(), free.nonzero().T] = matrix
+    return whole
+
+
+def _plain_moments(pool: Pool) -> Float[Tensor, " features"]:
+    return torch.softmax(pool.log_weights, 0) @ pool.values
+
+
+def _moments(
+    pool: Pool, log_weights: Float[Tensor, " draws"], features: Features, exactly: Float[Tensor, " features"],
+    level: float,
+) -> tuple[Estimate, ...]:  # fmt: skip
+    if pool.exact:
+        return tuple(Estimate.exact(value) for value in exactly.tolist())
+    return tuple(
+        weighted_mean(
+            log_weights[None],
+            pool.values[None, :, column],
+            low=float(feature.low),
+            high=float(feature.high),
+            name=feature.name,
+            level=level,
+        )[0]
+        for column, feature in enumerate(features.features)
+    )
+
+
+def _log_z(pool: Pool, log_tilted: Float[Tensor, " draws"], level: float) -> Estimate:
+    found = log_mean(log_tilted[None], level=level)[0].estimate
+    return Estimate.exact(found.value) if pool.exact else found
+
+
+def _about_weights(pool: Pool, log_tilted: Float[Tensor, " draws"]) -> list[str]:
+    """Too few effective draws, or a heavy tail: of the weights under P_λ, and of those that bring draws back to r."""
+    found = []
+    under_p, under_r = diagnose(log_tilted[None])[0], diagnose(pool.log_weights[None])[0]
+    if under_p is not None:
+        found.append(f"Under P_λ {under_p}.")
+    if under_r is not None:
+        found.append(f"Under r itself {under_r}.")
+    return found
+
+
+def _intervals(
+    error: Errors,
+    found: list[Finding],
+    pool: Pool,
+    wanted: Wanted,
+    coefficients: Float[Tensor, " features"],
+    free: Tensor,
+    *,
+    size: float,
+    ridge: float,
+    level: float,
+    iterative: bool,
+) -> tuple[Estimate, ...]:
+    widths = error.widths
+    if iterative:
+        widths = (widths.square() + (QUANTILE * error.remaining).square()).sqrt()
+    whole = torch.zeros_like(coefficients).masked_scatter(free, widths)
+    if size == math.inf and wanted.size is not None:
+        size = float(wanted.size)  # nothing was drawn, and the data are what there is
+    intervals = []
+    for column, value in enumerate(coefficients.tolist()):
+        about = [finding for finding in found if column in finding.columns]
+        open_low, open_high = any(one.open_low for one in about), any(one.open_high for one in about)
+        low, high = value - float(whole[column]), value + float(whole[column])
+        seen = pool.values[:, column]
+        at_end = not float(seen.min()) < float(wanted.moments[column]) < float(seen.max())
+        if open_low != open_high and at_end and value > -math.inf:
+            end = bound_at_the_end(pool, wanted, coefficients, column, ridge=ridge, level=level)
+            low, high = (low, max(end, value)) if open_low else (min(end, value), high)
+        elif value == -math.inf:
+            high = _upper_if_soft(pool, wanted, coefficients, column, ridge=ridge, level=level)
+        low, high = -math.inf if open_low else low, math.inf if open_high else high
+        warning = about[0].sentence if about else None
+        intervals.append(Estimate(value, low, high, size, warning, level))
+    return tuple(intervals)
+
+
+def _upper_if_soft(
+    pool: Pool, wanted: Wanted, coefficients: Float[Tensor, " features"], column: int, *, ridge: float, level: float
+) -> float:
+    """What the data would bound a λ from above by, that was set to −∞ by choice."""
+    if wanted.size is None:
+        return -math.inf
+    softened = torch.where(torch.arange(len(coefficients)) == column, -5.0, coefficients)
+    log_weights, _ = allowed(pool, softened)
+    if not bool((pool.values[:, column][log_weights > -math.inf] != 0).any()):
+        return math.inf
+    return bound_at_the_end(pool, wanted, softened, column, ridge=ridge, level=level)

@@ -1,0 +1,168 @@
+"""What to know before believing λ, each in one sentence."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ebar.features.feature import Feature, Features
+from ebar.training.moment_matching.pool import Pool
+from ebar.training.moment_matching.wanted import Wanted
+
+SHIFT = 0.5  # nats over a feature's range: where the prior moves λ by more than this, it decides λ
+UNMATCHED = 1e-3  # of a feature's range
+LARGEST_HULL = 20_000  # distinct feature vectors, beyond which the convex hull is not asked
+
+
+class Finding(NamedTuple):
+    """One sentence, about some features."""
+
+    sentence: str
+    columns: tuple[int, ...]
+    open_low: bool = False  # their λ has no lower end
+    open_high: bool = False
+
+
+def ends(
+    features: Features, wanted: Wanted, pool: Pool, coefficients: Float[Tensor, " features"], *, decided: str
+) -> list[Finding]:
+    """Features whose wanted moment lies at the end of what the draws show, or beyond it: λ has no finite value there."""
+    found = []
+    for column, feature in enumerate(features.features):
+        seen = pool.values[:, column][pool.log_weights > -math.inf]
+        low, high = float(seen.min()), float(seen.max())
+        finding = _end(feature, column, wanted, low, high, float(coefficients[column]), decided, pool.exact)
+        if finding is not None:
+            found.append(finding)
+    return found
+
+
+def _end(
+    feature: Feature, column: int, wanted: Wanted, low: float, high: float, value: float, decided: str, exact: bool
+) -> Finding | None:
+    name, moment = repr(feature.name), float(wanted.moments[column])
+    near = 1e-9 * max(high - low, 1e-3)
+    draws = "sequences of the model" if exact else "draws"
+    if wanted.constant(column):
+        whose = f"{name} is {moment:g} in all {wanted.size:,} of the data"
+    elif wanted.size is not None:
+        whose = f"{name} has a mean of {moment:g} in the data"
+    else:
+        whose = f"{name} is to have a mean of {moment:g}"
+    if low == high:
+        same = abs(moment - low) <= near
+        what = "and in all" if same else f"but {low:g} in all"
+        advice = "nothing is known of its λ" if same else "this cannot be matched: use a proposal that shows both sides"
+        return Finding(f"{whose} {what} {draws}, so {advice}, which is left at {value:g}.", (column,), True, True)
+    if value == -math.inf:
+        return Finding(f"{whose}, and its λ is −inf as asked: whatever has it is impossible under P.", (column,), True)
+    if moment < low - near or moment > high + near:
+        return Finding(
+            f"{whose}, outside the [{low:g}, {high:g}] of the {draws}: no λ matches it, and {decided} stopped it "
+            f"at {value:.4g}.", (column,), moment < low, moment > high,
+        )  # fmt: skip
+    if moment <= low + near:
+        hard = "hard=True sets it to −inf instead" if low == feature.low == 0 else "take it as a bound only"
+        return Finding(
+            f"{whose}, so its best λ is −inf: {decided} stopped it at {value:.4g}; {hard}.", (column,), open_low=True
+        )
+    if moment >= high - near:
+        return Finding(
+            f"{whose}, so its best λ is +inf: {decided} stopped it at {value:.4g}; to forbid the other side, use the "
+            "opposite feature with hard=True.", (column,), open_high=True,
+        )  # fmt: skip
+    if wanted.constant(column):
+        return Finding(f"{whose}: λ matches this mean, which is all it can do, and cannot make it constant.", (column,))
+    return None
+
+
+def collinear(features: Features, pool: Pool) -> list[Finding]:
+    """Features of which one is a combination of others on every draw: only their combination is known."""
+    values = pool.values[pool.log_weights > -math.inf]
+    varying = (values.amax(0) > values.amin(0)).nonzero().squeeze(1)
+    if len(varying) < 2:
+        return []
+    points = values[:, varying] - values[:, varying].mean(0)
+    points = points / points.std(0, unbiased=False)
+    spreads, directions = torch.linalg.eigh(points.T @ points / len(points))
+    flat = directions[:, spreads < 1e-10]
+    involved = varying[(flat.abs() > 1e-4).any(1)].tolist()
+    if not involved:
+        return []
+    names = ", ".join(repr(features.names[column]) for column in involved)
+    sentence = (
+        f"On every draw the features {names} determine one another: only a combination of their λ is known, the "
+        "smallest that matches was taken; leave one out."
+    )
+    return [Finding(sentence, tuple(involved), True, True)]
+
+
+def together(
+    features: Features,
+    wanted: Wanted,
+    pool: Pool,
+    coefficients: Float[Tensor, " features"],
+    shifts: Float[Tensor, " features"],
+    known: set[int],
+    *,
+    decided: str,
+) -> list[Finding]:
+    """Moments each possible alone and not all at once, or possible only at the rim."""
+    found = []
+    if not _in_hull(pool, wanted.moments):
+        sentence = "No mixture of the draws has the wanted moments all at once: they contradict each other under r, so "
+        return [Finding(f"{sentence}λ does not match them and {decided} stopped it.", tuple(range(len(features))))]
+    width = pool.values.amax(0) - pool.values.amin(0)
+    pushed = [c for c in ((shifts * width).abs() > SHIFT).nonzero().flatten().tolist() if c not in known]
+    if pushed:
+        names = ", ".join(repr(features.names[column]) for column in pushed)
+        for side, columns in (
+            ("low", tuple(c for c in pushed if coefficients[c] < 0)),
+            ("high", tuple(c for c in pushed if coefficients[c] >= 0)),
+        ):
+            if columns:
+                sentence = (
+                    f"The wanted moments of {names} lie together at the rim of what r can do, so the best λ are "
+                    f"infinite: {decided} stopped them."
+                )
+                found.append(Finding(sentence, columns, side == "low", side == "high"))
+    return found
+
+
+def unmatched(
+    features: Features, wanted: Wanted, moments: Float[Tensor, " features"], allowance: Float[Tensor, " features"],
+    known: set[int], *, decided: str,
+) -> list[Finding]:  # fmt: skip
+    """Moments that are still not as wanted, where nothing else has said why; `allowance` is what chance may do."""
+    found = []
+    for column, feature in enumerate(features.features):
+        gap = abs(float(moments[column] - wanted.moments[column]))
+        if column not in known and gap > max(UNMATCHED * (feature.high - feature.low), float(allowance[column])):
+            found.append(
+                Finding(
+                    f"{feature.name!r} has a mean of {float(moments[column]):.4g} where "
+                    f"{float(wanted.moments[column]):.4g} was wanted: {decided} stopped λ too early.", (column,),
+                )
+            )  # fmt: skip
+    return found
+
+
+def _in_hull(pool: Pool, moments: Float[Tensor, " features"]) -> bool:
+    """Whether some convex combination of the draws' features is as wanted, by linear programming."""
+    import numpy as np
+    from scipy.optimize import linprog
+
+    values = pool.values[pool.log_weights > -math.inf]
+    points = torch.unique(values, dim=0)
+    low, high = points.amin(0), points.amax(0)
+    inside = (high > low) & (moments >= low) & (moments <= high)  # the others have had their sentence
+    if len(points) > LARGEST_HULL or not bool(inside.any()):
+        return True
+    scaled = ((points - low) / (high - low).clamp(min=1e-300))[:, inside]
+    goal = ((moments - low) / (high - low).clamp(min=1e-300))[inside]
+    rows = torch.cat([scaled.T, torch.ones(1, len(points), dtype=torch.float64)]).numpy()
+    sides = torch.cat([goal, torch.ones(1, dtype=torch.float64)]).numpy()
+    answer = linprog(np.zeros(len(points)), A_eq=rows, b_eq=sides, method="highs")
+    return int(answer.status) != 2

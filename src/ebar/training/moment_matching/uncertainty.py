@@ -1,0 +1,91 @@
+"""How well λ is known: the draws' error and the data's, each carried through the inverse Hessian."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ebar.maths.exponential_family import Tilt, inverse, match, tilt
+from ebar.maths.jackknife import half_width
+from ebar.training.moment_matching.pool import Pool
+from ebar.training.moment_matching.wanted import Wanted
+
+
+class Errors(NamedTuple):
+    """Of λ̂ as the root of m − E_λ[φ] − ρλ, in which both moments are estimates: the sandwich H⁻¹·V·H⁻¹ of each.
+
+    Where r was fitted to the same data its moments move with m, and the sum is an upper bound rather than the truth.
+    """
+
+    monte_carlo: Float[Tensor, "features features"]
+    data: Float[Tensor, "features features"] | None
+    widths: Float[Tensor, " features"]  # half of each interval
+    remaining: Float[Tensor, " features"]  # H⁻¹·(m − E_λ[φ]): what a last step of Newton would still change
+
+
+def errors(state: Tilt, values: Float[Tensor, "draws features"], pool: Pool, wanted: Wanted, columns: Bool[Tensor, " all"],
+           *, ridge: float, level: float) -> Errors:  # fmt: skip
+    """V of the draws is Σ p²(φ−μ)(φ−μ)ᵀ, centred within each source; V of the data is cov(φ_D)/|D|."""
+    hessian = state.covariance + ridge * torch.eye(len(state.moments), dtype=torch.float64)
+    inverted = inverse(hessian)
+    goal = wanted.moments[columns]
+    remaining = inverted @ (goal - state.moments)
+    parts: list[Tensor] = []
+    monte_carlo = torch.zeros_like(hessian)
+    if not pool.exact:
+        # What leaving the draw out would do to E_λ[φ]; it takes 1/(1 − p) for a draw that carries much.
+        share = state.probabilities[:, None]
+        moved = share * (values - state.moments) / (1 - share).clamp(min=1e-12)
+        for source in pool.source.unique().tolist():
+            inside = moved[pool.source == source]
+            centred = (inside - inside.mean(0)) @ inverted * math.sqrt(len(inside) / max(len(inside) - 1, 1))
+            monte_carlo = monte_carlo + centred.T @ centred
+            parts.append(centred)
+    data = None
+    if wanted.values is not None:
+        size = len(wanted.values)
+        centred = (wanted.values[:, columns] - goal) @ inverted / math.sqrt(size * max(size - 1, 1))
+        data = centred.T @ centred
+        parts.append(centred)
+    if not parts:
+        return Errors(monte_carlo, data, torch.zeros_like(goal), remaining)
+    return Errors(monte_carlo, data, half_width(torch.cat(parts).T, level), remaining)
+
+
+def bound_at_the_end(
+    pool: Pool, wanted: Wanted, coefficients: Float[Tensor, " features"], column: int, *, ridge: float, level: float
+) -> float:
+    """The λ beyond which the data, all at one end of a feature's range, leave its size open.
+
+    A share s of other data would go unseen in |D| with probability (1−s)^|D| = 1 − level (the rule of three): this is
+    the λ that matches s, the draws' error added. With moments given exactly there is no such room: λ itself.
+    """
+    if wanted.size is None:
+        return float(coefficients[column])
+    seen = pool.values[:, column]
+    share = 1 - (1 - level) ** (1 / wanted.size)
+    at_low = float(wanted.moments[column]) <= float(seen.min())
+    moment = (
+        seen.min() + share * (seen.max() - seen.min()) if at_low else seen.max() - share * (seen.max() - seen.min())
+    )
+    moments = wanted.moments.clone()
+    moments[column] = moment
+    log_weights, columns = allowed(pool, coefficients)
+    values = pool.values[:, columns]
+    found = match(values, log_weights, moments[columns], ridge=ridge, start=coefficients[columns])
+    state = tilt(values, log_weights, found.coefficients)
+    index = int(columns[:column].sum())
+    error = errors(state, values, pool, Wanted(moments, None, None), columns, ridge=ridge, level=level)
+    end, width = float(found.coefficients[index]), float(error.widths[index])
+    return end + width if at_low else end - width
+
+
+def allowed(
+    pool: Pool, coefficients: Float[Tensor, " features"]
+) -> tuple[Float[Tensor, " draws"], Bool[Tensor, " features"]]:
+    """Log-weights with what λ = −∞ forbids taken out, and the features that are left."""
+    hard = coefficients == -math.inf
+    forbidden = (pool.values[:, hard] != 0).any(1)
+    return torch.where(forbidden, -math.inf, pool.log_weights), ~hard
