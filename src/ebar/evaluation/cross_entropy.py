@@ -73,7 +73,8 @@ def negative_log_scores(model: Model, data: Sequences, context: Context | None =
 def _plus(cost: Estimate, log_z: Estimate, share: float) -> Estimate:
     value = cost.value + share * log_z.value
     if not math.isfinite(value):
-        return cost._replace(value=value, low=value, high=value)
+        reason = "a sequence has no chance under the model, so the mean cost is infinite: relax its constraints"
+        return cost._replace(value=value, low=value, high=value, warning=all_warnings(cost.warning, reason))
     down = math.hypot(cost.value - cost.low, share * (log_z.value - log_z.low))
     up = math.hypot(cost.high - cost.value, share * (log_z.high - log_z.value))
     return cost._replace(

@@ -136,7 +136,8 @@ def inverse(matrix: Float[Tensor, "features features"]) -> Float[Tensor, "featur
         return matrix
     steep = values > FLAT * len(values) * values.max().clamp(min=1e-300)
     inverses = torch.where(steep, 1 / torch.where(steep, values, 1.0), 0.0)
-    return (vectors * inverses) @ vectors.T / scale / scale[:, None]
+    inverted: Tensor = (vectors * inverses) @ vectors.T / scale / scale[:, None]
+    return inverted
 
 
 def solve(matrix: Float[Tensor, "features features"], vector: Float[Tensor, " features"]) -> Float[Tensor, " features"]:

@@ -7,6 +7,19 @@ A line in RECIPES puts a recipe in `ebar reproduce` and in the tests.
 RECIPES = {
     "spine/samplers": "ebar.recipes.spine.samplers",
     "gam/data_efficiency": "ebar.recipes.gam.data_efficiency",
+    "gam/table1": "ebar.recipes.gam.table1",
+    "gam/table2": "ebar.recipes.gam.table2",
+    "gam/table3": "ebar.recipes.gam.table3",
+    "gam/table4": "ebar.recipes.gam.table4",
+    "gam/figure2": "ebar.recipes.gam.figure2",
+    "gam/figure3": "ebar.recipes.gam.figure3",
+    "gam/figure4": "ebar.recipes.gam.figure4",
+    "gam/figure5": "ebar.recipes.gam.figure5",
+    "gam/figure6": "ebar.recipes.gam.figure6",
+    "gam/figure7": "ebar.recipes.gam.figure7",
+    "gam/policy_gradient": "ebar.recipes.gam.policy_gradient",
+    "gam/conditional": "ebar.recipes.gam.conditional",
+    "gam/cryptographic": "ebar.recipes.gam.cryptographic",
 }
 
 SCALES = ("demo", "cpu", "paper")

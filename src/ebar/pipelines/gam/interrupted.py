@@ -1,5 +1,5 @@
 """How a journey ends early."""
 
 
-class Interrupted(Exception):  # noqa: N818 — nothing went wrong
+class Interrupted(KeyboardInterrupt):
     """A stage was asked to stop. What it has done is saved: the same call goes on."""

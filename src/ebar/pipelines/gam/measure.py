@@ -28,7 +28,7 @@ from ebar.training.moment_matching import Fitted
 from ebar.types import Estimate
 
 DRAWS = 2000  # from r and π, as in the document
-POOL = 10_000  # for log Z and KL
+POOL = 10_000  # draws for log Z and KL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Measured:
 
 
 @torch.no_grad()
-def measure(journey: Journey, *, seed: int, exact: bool) -> Measured:
+def measure(journey: Journey, *, seed: int, exact: bool, pool: int = POOL) -> Measured:
     """Cross-entropies, frequencies, moments, lengths and divergences, each with its interval."""
     corpus, features = journey.corpus, journey.features
     truth = None if corpus.language is None else corpus.language.distribution()
@@ -79,7 +79,7 @@ def measure(journey: Journey, *, seed: int, exact: bool) -> Measured:
         suffix = "" if number == 1 else f" {number}"
         target = one.tilted(features)
         base = models["r"].exact if number == 1 else None
-        models[f"P{suffix}"], proposal = _tilted(target, corpus, base, generator)
+        models[f"P{suffix}"], proposal = _tilted(target, corpus, base, pool, generator)
         models[f"π{suffix}"] = _autoregressive(one.student, corpus, asked, motif, exact, generator)
     last = journey.rounds[-1]
     target = last.tilted(features)
@@ -93,7 +93,7 @@ def measure(journey: Journey, *, seed: int, exact: bool) -> Measured:
         "distilled": distilled_moments,
         "π": {name: models[list(models)[-1]].moments[name] for name in features.names},
     }
-    kl = divergence("kl", target, last.student, proposal=proposal, draws=POOL, generator=generator)[0]
+    kl = divergence("kl", target, last.student, proposal=proposal, draws=pool, generator=generator)[0]
     return Measured(
         entropy=None if truth is None else entropy(truth) / measures.mean_length(truth),
         models=models,
@@ -126,15 +126,17 @@ def _autoregressive(
     )
 
 
-def _tilted(target: Tilted, corpus: Corpus, base: Estimate | None, generator: Generator) -> tuple[Model, Guided | None]:
+def _tilted(
+    target: Tilted, corpus: Corpus, base: Estimate | None, pool: int, generator: Generator
+) -> tuple[Model, Guided | None]:
     """P_λ's own cross-entropy needs log Z, from draws that look ahead where a feature can be followed."""
     proposal = None
     try:
         ahead = LookAhead()
         proposal = ahead.proposal(target, generator=generator)
-        stream = ahead.stream(target, POOL, proposal=proposal, generator=generator)
+        stream = ahead.stream(target, pool, proposal=proposal, generator=generator)
     except UserError:  # too large to look ahead, or nothing to look ahead to
-        stream = Importance().stream(target, POOL, generator=generator)
+        stream = Importance().stream(target, pool, generator=generator)
     z = log_z(stream, target=target)[0].estimate
     whole = None
     if base is not None and corpus.language is not None:

@@ -1,6 +1,5 @@
 """One run of a GAM recipe, and what is common to all of them: figures over seeds, curves against |D|."""
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from ebar.pipelines.gam.journey import travel
 from ebar.pipelines.gam.measure import measure
 from ebar.recipes.gam.settings import gam_of
 from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.statistics import over_seeds
 from ebar.report.plots import Line, Panel, draw
 from ebar.types import Estimate
 
@@ -20,7 +20,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """The journey of a cell, and its figures as plain JSON."""
     gam = gam_of(cell)
     journey = travel(gam, folder)
-    found = measure(journey, seed=gam.seed, exact=gam.exact)
+    found = measure(journey, seed=gam.seed, exact=gam.exact, pool=cell["pool"])
     drawn = {name: journey.corpus.text(x) for name, x in journey.examples(3, seed=gam.seed).items()}
     return {
         "entropy": found.entropy,
@@ -76,35 +76,14 @@ def estimate(tree: dict[str, Any] | None) -> Estimate | None:
     """What JSON made of an `Estimate`."""
     if tree is None:
         return None
-    return Estimate(**{key: value if key == "warning" else float(value) for key, value in tree.items()})
+    known: dict[str, Any] = {key: value if key == "warning" else float(value) for key, value in tree.items()}
+    return Estimate(**known)
 
 
 def last(result: dict[str, Any], letter: str) -> dict[str, Any]:
     """The figures of the last P or π of a journey, or of r."""
     names = [name for name in result["models"] if name.split(" ")[0] == letter]
     return dict(result["models"][names[-1]])
-
-
-def over_seeds(
-    name: str, settings: dict[str, Any], values: Sequence[float], *, single: Estimate | None = None,
-    document: float | str | None = None, warning: str | None = None,
-) -> Row:  # fmt: skip
-    """The mean over seeds with Student's 95 % interval; of one seed, that run's own interval, where it has one."""
-    from scipy.stats import t
-
-    count = len(values)
-    mean = math.fsum(values) / count
-    low = high = None
-    if count > 1:
-        deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
-        width = float(t.ppf(0.975, count - 1)) * deviation / math.sqrt(count)
-        low, high = mean - width, mean + width
-    elif single is not None:
-        low, high = single.low, single.high
-    return Row(
-        name=name, settings={**settings, "seeds": count}, value=mean, low=low, high=high, document=document,
-        warning=warning,
-    )  # fmt: skip
 
 
 def grouped(results: Iterable[Result], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Result]]:

@@ -20,8 +20,9 @@ from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.objectives.conditional_moments import ConditionalMoments
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
-from ebar.recipes.gam.small import fit_early, over_seeds
+from ebar.recipes.gam.small import fit_early
 from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.statistics import over_seeds
 from ebar.report.plots import Line, Panel, draw
 from ebar.samplers.draw import draw as gather
 from ebar.samplers.importance import Importance
@@ -30,12 +31,12 @@ from ebar.types import Context, Sequences
 
 MOTIFS = ("101110", "010001", "110011", "001010")  # that of a context of three bits is the one of its number of ones
 LENGTH, PRESENCE = 20, 0.9
-SIZES = {"demo": [500], "cpu": [250, 500, 1000, 2000], "paper": [250, 500, 1000, 2000, 5000, 20_000]}
-HIDDEN = {"demo": 32, "cpu": 64, "paper": 200}
+SIZES = {"demo": [250], "cpu": [250, 500, 1000, 2000], "paper": [250, 500, 1000, 2000, 5000, 20_000]}
+HIDDEN = {"demo": 16, "cpu": 64, "paper": 200}
 EPOCHS = {"demo": 12, "cpu": 30, "paper": 100}  # of r
-STEPS = {"demo": 60, "cpu": 150, "paper": 500}  # of λ, about
-SEEDS = {"demo": 3, "cpu": 3, "paper": 10}
-DRAWS = {"demo": 200, "cpu": 400, "paper": 1000}  # for each context and step
+STEPS = {"demo": 30, "cpu": 150, "paper": 500}  # of λ, about
+SEEDS = {"demo": 2, "cpu": 3, "paper": 10}
+DRAWS = {"demo": 100, "cpu": 400, "paper": 1000}  # for each context and step
 TEST, LOG_Z_DRAWS = 2000, 4000
 FIGURES = {"r": "r", "constant": "P_λ, one λ for all", "conditional": "P_λ(C)"}
 

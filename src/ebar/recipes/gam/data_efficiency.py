@@ -1,6 +1,8 @@
 """How little data is enough: r and π against |D|, from the authors' r and from the best r we could train."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from ebar.recipes.gam.cells import (
     Experiment,
@@ -9,12 +11,12 @@ from ebar.recipes.gam.cells import (
     entropy_rows,
     estimate,
     grouped,
-    over_seeds,
     panel,
     standard_rows,
 )
 from ebar.recipes.gam.settings import MOTIF, cell_for
 from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.statistics import over_seeds
 from ebar.report.plots import Panel
 
 FT = "1001111"
@@ -38,49 +40,46 @@ def cells(scale: str) -> list[Cell]:
 
 
 def figures(results: Sequence[Result]) -> list[Row]:
-    """Curves, the paired difference of π from r, and λ of the distractors in standard errors."""
-    rows = [
-        row if row.name != "CE(π)/H" else _beside_document(row) for row in standard_rows(results, KEYS)
-    ] + entropy_rows(results, KEYS)[:1]
+    """Curves, the paired difference of π from r, and λ of the distractors."""
+    rows = entropy_rows(results, KEYS)[:1]
+    for row in standard_rows(results, KEYS):
+        beside = DOCUMENT.get(row.settings["size"]) if row.name == "CE(π)/H" else None
+        rows.append(replace(row, document=beside))
     for (recipe, size), runs in grouped(results, KEYS).items():
         settings = {"recipe": recipe, "size": size}
-        pairs = [(_exact(result, "r"), _exact(result, _student(result))) for _, result in runs]
-        rows.append(over_seeds("CE(π) − CE(r), paired", settings, [after - before for before, after in pairs]))
-        for _, result in runs:
-            rows += _distractors({**settings, "seed": _["seed"]}, result)
+        differences = [_exact(result, list(result["models"])[-1]) - _exact(result, "r") for _, result in runs]
+        rows.append(over_seeds("CE(π) − CE(r), paired, nats per token", settings, differences))
+        for cell, result in runs:
+            rows += _distractors({**settings, "seed": cell["seed"]}, result)
     return rows
 
 
-def _beside_document(row: Row) -> Row:
-    return Row(
-        name=row.name, settings=row.settings, value=row.value, low=row.low, high=row.high,
-        document=DOCUMENT.get(row.settings["size"]),
-    )  # fmt: skip
-
-
-def _student(result: dict[str, dict[str, object]]) -> str:
-    return list(result["models"])[-1]
-
-
-def _exact(result: dict[str, dict[str, dict[str, dict[str, object]]]], model: str) -> float:
+def _exact(result: dict[str, Any], model: str) -> float:
     found = estimate(result["models"][model]["exact"])
     assert found is not None
     return found.value
 
 
-def _distractors(settings: dict[str, object], result: dict[str, list[dict[str, list[float]]]]) -> list[Row]:
-    """λ₁ of d₀ … d₃, the first round's, in standard errors: they should be nothing. Constant ones are said to be so."""
-    first = result["lambda"][0]
+def _distractors(settings: dict[str, Any], result: dict[str, Any]) -> list[Row]:
+    """λ of d₀ … d₃ in the first round: their intervals should hold 0. Those constant in D have none, and are told."""
+    first, names = result["lambda"][0], result["names"]
     rows = []
-    errors = first["standard_errors"] or []
-    for place, name in enumerate(result["names"][-4:], len(result["names"]) - 4):
-        said = [words for words in result["warnings"] if f"'{name}' is" in str(words) and "round 1" in str(words)]
-        constant = str(said[0]) if said else None
-        value = None if constant or not errors else float(first["coefficients"][place]) / float(errors[place])
+    for place, name in enumerate(names[-4:], len(names) - 4):
+        said = [words for words in result["warnings"] if words.startswith(f"λ, round 1: '{name}' is")]
+        interval = estimate(first["intervals"][place])
+        assert interval is not None
+        errors = float(first["coefficients"][place]) / float(first["standard_errors"][place])
         rows.append(
-            Row(name=f"λ of d{place - len(result['names']) + 4} in standard errors", settings=settings, value=value,
-                low=None, high=None, warning=constant)
-        )  # fmt: skip
+            Row(
+                name=f"λ of d{place - len(names) + 4}",
+                settings={**settings, "standard errors from 0": None if said else round(errors, 2)},
+                value=interval.value,
+                low=interval.low,
+                high=interval.high,
+                document=0.0,
+                warning=said[0].removeprefix("λ, round 1: ") if said else None,
+            )
+        )
     return rows
 
 

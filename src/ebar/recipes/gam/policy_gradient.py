@@ -25,6 +25,7 @@ from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.objectives import MaximumLikelihood, PolicyGradient, Rounds
 from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.statistics import over_seeds
 from ebar.report.plots import Line, Panel, draw
 from ebar.samplers.draw import draw as gather
 from ebar.samplers.importance import Importance
@@ -43,8 +44,8 @@ from ebar.types import Distribution, Sequences, Weighted
 LANGUAGE = Language(motif="1011100", length=10)
 HIDDEN = 32
 COEFFICIENT = 5.0  # of the motif in P = r·exp(λφ): finite, so that the reverse KL is too
-BUDGETS = {"demo": [1024, 2048], "cpu": [2048, 8192, 32_768], "paper": [2048, 8192, 32_768, 131_072]}
-SEEDS = {"demo": 2, "cpu": 5, "paper": 10}
+BUDGETS = {"demo": [512], "cpu": [2048, 8192], "paper": [2048, 8192, 32_768, 131_072]}
+SEEDS = {"demo": range(1, 3), "cpu": range(1, 6), "paper": range(1, 11)}
 
 
 class Arm(NamedTuple):
@@ -71,15 +72,15 @@ ARMS = {
 }
 DEMO = [REFERENCE, "distillation, ahead", "DPG, off", "DPG, replaced", "JS, on"]
 
-# All that was tuned: a little, on a seed that the recipe does not use.
+# All that was tuned: a little, on seeds 0 and 1000, which the recipe does not use.
 SURROGATE_SHARE = 0.25  # of the budget, to look ahead with: they are draws from r too
 HELD_OUT = 0.2  # of the draws that distillation has, to stop by
-PATIENCE, LONGEST = 4, 40  # epochs
+PATIENCE, LONGEST = 6, 1500  # epochs without a better held-out loss; steps, at most
 BATCHES, SMALLEST, LARGEST = 32, 64, 512  # of distillation: how many in an epoch, within bounds of their size
 DISTILLATION_RATE = 3e-3
 CLIP = 1.0
-STEPS, FEWEST, MOST = 256, 8, 64  # of policy gradient: how many, within bounds of the draws in each
-RATES = {"kl": 1e-2, "reverse_kl": 1e-2, "jensen_shannon": 2e-2, "total_variation": 1e-2}
+STEPS, FEWEST, MOST = 128, 16, 128  # of policy gradient: how many, within bounds of the draws in each
+RATES = {"kl": 1e-2, "reverse_kl": 1e-2, "jensen_shannon": 1e-2, "total_variation": 1e-2}
 CHECK_EVERY = 10
 
 
@@ -135,7 +136,7 @@ def distil(arm: Arm, policy: Autoregressive, budget: int, seed: int, generator: 
             best = best.update(loss, step.number)
             if best.step == step.number:
                 kept = copy.deepcopy(policy.state_dict())
-            if best.stale >= PATIENCE or step.position.epoch >= LONGEST:
+            if best.stale >= PATIENCE or step.number >= LONGEST:
                 break
     policy.load_state_dict(kept)
     return steps
@@ -188,7 +189,7 @@ class PolicyGradientAgainstDistillation:
             {"arm": name, "draws": draws, "seed": seed}
             for draws in BUDGETS[scale]
             for name in (DEMO if scale == "demo" else ARMS)
-            for seed in range(SEEDS[scale])
+            for seed in SEEDS[scale]
         ]
 
     def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
@@ -218,7 +219,7 @@ class PolicyGradientAgainstDistillation:
 
     def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:
         found = {(cell["arm"], cell["draws"], cell["seed"]): result for cell, result in results}
-        seeds = range(SEEDS[scale])
+        seeds = SEEDS[scale]
         with torch.no_grad():
             log_p, log_r = (exact.log_probabilities(model)[0].double() for model in (target(), target().base))
         rows = []
@@ -231,13 +232,13 @@ class PolicyGradientAgainstDistillation:
             troubled = sum(bool(result["warnings"]) for result in own)
             warning = f"{troubled} of {len(own)} runs: {_first(own)}" if troubled else None
             for name in ("total_variation", "kl", "steps", "seconds"):
-                rows.append(_row(name, settings, [float(result[name]) for result in own], warning))
+                rows.append(over_seeds(name, settings, [float(result[name]) for result in own], warning=warning))
             if arm != REFERENCE:
                 for name in ("total_variation", "kl"):
                     differences = [
                         found[arm, draws, seed][name] - found[REFERENCE, draws, seed][name] for seed in seeds
                     ]
-                    rows.append(_row(f"{name}_minus_distillation", settings, differences, warning))
+                    rows.append(over_seeds(f"{name}_minus_distillation", settings, differences, warning=warning))
         return rows
 
     def plot(self, rows: Sequence[Row], path: Path) -> None:
@@ -272,16 +273,6 @@ def _copy_of_base() -> Autoregressive:
 
 def _first(results: Sequence[dict[str, Any]]) -> str:
     return next(str(result["warnings"][0]) for result in results if result["warnings"])
-
-
-def _row(name: str, settings: dict[str, Any], values: list[float], warning: str | None) -> Row:
-    """Mean over seeds with Student's 95 % interval."""
-    from scipy.stats import t
-
-    mean = sum(values) / len(values)
-    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    width = float(t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
-    return Row(name=name, settings=settings, value=mean, low=mean - width, high=mean + width, warning=warning)
 
 
 RECIPE = PolicyGradientAgainstDistillation()

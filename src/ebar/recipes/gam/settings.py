@@ -15,11 +15,12 @@ SIZES = (500, 1000, 5000, 10_000, 20_000)
 
 # How large everything is at each scale. At scale paper it is as in the authors' code.
 SCALES: dict[str, dict[str, Any]] = {
-    "demo": {"length": 12, "test_size": 100, "layers": 1, "hidden": 16, "distil": 200, "validation": 50, "epochs": 4},
+    "demo": {"length": 12, "test_size": 100, "layers": 1, "hidden": 16, "distil": 200, "validation": 50, "epochs": 4,
+             "pool": 1000},
     "cpu": {"length": 30, "test_size": 5000, "layers": 2, "hidden": 200, "distil": 20_000, "validation": 2000,
-            "epochs": 40},
+            "epochs": 40, "pool": 10_000},
     "paper": {"length": 30, "test_size": 5000, "layers": 2, "hidden": 200, "distil": 20_000, "validation": 2000,
-              "epochs": 130},
+              "epochs": 130, "pool": 10_000},
 }  # fmt: skip
 
 
@@ -47,11 +48,15 @@ def _common(cell: Cell) -> dict[str, Any]:
             },
         ),
         "features": tuple(terms_of(cell["motif"], cell["ft"])),
-        "matching": Chosen(kind=cell["matching"], options={}),
+        "matching": Chosen(kind=cell["matching"], options=_few(cell) if cell["matching"] == "newton" else {}),
         "regime": cell["regime"],
         "distillation": Distillation(size=cell["distil"], validation=cell["validation"]),
         "exact": cell["exact"],
     }  # fmt: skip
+
+
+def _few(cell: Cell) -> dict[str, Any]:
+    return {"draws": cell["pool"]}
 
 
 def _lstm(layers: int, hidden: int, dropout: float) -> Chosen:
@@ -78,7 +83,7 @@ def _authors(cell: Cell) -> Gam:
         **_common(cell),
         backbone=_lstm(cell["layers"], cell["hidden"], 0.2),
         base=_authors_phase(_base_epochs(cell), cell["size"]),
-        student=_authors_phase(cell["epochs"], cell["distil"]),
+        student=_authors_phase(cell.get("student_epochs", cell["epochs"]), cell["distil"]),
         fresh=True,
     )
 

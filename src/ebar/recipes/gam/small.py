@@ -1,13 +1,11 @@
-"""What the small recipes share: training in memory with early stopping, and figures over seeds."""
+"""What the small recipes share: training in memory with early stopping."""
 
 import copy
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from torch import Generator, nn
 
-from ebar.recipes.recipe import Row
 from ebar.training import OPTIMISERS, Batches, Best, Patience, Player, evaluating, fit, measure
 from ebar.types import Objective
 
@@ -43,16 +41,3 @@ def fit_early(
     module.load_state_dict(kept)
     module.eval()
     return best.step or 0
-
-
-def over_seeds(name: str, settings: dict[str, Any], values: Sequence[float], *, exact: float | None = None) -> Row:
-    """Mean over seeds with Student's 95 % interval; `exact` is what it should be, where that is known."""
-    from scipy.stats import t
-
-    settings = settings if exact is None else {**settings, "exact": exact}
-    mean = math.fsum(values) / len(values)
-    if len(values) == 1:
-        return Row(name=name, settings=settings, value=mean, low=None, high=None, warning="one seed")
-    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    width = float(t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
-    return Row(name=name, settings=settings, value=mean, low=mean - width, high=mean + width)

@@ -1,6 +1,5 @@
 """Every sampler on a target whose every probability is known: total variation and cost against n."""
 
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.statistics import over_seeds
 from ebar.report.plots import Line, Panel, draw
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw as gather
@@ -85,9 +85,9 @@ class Samplers:
                 own = [result for cell, result in results if (cell["sampler"], cell["n"]) == (name, n)]
                 settings = {"sampler": name, "n": n}
                 for figure in ("total_variation", "energies_per_draw"):
-                    rows.append(_row(figure, settings, [result[figure] for result in own]))
+                    rows.append(over_seeds(figure, settings, [result[figure] for result in own], least=0.0))
                 micro = [1e6 * result["seconds"] / n for result in own]
-                rows.append(_row("microseconds_per_draw", settings, micro))
+                rows.append(over_seeds("microseconds_per_draw", settings, micro, least=0.0))
         return rows
 
     def plot(self, rows: Sequence[Row], path: Path) -> None:
@@ -124,16 +124,6 @@ def _histogram(drawn: Weighted | Sequences) -> Float[Tensor, " sequences"]:
 
 def _distance(found: Float[Tensor, " sequences"], truth: Float[Tensor, " sequences"]) -> float:
     return float((found - truth).abs().sum() / 2)
-
-
-def _row(name: str, settings: dict[str, Any], values: list[float]) -> Row:
-    """Mean over seeds with Student's 95 % interval."""
-    from scipy.stats import t
-
-    mean = sum(values) / len(values)
-    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    width = float(t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
-    return Row(name=name, settings=settings, value=mean, low=max(0.0, mean - width), high=mean + width)
 
 
 RECIPE = Samplers()

@@ -150,7 +150,11 @@ def _guided(sampler: Sampler, target: Target, n: int, generator: Generator) -> D
 
 
 def _begun(
-    settings: dict[str, object], sampler: Sampler, target: Target, proposal: Distribution | None, generator: Generator
+    settings: Mapping[str, object],
+    sampler: Sampler,
+    target: Target,
+    proposal: Distribution | None,
+    generator: Generator,
 ) -> Record:
     """Before the first round. Where β is not given it is found once, so that all lines are of one p_β."""
     longest = float(_space(target, proposal).length)

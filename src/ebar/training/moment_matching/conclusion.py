@@ -13,7 +13,7 @@ from ebar.features.feature import Features
 from ebar.maths.exponential_family import inverse, tilt
 from ebar.maths.importance import diagnose
 from ebar.maths.log_space import effective_sample_size
-from ebar.training.moment_matching.diagnosis import Finding, collinear, ends, together, unmatched
+from ebar.training.moment_matching.diagnosis import Finding, collinear, ends, moved, together, unmatched
 from ebar.training.moment_matching.fitted import Fitted
 from ebar.training.moment_matching.pool import Pool
 from ebar.training.moment_matching.uncertainty import Errors, allowed, bound_at_the_end, errors
@@ -36,12 +36,14 @@ def conclude(
     draws: int,
     seconds: float,
     decided: str,
+    aimed: Float[Tensor, " features"] | None = None,
     iterative: bool = False,
     acceptance_rate: float | None = None,
     said: tuple[str, ...] = (),
 ) -> Fitted:
     """`decided` names what stops a λ that has no finite best value: the prior, or the schedule.
 
+    `aimed`: the moments matched, where the draws do not allow those wanted.
     `iterative`: λ need not be at the optimum of these draws, so the remaining step of Newton is part of its error.
     """
     log_weights, free = allowed(pool, coefficients)
@@ -59,9 +61,11 @@ def conclude(
 
     found = ends(features, wanted, pool, coefficients, decided=decided)
     found += collinear(features, pool)
+    aim = wanted if aimed is None else wanted._replace(moments=aimed)
+    found += moved(features, wanted, aim.moments, _columns(found))
     hessian = state.covariance + ridge * torch.eye(len(values[0]), dtype=torch.float64)
     shifts = torch.zeros_like(coefficients).masked_scatter(free, ridge * inverse(hessian) @ coefficients[free])
-    found += together(features, wanted, pool, coefficients, shifts, _columns(found), decided=decided)
+    found += together(features, aim, pool, coefficients, shifts, _columns(found), decided=decided)
     spread = (state.probabilities[:, None].square() * (values - state.moments).square()).sum(0).sqrt()
     allowance = torch.zeros_like(coefficients).masked_scatter(free, 4 * spread if iterative else 0 * spread)
     found += unmatched(features, wanted, moments, allowance, _columns(found), decided=decided)
@@ -73,7 +77,7 @@ def conclude(
     if iterative:
         covariance = covariance + torch.outer(error.remaining, error.remaining)
     intervals = _intervals(
-        error, found, pool, wanted, coefficients, free, size=size, ridge=ridge, level=level, iterative=iterative
+        error, found, pool, aim, coefficients, free, size=size, ridge=ridge, level=level, iterative=iterative
     )
     return Fitted(
         method=method,

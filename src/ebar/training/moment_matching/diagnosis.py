@@ -28,7 +28,7 @@ class Finding(NamedTuple):
 def ends(
     features: Features, wanted: Wanted, pool: Pool, coefficients: Float[Tensor, " features"], *, decided: str
 ) -> list[Finding]:
-    """Features whose wanted moment lies at the end of what the draws show, or beyond it: λ has no finite value there."""
+    """Features whose wanted moment lies at the end of what the draws show, or beyond: λ has no finite value there."""
     found = []
     for column, feature in enumerate(features.features):
         seen = pool.values[:, column][pool.log_weights > -math.inf]
@@ -150,19 +150,63 @@ def unmatched(
 
 
 def _in_hull(pool: Pool, moments: Float[Tensor, " features"]) -> bool:
-    """Whether some convex combination of the draws' features is as wanted, by linear programming."""
+    """Whether some convex combination of the draws' features is as wanted; single ones out of range aside."""
+    seen = pool.values[pool.log_weights > -math.inf]
+    inside = moments.clamp(seen.amin(0), seen.amax(0))
+    return bool(torch.equal(nearest(pool, inside, torch.ones_like(moments)), inside))
+
+
+def nearest(
+    pool: Pool, moments: Float[Tensor, " features"], spread: Float[Tensor, " features"]
+) -> Float[Tensor, " features"]:
+    """The moments that some convex combination of the draws has, least Σ|change|/spread away from those wanted.
+
+    A datum may show together what no draw does. Its share of the moments, however small, would drive λ as far as the
+    prior allows: what the draws cannot tell must not decide λ. By linear programming; the same moments where they are
+    possible, where a feature does not vary, and where there are too many distinct draws to ask.
+    """
     import numpy as np
     from scipy.optimize import linprog
 
-    values = pool.values[pool.log_weights > -math.inf]
-    points = torch.unique(values, dim=0)
+    points = torch.unique(pool.values[pool.log_weights > -math.inf], dim=0)
     low, high = points.amin(0), points.amax(0)
-    inside = (high > low) & (moments >= low) & (moments <= high)  # the others have had their sentence
-    if len(points) > LARGEST_HULL or not bool(inside.any()):
-        return True
-    scaled = ((points - low) / (high - low).clamp(min=1e-300))[:, inside]
-    goal = ((moments - low) / (high - low).clamp(min=1e-300))[inside]
-    rows = torch.cat([scaled.T, torch.ones(1, len(points), dtype=torch.float64)]).numpy()
-    sides = torch.cat([goal, torch.ones(1, dtype=torch.float64)]).numpy()
-    answer = linprog(np.zeros(len(points)), A_eq=rows, b_eq=sides, method="highs")
-    return int(answer.status) != 2
+    varying = high > low
+    if len(points) > LARGEST_HULL or not bool(varying.any()):
+        return moments
+    width = (high - low)[varying]
+    scaled, goal = (points[:, varying] - low[varying]) / width, (moments[varying] - low[varying]) / width
+    count, rows = len(width), len(points)
+    # Σ shares·φ + less − more = wanted, Σ shares = 1.
+    moves = torch.cat([torch.eye(count), -torch.eye(count)], 1).double()
+    above = torch.cat([scaled.T, moves], 1)
+    below = torch.cat([torch.ones(1, rows), torch.zeros(1, 2 * count)], 1).double()
+    price = (1 / (spread[varying] / width).clamp(min=1e-4)).repeat(2)
+    answer = linprog(
+        np.concatenate([np.zeros(rows), price.numpy()]),
+        A_eq=torch.cat([above, below]).numpy(),
+        b_eq=torch.cat([goal, torch.ones(1)]).numpy(),
+        method="highs",
+    )
+    if answer.x is None:
+        return moments
+    change = torch.as_tensor(answer.x[rows : rows + count] - answer.x[rows + count :], dtype=torch.float64)
+    change = torch.where(change.abs() > 1e-6, change, 0.0)
+    moved = moments.clone()
+    moved[varying] = torch.where(change == 0, moments[varying], (moments[varying] - change * width))
+    return torch.where(varying, moved.clamp(low, high), moments) if bool((change != 0).any()) else moments
+
+
+def moved(features: Features, wanted: Wanted, aimed: Float[Tensor, " features"], known: set[int]) -> list[Finding]:
+    """Moments that could not be aimed at."""
+    return [
+        Finding(
+            f"{feature.name!r} has a mean of {float(wanted.moments[column]):g} in no mixture of the draws with the "
+            f"other moments wanted: they contradict each other there, so {float(aimed[column]):g} was aimed at and "
+            "its λ is unknown; more draws, or a proposal that shows such sequences, may help.",
+            (column,),
+            True,
+            True,
+        )
+        for column, feature in enumerate(features.features)
+        if column not in known and float(aimed[column]) != float(wanted.moments[column])
+    ]

@@ -98,7 +98,7 @@ class Fitted:
 
 
 def _estimate(tree: dict[str, Any]) -> Estimate:
-    numbers = {key: value if key == "warning" else float(value) for key, value in tree.items()}
+    numbers: dict[str, Any] = {key: value if key == "warning" else float(value) for key, value in tree.items()}
     return Estimate(**numbers)
 
 

@@ -19,6 +19,7 @@ from ebar.models.tilted import Tilted
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
 from ebar.training.moment_matching.conclusion import conclude
+from ebar.training.moment_matching.diagnosis import nearest
 from ebar.training.moment_matching.fitted import Fitted
 from ebar.training.moment_matching.pool import Mixture, Pool, enumerated, without_dropout
 from ebar.training.moment_matching.uncertainty import allowed
@@ -81,11 +82,13 @@ class Newton:
         ridge = wanted.default_ridge() if self.ridge is None else self.ridge
         hard = self._hard(features, wanted)
         pool, said = self._pool(base, features, wanted, proposal, hard, generator)
-        coefficients, found = self._solve(pool, wanted, ridge, hard)
+        aimed = nearest(_within(pool, hard), wanted.moments, wanted.spread(features))
+        coefficients, found = self._solve(pool, wanted._replace(moments=aimed), ridge, hard)
         return conclude(
             method="newton",
             features=features,
             wanted=wanted,
+            aimed=torch.where(hard, wanted.moments, aimed),
             pool=pool,
             coefficients=coefficients,
             ridge=ridge,
@@ -194,6 +197,12 @@ class _Guess:
     coefficients: Tensor
     served: bool  # by the draws there are
     good: bool
+
+
+def _within(pool: Pool, hard: Tensor) -> Pool:
+    """The draws that hard constraints leave."""
+    log_weights, _ = allowed(pool, torch.where(hard, -math.inf, 0.0).double())
+    return pool._replace(log_weights=log_weights) if bool((log_weights > -math.inf).any()) else pool
 
 
 def _half_added(share: float, size: int) -> float:

@@ -25,8 +25,16 @@ class Errors(NamedTuple):
     remaining: Float[Tensor, " features"]  # H⁻¹·(m − E_λ[φ]): what a last step of Newton would still change
 
 
-def errors(state: Tilt, values: Float[Tensor, "draws features"], pool: Pool, wanted: Wanted, columns: Bool[Tensor, " all"],
-           *, ridge: float, level: float) -> Errors:  # fmt: skip
+def errors(
+    state: Tilt,
+    values: Float[Tensor, "draws features"],
+    pool: Pool,
+    wanted: Wanted,
+    columns: Bool[Tensor, " all"],
+    *,
+    ridge: float,
+    level: float,
+) -> Errors:
     """V of the draws is Σ p²(φ−μ)(φ−μ)ᵀ, centred within each source; V of the data is cov(φ_D)/|D|."""
     hessian = state.covariance + ridge * torch.eye(len(state.moments), dtype=torch.float64)
     inverted = inverse(hessian)
@@ -38,7 +46,7 @@ def errors(state: Tilt, values: Float[Tensor, "draws features"], pool: Pool, wan
         # What leaving the draw out would do to E_λ[φ]; it takes 1/(1 − p) for a draw that carries much.
         share = state.probabilities[:, None]
         moved = share * (values - state.moments) / (1 - share).clamp(min=1e-12)
-        for source in pool.source.unique().tolist():
+        for source in sorted(set(pool.source.tolist())):
             inside = moved[pool.source == source]
             centred = (inside - inside.mean(0)) @ inverted * math.sqrt(len(inside) / max(len(inside) - 1, 1))
             monte_carlo = monte_carlo + centred.T @ centred

@@ -25,6 +25,14 @@ class Wanted(NamedTuple):
         """A prior N(0, 10²) on each λ: ρ = 1/(10²·|D|), as the likelihood here is a mean over D."""
         return 1 / (PRIOR**2 * (self.size or AS_IF))
 
+    def spread(self, features: Features) -> Float[Tensor, " features"]:
+        """The standard deviation of each feature: the data's, or the largest that the moment given allows."""
+        if self.values is not None:
+            return self.values.std(0, unbiased=False)
+        low = torch.tensor([float(feature.low) for feature in features.features], dtype=torch.float64)
+        high = torch.tensor([float(feature.high) for feature in features.features], dtype=torch.float64)
+        return ((self.moments - low) * (high - self.moments)).sqrt()
+
     def constant(self, column: int) -> bool:
         """Whether a feature is the same in all data."""
         return self.values is not None and bool((self.values[:, column] == self.values[0, column]).all())
