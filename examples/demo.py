@@ -1,8 +1,14 @@
-"""`make demo`: a language of known entropy, a model that misses its motif, and an energy that gives it back.
+"""`make demo`: a model that missed a global property gets it back.
+
+500 strings of 30 bits that all hold a motif. A small LSTM learns to write bits from them, but not the motif: 3 of 100
+of its strings have it. Told that the motif may matter, and four other things that do not, `ebar gam` finds how much
+each must count, draws from the corrected model, and trains a second LSTM on the draws: 98 of 100 of its strings have
+the motif.
 
 It runs the commands a user would type, shows each of them, and leaves a run folder with a report.
 """
 
+import os
 import shlex
 import shutil
 import sys
@@ -11,18 +17,18 @@ from pathlib import Path
 
 from ebar.cli import main
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # matrices this small gain nothing from more; torch is not imported yet
+
 MOTIF = "10001011111000"
 RUN = Path("runs/demo")
-TILT = f"--tilt '!motif:{MOTIF}=-10'"
 
 COMMANDS = [
     f"language --motif {MOTIF} --length 30",
-    f"train --name {RUN.name} --data.motif {MOTIF} --data.size 500 --backbone.hidden 100 --training.epochs 40",
-    f"evaluate {RUN}",
-    f"estimate {RUN} {TILT} --sampler.kind importance --n 10000",
-    f"estimate {RUN} {TILT} --sampler.kind look_ahead --n 2000",
-    f"sample {RUN} {TILT} --proposal look_ahead --n 5",
-    "reproduce spine/samplers --scale demo --output runs/results",
+    f"gam --name {RUN.name} --data.motif {MOTIF} --data.size 500 --ft 1001111"
+    " --backbone.layers 1 --backbone.hidden 64 --backbone.dropout 0 --base.epochs 20"
+    " --continuation.epochs 12 --continuation.learning_rate 0.005",
+    f"sample {RUN}/r --n 5",
+    f"sample {RUN}/round-1/pi --n 5",
 ]
 
 

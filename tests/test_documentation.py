@@ -106,6 +106,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "sequences.txt").write_text("0110\n01\n1010\n" * 10)
     words = ["train", "--runs", str(home / "runs"), "--name", "motif", "--data.motif", "1011", "--data.length", "14"]
     assert main([*words, *SMALL["train"], "--json"]) == 0
+    words = [
+        "gam",
+        "--runs",
+        str(home / "runs"),
+        "--data.motif",
+        "1011",
+        "--data.length",
+        "8",
+        "--features",
+        "motif:1011",
+    ]
+    assert main([*words, *SMALL["gam"], "--json"]) == 0
     return home
 
 
@@ -113,7 +125,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 SMALL = {
     "train": ["--data.size", "20", "--data.test_size", "20", "--backbone.layers", "1", "--backbone.hidden", "4",
               "--training.epochs", "1"],
+    "gam": ["--data.size", "20", "--data.test_size", "20", "--backbone.layers", "1", "--backbone.hidden", "4",
+            "--base.epochs", "1", "--distillation.size", "20", "--distillation.validation", "20",
+            "--continuation.epochs", "1", "--refinement.epochs", "1"],
     "sample": ["--n", "20"],
+    "distil": ["--n", "20"],
     "estimate": ["--n", "60"],
     "evaluate": ["--n", "20"],
     "reproduce": ["--workers", "1", "--output", "results", "--work", "work"],
@@ -124,7 +140,7 @@ def quick(words: list[str]) -> list[str]:
     if words[0] in {"--help", "--version", "language", "doctor"} or words == ["reproduce"]:
         return words
     more = SMALL[words[0]]
-    if words[0] == "train":
+    if words[0] in {"train", "gam"}:
         own = "lines" in words
         more = [*(more[4:] if own else more), "--runs", "trained", "--json"]
     return [*words, *more]

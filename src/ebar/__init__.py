@@ -24,13 +24,17 @@ if TYPE_CHECKING:
     from ebar.backbones.lstm import Lstm as Lstm
     from ebar.data.languages import Language as Language
     from ebar.data.tokenisers import Alphabet as Alphabet
+    from ebar.energies.conditional import ConditionalLinear as ConditionalLinear
     from ebar.energies.linear import Linear as Linear
     from ebar.errors import UserError as UserError
     from ebar.estimators.divergences import divergence as divergence
     from ebar.estimators.log_z import log_z as log_z
     from ebar.estimators.moments import moments as moments
     from ebar.evaluation.cross_entropy import cross_entropy as cross_entropy
+    from ebar.evaluation.exact_cross_entropy import exact_cross_entropy as exact_cross_entropy
     from ebar.evaluation.frequencies import frequencies as frequencies
+    from ebar.evaluation.moments import moment_distance as moment_distance
+    from ebar.evaluation.moments import true_moments as true_moments
     from ebar.features.accepted import Accepted as Accepted
     from ebar.features.expression import Expression as Expression
     from ebar.features.feature import Features as Features
@@ -43,7 +47,9 @@ if TYPE_CHECKING:
     from ebar.models.autoregressive import Autoregressive as Autoregressive
     from ebar.models.tabular import Tabular as Tabular
     from ebar.models.tilted import Tilted as Tilted
+    from ebar.objectives.conditional_moments import ConditionalMoments as ConditionalMoments
     from ebar.objectives.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
+    from ebar.objectives.policy_gradient import PolicyGradient as PolicyGradient
     from ebar.samplers.ancestral import Ancestral as Ancestral
     from ebar.samplers.annealed import Annealed as Annealed
     from ebar.samplers.draw import draw as draw
@@ -56,7 +62,14 @@ if TYPE_CHECKING:
     from ebar.samplers.resampling import Resampling as Resampling
     from ebar.samplers.smc import Smc as Smc
     from ebar.training.batches import Batches as Batches
+    from ebar.training.distillation.distil import distil as distil
+    from ebar.training.distillation.distilled import Distilled as Distilled
     from ebar.training.loop import fit as fit
+    from ebar.training.moment_matching import match_moments as match_moments
+    from ebar.training.moment_matching.first_order import ImportanceMoments as ImportanceMoments
+    from ebar.training.moment_matching.first_order import RejectionMoments as RejectionMoments
+    from ebar.training.moment_matching.fitted import Fitted as Fitted
+    from ebar.training.moment_matching.newton import Newton as Newton
     from ebar.training.optimisers import Adam as Adam
     from ebar.training.optimisers import AdamW as AdamW
     from ebar.training.optimisers import Asgd as Asgd
@@ -90,18 +103,25 @@ _PLACES = {
     "Autoregressive": "ebar.models.autoregressive",
     "Batches": "ebar.training.batches",
     "compile_expression": "ebar.automata",
+    "ConditionalLinear": "ebar.energies.conditional",
+    "ConditionalMoments": "ebar.objectives.conditional_moments",
     "Context": "ebar.types",
     "cross_entropy": "ebar.evaluation.cross_entropy",
     "Dfa": "ebar.automata",
+    "distil": "ebar.training.distillation.distil",
+    "Distilled": "ebar.training.distillation.distilled",
     "divergence": "ebar.estimators.divergences",
     "draw": "ebar.samplers.draw",
     "Estimate": "ebar.types",
+    "exact_cross_entropy": "ebar.evaluation.exact_cross_entropy",
     "Expression": "ebar.features.expression",
     "Features": "ebar.features.feature",
     "fit": "ebar.training.loop",
+    "Fitted": "ebar.training.moment_matching.fitted",
     "frequencies": "ebar.evaluation.frequencies",
     "guided": "ebar.samplers.look_ahead",
     "Importance": "ebar.samplers.importance",
+    "ImportanceMoments": "ebar.training.moment_matching.first_order",
     "Language": "ebar.data.languages",
     "Length": "ebar.features.length",
     "lift": "ebar.automata",
@@ -109,16 +129,21 @@ _PLACES = {
     "log_z": "ebar.estimators.log_z",
     "LookAhead": "ebar.samplers.look_ahead",
     "Lstm": "ebar.backbones.lstm",
+    "match_moments": "ebar.training.moment_matching",
     "MaximumLikelihood": "ebar.objectives.maximum_likelihood",
     "Metropolis": "ebar.samplers.metropolis",
+    "moment_distance": "ebar.evaluation.moments",
     "moments": "ebar.estimators.moments",
     "Motif": "ebar.features.motif",
+    "Newton": "ebar.training.moment_matching.newton",
     "NgramCount": "ebar.features.ngram_count",
     "Player": "ebar.training.players",
+    "PolicyGradient": "ebar.objectives.policy_gradient",
     "Predicate": "ebar.features.predicate",
     "ProbabilisticAutomaton": "ebar.automata",
     "QuasiRejection": "ebar.samplers.quasi_rejection",
     "Rejection": "ebar.samplers.rejection",
+    "RejectionMoments": "ebar.training.moment_matching.first_order",
     "Resampling": "ebar.samplers.resampling",
     "Sequences": "ebar.types",
     "Sgd": "ebar.training.optimisers",
@@ -128,6 +153,7 @@ _PLACES = {
     "StartsWith": "ebar.features.starts_with",
     "Tabular": "ebar.models.tabular",
     "Tilted": "ebar.models.tilted",
+    "true_moments": "ebar.evaluation.moments",
     "UserError": "ebar.errors",
     "Weighted": "ebar.types",
 }

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from ebar.cli import estimate, evaluate, main, sample
 from ebar.cli import trained as trained_run
+from ebar.errors import UserError
+from ebar.pipelines.gam import journey
 from tests.cli.conftest import TINY
 
 NUMBERS = ["-1", "0", "1", "2", "3", "0.5", "1.5", "nan", "inf", "-inf", "1e999", "1000000000000", "-7", "3j", "٣"]
@@ -36,6 +38,10 @@ FLAGS = {
               "--schedule.warmup", "--schedule.steps", "--training.batch_size", "--training.accumulate",
               "--training.patience", "--training.clip", "--training.maximal_length", "--seed",
               "--device", "--dtype", "--config", "--name"],
+    "gam": ["--features", "--ft", "--rounds", "--regime", "--fresh", "--student_backbone", "--matching.kind",
+            "--matching.draws", "--matching.ridge", "--matching.schedule.patience", "--sampler.kind",
+            "--distillation.size", "--distillation.proposal", "--base.epochs", "--base.clip", "--continuation.schedule",
+            "--data.kind", "--data.motif", "--data.train", "--backbone.hidden", "--seed", "--dtype", "--config"],
     "sample": ["--n", "--tilt", "--temperature", "--top_k", "--top_p", "--maximal_length", "--sampler.kind",
                "--sampler.batch_size", "--sampler.log_bound", "--sampler.moves", "--sampler.particles", "--proposal",
                "--seed", "--json", "--config"],
@@ -47,6 +53,7 @@ FLAGS = {
 }  # fmt: skip
 CASES = {"language": 500, "train": 200, "sample": 300, "evaluate": 150, "estimate": 200, "reproduce": 450}
 CASES["doctor"] = 250
+CASES["gam"] = 100
 assert sum(CASES.values()) >= 2000
 
 KINDS = [
@@ -127,6 +134,21 @@ names = itertools.count()
 @given(words=options("train"))
 def test_train_never_ends_in_a_traceback(words: list[str], tmp_path: Path) -> None:
     run(["train", "--runs", str(tmp_path), "--name", f"run{next(names)}", *TINY, "--training.epochs", "1", *words])
+
+
+@fuzz("gam")
+@given(words=options("gam"))
+def test_gam_never_ends_in_a_traceback(words: list[str], tmp_path: Path) -> None:
+    """Until the first stage begins: what comes after is that of other commands, and takes seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journey, "train_run", stopped)
+        run(
+            ["gam", "--runs", str(tmp_path), "--name", f"run{next(names)}", *TINY[:8], "--features", "motif:11", *words]
+        )
+
+
+def stopped(*_: object, **__: object) -> None:
+    raise UserError("Nothing is trained here, whatever was asked for.")
 
 
 @fuzz("sample")

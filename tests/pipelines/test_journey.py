@@ -20,6 +20,8 @@ from ebar.pipelines.gam.interrupted import Interrupted
 from ebar.pipelines.gam.journey import Journey, travel
 from ebar.pipelines.gam.measure import measure
 from ebar.pipelines.gam.phases import FLOOR, base_settings, in_phase
+from ebar.pipelines.train_run import train_run
+from ebar.training.distillation import distil
 
 LSTM = {"layers": 1, "hidden": 8, "dropout": 0.0, "embedding": None, "compiled": False}
 DATA = {"motif": "1011", "expression": None, "alphabet": "01", "length": 8, "presence": 1.0, "stop": None,
@@ -89,7 +91,7 @@ def test_a_finished_journey_is_read_back_not_made_again(two_rounds: Journey) -> 
 
 def test_stopped_in_every_stage_it_comes_to_the_same(two_rounds: Journey, tmp_path: Path) -> None:
     """Every run of training and every distillation is asked to stop once, soon after it began."""
-    train, distil, stopped = journey_module.train_run, journey_module.distil, set()
+    stopped: set[Any] = set()
 
     def stopping(kind: Any, key: Any) -> Any:
         def run(*arguments: Any, **options: Any) -> Any:
@@ -104,10 +106,14 @@ def test_stopped_in_every_stage_it_comes_to_the_same(two_rounds: Journey, tmp_pa
 
         return run
 
+    def outside_a_stage(*_: Any) -> None:
+        raise KeyboardInterrupt
+
     before = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    at_other_times = signal.signal(signal.SIGTERM, outside_a_stage)
     patch = pytest.MonkeyPatch()
     try:
-        patch.setattr(journey_module, "train_run", stopping(train, lambda given: given[1]))
+        patch.setattr(journey_module, "train_run", stopping(train_run, lambda given: given[1]))
         patch.setattr(journey_module, "distil", stopping(distil, lambda given: given[2]))
         interruptions = 0
         for _ in range(20):
@@ -119,6 +125,7 @@ def test_stopped_in_every_stage_it_comes_to_the_same(two_rounds: Journey, tmp_pa
     finally:
         patch.undo()
         signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGTERM, at_other_times)
     assert interruptions > 0
     assert all(torch.equal(value, journey.student.state_dict()[name]) for name, value in weights(two_rounds).items())
     for name in ("round-1/distilled.txt", "round-2/distilled.txt"):

@@ -1,10 +1,23 @@
 """A report is one file, loads nothing, and cannot be broken by what it shows."""
 
+import math
 import re
 from pathlib import Path
 
-from ebar.report.page import Figure, Samples, Section, Table, Text, Warnings, page, write_page
-from ebar.report.plots import Line, Panel, draw
+from ebar.report.page import (
+    Beside,
+    Figure,
+    Folded,
+    Legend,
+    Samples,
+    Section,
+    Table,
+    Text,
+    Warnings,
+    page,
+    write_page,
+)
+from ebar.report.plots import Dots, Line, Panel, draw
 from ebar.types import Estimate
 
 PANEL = Panel(
@@ -23,7 +36,7 @@ def test_what_is_shown_is_escaped() -> None:
 def test_an_estimate_shows_its_interval_and_its_warning() -> None:
     rows = [["sampled", Estimate(1.5, 1.25, 1.75, 10, "too few")], ["known", Estimate.exact(2.0)]]
     shown = Table(["figure", "value"], rows).html()
-    assert "1.5 <small>[1.25, 1.75]</small> <abbr title='too few'>⚠</abbr>" in shown
+    assert "1.5 <abbr title='too few'>⚠</abbr> <small>[1.25, 1.75]</small>" in shown
     assert "2 <small>exact</small>" in shown
 
 
@@ -39,3 +52,24 @@ def test_a_drawing_is_the_same_file_every_time_and_is_part_of_the_page(tmp_path:
     written = (tmp_path / "page.html").read_text()
     assert written.count("<svg") == 1
     assert not re.findall(r"(?:src|href)=[\"'](?!#)", written)
+
+
+def test_parts_side_by_side_folded_and_in_colours() -> None:
+    assert Samples(["0110"], [[(0, 1, 1), (1, 3, 0)]]).html() == "<pre><mark class=c1>0</mark><mark>11</mark>0</pre>"
+    assert Legend(["a<", "b"]).html() == "<p><mark>a&lt;</mark> <mark class=c1>b</mark></p>"
+    assert Beside([("<t>", Text("x")), ("", Text("y"))]).html() == (
+        "<div class=beside><div><h3>&lt;t&gt;</h3><p>x</p></div><div><p>y</p></div></div>"
+    )
+    assert Folded("<t>", [Text("x")]).html() == "<details><summary>&lt;t&gt;</summary><p>x</p></details>"
+
+
+def test_only_wide_tables_have_intervals_below_values() -> None:
+    assert "class=wide" not in Table(["a"] * 4, []).html()
+    assert "class=wide" in Table(["a"] * 5, []).html()
+
+
+def test_intervals_as_dots_bear_infinite_ends_and_names_with_dollars() -> None:
+    rows = {"$a$": Estimate(1.0, 0.5, 1.5, 10), "b": Estimate(-9.0, -math.inf, -5.0, 10), "c": Estimate.exact(0.0)}
+    shown = draw([Dots(title="λ", x_label="λ", rows=rows), PANEL])
+    assert shown.count("axes_") >= 2
+    assert draw([Dots(title="λ", x_label="λ", rows={"d": Estimate(-math.inf, -math.inf, math.inf, 1)})])

@@ -33,7 +33,7 @@ from ebar.samplers.resampling import Resampling
 from ebar.samplers.smc import Smc
 from ebar.samplers.trade_off import trade_off
 from ebar.training.distillation import Distilled, distil, record, rounds
-from ebar.types import Sampler, Space
+from ebar.types import Sampler, Sequences, Space, Weighted
 
 SPACE = Space(vocabulary=3, length=4, end=2)  # the 15 strings of at most 3 bits
 FALSE_ALARM = 1e-5  # of each statistical test here; seeds are fixed
@@ -365,3 +365,23 @@ def test_memory_is_that_of_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert kept is not None
     assert len(kept.pool) == 120
     assert kept.round_means == ()
+
+
+def test_the_ceiling_is_the_lowest_that_keeps_the_pilot_within_a_hundredth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand weights: 1 but for ten of `rare` and ten of 1.2."""
+
+    def ceiling(rare: float) -> rounds.Ceiling:
+        log_w = torch.zeros(1, 1000, dtype=torch.float64)
+        log_w[0, :10], log_w[0, 10:20] = math.log(rare), math.log(1.2)
+        drawn = Sequences(torch.zeros(1000, 1, dtype=torch.long), torch.ones(1000, dtype=torch.long))
+        monkeypatch.setattr(rounds, "weigh", lambda *_: Weighted(drawn, log_w))
+        return rounds.find_ceiling(tilted(), tilted().base, 1000, Generator())
+
+    # Forty times as much, once in a hundred, is more than a quarter of p: nothing of it may be cut off.
+    high = ceiling(40.0)
+    assert high.log_beta == pytest.approx(math.log(40))
+    # Cutting 1.5 and 1.2 down to 1 takes 0.7 % of the mass from them: less than a hundredth goes astray.
+    low = ceiling(1.5)
+    assert low.log_beta == pytest.approx(0.0)
+    assert low.rate == pytest.approx(1.0)
+    assert high.rate < 0.05

@@ -1,7 +1,7 @@
 """What `ebar gam` is told: the data, a hunch about features, and how each of the stages is to be done."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -123,7 +123,7 @@ CHOICES: dict[str, tuple[Mapping[str, Any], str, tuple[str, ...]]] = {
     "matching": (MATCHING, "newton", ("schedule",)),  # declared by itself, where a method has one
     "sampler": (SAMPLERS, "quasi_rejection", ()),
 }
-SCHEDULED = [kind for kind, method in MATCHING.items() if "schedule" in {field.name for field in fields(method)}]
+SCHEDULED = ("rs", "snis")  # kinds of matching with a schedule of steps
 PHASES: dict[str, type[Phase] | type[Distillation]] = {
     "base": BasePhase,
     "distillation": Distillation,
@@ -138,9 +138,9 @@ def gam_parser(words: Sequence[str], command: str, purpose: str, example: str) -
     options = parser(words, command, purpose, example)
     options.add_argument("--config", action="config", help="YAML file with any of these options")
     options.add_argument("--features", nargs="+", type=str, default=[], metavar="KIND:ARGUMENT",
-        help="what P_λ is to get right, as in ebar sample --tilt but without coefficients: these are found")  # fmt: skip
+        help="what P_λ is to get right: as in ebar sample --tilt, but without coefficients")  # fmt: skip
     options.add_argument("--ft", type=str | None, default=None,
-        help="in place of features: 7 bits choose among those of a language's motif m: m, m+0, m/2, d0 … d3")  # fmt: skip
+        help="in place of features: 7 bits, which of m, m+0, m/2, d0 … d3 of a language's motif m")  # fmt: skip
     options.add_argument("--rounds", type=PositiveInt, default=1,
         help="of λ, samples and π; from the second on, π takes the place of r, refined on the data alone")  # fmt: skip
     options.add_argument("--regime", choices=["two_stage", "cyclical"], default="two_stage",
@@ -164,13 +164,13 @@ def gam_parser(words: Sequence[str], command: str, purpose: str, example: str) -
 
 def as_gam(arguments: Namespace) -> Gam:
     """Parsed options as the frozen configuration."""
-    chosen = {}
+    chosen: dict[str, Any] = {}
     for key in CHOICES:
         options = group(arguments, key)
         chosen[key] = Chosen(kind=options.pop("kind"), options=options)
     chosen["matching"] = _matching(chosen["matching"])
     chosen["sampler"] = _sampler(chosen["sampler"])
-    phases = {key: phase(**group(arguments, key)) for key, phase in PHASES.items()}
+    phases: dict[str, Any] = {key: phase(**group(arguments, key)) for key, phase in PHASES.items()}
     if arguments.distillation.validation < 1:
         raise UserError(f"distillation.validation must be 1 or more, not {arguments.distillation.validation}.")
     plain = {key: arguments[key] for key in ("seed", "device", "dtype", "regime", "rounds", "fresh", "exact")}

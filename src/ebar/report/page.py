@@ -7,6 +7,10 @@ from pathlib import Path
 
 from ebar.types import Estimate
 
+Span = tuple[int, int] | tuple[int, int, int]  # [start, stop), and the number of a colour
+COLOURS = 6
+WIDE = 4  # columns, above which intervals stand below their values
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -40,7 +44,9 @@ class Table:
     def html(self) -> str:
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.header)
         body = "".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in self.rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        # A table wider than the page scrolls by itself.
+        wide = " class=wide" if len(self.header) > WIDE else ""
+        return f"<div class=scroll><table{wide}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class Samples:
     """Sequences as text, one per line, with the spans that matter marked."""
 
     lines: Sequence[str]
-    marks: Sequence[Sequence[tuple[int, int]]] | None = None  # per line, spans [start, stop)
+    marks: Sequence[Sequence[Span]] | None = None  # per line
 
     def html(self) -> str:
         marks = self.marks or [[] for _ in self.lines]
@@ -69,7 +75,42 @@ class Samples:
         )
 
 
-Part = Text | Warnings | Table | Figure | Samples
+@dataclass(frozen=True, slots=True)
+class Legend:
+    """What the colours of marks mean, in their order."""
+
+    names: Sequence[str]
+
+    def html(self) -> str:
+        return "<p>" + " ".join(_mark(html.escape(name), colour) for colour, name in enumerate(self.names)) + "</p>"
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Parts with a heading each, side by side where there is room."""
+
+    parts: "Sequence[tuple[str, Part]]"
+
+    def html(self) -> str:
+        cells = (
+            f"<div>{f'<h3>{html.escape(title)}</h3>' if title else ''}{part.html()}</div>" for title, part in self.parts
+        )
+        return f"<div class=beside>{''.join(cells)}</div>"
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What only some readers want: shown when asked for."""
+
+    title: str
+    parts: "Sequence[Part]"
+
+    def html(self) -> str:
+        body = "".join(part.html() for part in self.parts)
+        return f"<details><summary>{html.escape(self.title)}</summary>{body}</details>"
+
+
+Part = Text | Warnings | Table | Figure | Samples | Legend | Beside | Folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,31 +144,43 @@ def _cell(cell: object) -> str:
         if cell.is_exact:
             return f"<td class=number>{cell.value:.6g} <small>exact</small></td>"
         flag = f" <abbr title='{html.escape(cell.warning, quote=True)}'>⚠</abbr>" if cell.warning else ""
-        return f"<td class=number>{cell.value:.5g} <small>[{cell.low:.5g}, {cell.high:.5g}]</small>{flag}</td>"
+        return f"<td class=number>{cell.value:.5g}{flag} <small>[{cell.low:.4g}, {cell.high:.4g}]</small></td>"
     if isinstance(cell, float):
         return f"<td class=number>{cell:.6g}</td>"
     return f"<td>{html.escape(str(cell))}</td>"
 
 
-def _marked(line: str, spans: Sequence[tuple[int, int]]) -> str:
+def _marked(line: str, spans: Sequence[Span]) -> str:
     out, reached = [], 0
-    for start, stop in sorted(spans):
+    for start, stop, *colour in sorted(spans):
         start = max(start, reached)
         if start >= stop:
             continue
-        out += [html.escape(line[reached:start]), "<mark>", html.escape(line[start:stop]), "</mark>"]
+        out += [html.escape(line[reached:start]), _mark(html.escape(line[start:stop]), colour[0] if colour else 0)]
         reached = stop
     return "".join([*out, html.escape(line[reached:])])
 
 
+def _mark(text: str, colour: int) -> str:
+    return f"<mark{f' class=c{colour % COLOURS}' if colour else ''}>{text}</mark>"
+
+
 STYLE = """
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
-main { max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
+main { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: break-word }
 h1 { font-size: 1.6rem } h2 { font-size: 1.15rem; margin-top: 2rem; border-bottom: 1px solid #8884 }
-table { border-collapse: collapse; margin: .8rem 0 }
-th, td { padding: .25rem .8rem; text-align: left; border-bottom: 1px solid #8883 }
+h3 { font-size: 1rem; margin: .8rem 0 .2rem }
+.scroll { overflow-x: auto } table { border-collapse: collapse; margin: .8rem 0 }
+th, td { padding: .25rem .8rem .25rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #8883 }
+td.number { white-space: nowrap } .wide small { display: block; line-height: 1.1 }
 td.number { font-variant-numeric: tabular-nums } small { opacity: .75 }
-pre { background: #8881; padding: .8rem; overflow-x: auto } mark { background: #ffd54a; color: #000 }
-figure { margin: 1rem 0 } figure svg { max-width: 100%; height: auto; background: #fff }
-.warning li { color: #b25000 } .fine { opacity: .75 }
+pre { background: #8881; padding: .8rem; overflow-x: auto; margin: .3rem 0 }
+mark { background: #ffd54a; color: #000 } mark.c1 { background: #8fd6ff } mark.c2 { background: #b6e88a }
+mark.c3 { background: #ffb3a7 } mark.c4 { background: #d9bfff } mark.c5 { background: #d0d0d0 }
+.beside { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 0 1.5rem }
+.beside > div { min-width: 0 }
+figure { margin: 1rem 0 } figure svg { max-width: 100%; height: auto; background: #fff; border-radius: 4px }
+figcaption { font-size: .9rem; opacity: .8 } summary { cursor: pointer }
+.warning { padding-left: 1.2rem } .warning li { color: #b25000 } .fine { opacity: .75 }
+@media (prefers-color-scheme: dark) { .warning li { color: #ffb066 } }
 """

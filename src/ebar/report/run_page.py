@@ -1,7 +1,7 @@
 """The report of a run, from what its folder holds."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +19,21 @@ def write_run_page(folder: Path, *, figures: Mapping[str, object], samples: Samp
     sections = [
         Section("Warnings", [Warnings(warnings)]),
         Section("Figures", [Table(("figure", "value"), list(figures.items()))]),
-        Section("Curves", _curves(folder)),
+        Section("Curves", [curve(folder, "Loss")]),
     ]
     if samples is not None:
         sections.append(Section("Samples", [samples]))
     sections += [
         Section("What was asked", [Samples((folder / "config.yaml").read_text().splitlines())]),
-        Section("Where it was run", [Table(("what", "value"), _flat(environment))]),
+        Section("Where it was run", [Table(("what", "value"), flat(environment))]),
     ]
     path = folder / "report.html"
     write_page(path, f"Run {folder.name}", sections)
     return path
 
 
-def _curves(folder: Path) -> Sequence[Part]:
+def curve(folder: Path, title: str, levels: Mapping[str, float] | None = None) -> Part:
+    """The losses of a run, in training and held out."""
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     lines = []
     for key, name in (("loss", "training"), ("validation.loss", "validation")):
@@ -40,13 +41,14 @@ def _curves(folder: Path) -> Sequence[Part]:
         if points:
             lines.append(Line(name=name, x=[step for step, _ in points], y=[value for _, value in points]))
     if not lines:
-        return [Text("Nothing was logged.")]
-    panel = Panel(title="Loss", x_label="step", y_label="nats per token", lines=lines)
-    return [Figure(draw([panel]), "Loss on training batches, and on held-out data.")]
+        return Text("Nothing was logged.")
+    panel = Panel(title=title, x_label="step", y_label="nats per token", lines=lines, levels=levels)
+    return Figure(draw([panel]), "Loss on training batches, and on held-out data.")
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, object]]:
+def flat(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, object]]:
+    """A tree as rows of a table."""
     rows: list[tuple[str, object]] = []
     for key, value in tree.items():
-        rows += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(prefix + key, value)]
+        rows += flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(prefix + key, value)]
     return rows

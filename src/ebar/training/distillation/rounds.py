@@ -1,6 +1,7 @@
 """One round of a distillation: as many lines as it is asked for, by whatever a sampler can do."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -21,8 +22,10 @@ from ebar.samplers.look_ahead import LookAhead
 from ebar.samplers.quasi_rejection import QuasiRejection
 from ebar.samplers.rejection import Rejection
 from ebar.samplers.resample import systematic
+from ebar.samplers.trade_off import trade_off
 from ebar.types import Distribution, Sampler, Sequences, Target, Weighted, WeightedSampler
 
+TOLERANCE = 0.01  # in total variation, from p
 PRIOR = 50  # proposals that an earlier acceptance rate counts for, when the next batch is sized
 
 
@@ -59,15 +62,24 @@ def weigh(target: Target, proposal: Distribution, n: int, generator: Generator) 
 
 
 def find_ceiling(target: Target, proposal: Distribution, pilot: int, generator: Generator) -> Ceiling:
-    """β as the largest weight of a pilot, which one proposal in `pilot` may exceed."""
+    """The smallest β at which, by the weights of a pilot, TV(p_β, p) ≤ TOLERANCE: no β above it would pay for itself.
+
+    The largest weight would be exact for the pilot, and is many times too dear where weights have a tail.
+    """
     log_w = weigh(target, proposal, pilot, generator).log_weights[0].double()
-    log_beta = float(log_w.max())
-    if log_beta == -math.inf:
+    if float(log_w.max()) == -math.inf:
         raise UserError(
             f"None of {pilot:,} proposals has a positive weight, so no ceiling can be found: give log_beta, "
             "or use a proposal that looks ahead."
         )
-    return Ceiling(log_beta, float((log_w - log_beta).exp().mean()))
+    candidates = log_w[log_w > -math.inf].unique()
+
+    def near_enough(place: int) -> bool:
+        return trade_off(log_w[None], candidates[place : place + 1])[0].total_variation.value <= TOLERANCE
+
+    # The distance falls as β rises, and is 0 at the largest weight.
+    log_beta = float(candidates[bisect_left(range(len(candidates) - 1), True, key=near_enough)])
+    return Ceiling(log_beta, float((log_w - log_beta).clamp(max=0.0).exp().mean()))
 
 
 def draw_round(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 from ebar.features.feature import Features
 from ebar.maths.enumeration import all_sequences
 from ebar.models.stepwise import evaluating
-from ebar.progress import bar
+from ebar.progress import bar, shown
 from ebar.samplers.draw import propose
 from ebar.samplers.guided import Guided
 from ebar.types import Distribution, Sequences
@@ -67,7 +67,8 @@ class Mixture:
         if index == len(self.sources):
             self.sources.append(source)
         base = self.sources[0]
-        with bar("drawing", n, "draws") as progress, without_dropout(base, source):
+        quiet = shown(False) if n <= self.batch_size else nullcontext()  # one batch is no progress to look at
+        with quiet, bar("drawing", n, "draws") as progress, without_dropout(base, source):
             for start in range(0, n, self.batch_size):
                 size = min(self.batch_size, n - start)
                 if isinstance(source, Guided) and source.base is base:
