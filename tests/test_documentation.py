@@ -8,6 +8,7 @@ In a page, every ```python block runs, all of them in one namespace, from an emp
 """
 
 import ast
+import hashlib
 import importlib
 import math
 import re
@@ -142,7 +143,9 @@ def quick(words: list[str]) -> list[str]:
     more = SMALL[words[0]]
     if words[0] in {"train", "gam"}:
         own = "lines" in words
-        more = [*(more[4:] if own else more), "--runs", "trained", "--json"]
+        # Pages use the same name for different runs, so each run has a folder of its own.
+        place = hashlib.sha256(shlex.join(words).encode()).hexdigest()[:8]
+        more = [*(more[4:] if own else more), "--runs", f"trained-{place}", "--json"]
     return [*words, *more]
 
 
@@ -156,6 +159,8 @@ def test_every_command_is_accepted_and_prints_what_the_page_says(
     command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder)
+    for leftover in folder.glob("distilled.txt*"):
+        leftover.unlink()
     monkeypatch.setattr(samplers, "SIZES", {"demo": [5]})
     monkeypatch.setattr(samplers, "SEEDS", {"demo": 2})
     monkeypatch.setattr(samplers, "SAMPLERS", {"importance": Importance})

@@ -72,7 +72,7 @@ def find_ceiling(target: Target, proposal: Distribution, pilot: int, generator: 
             f"None of {pilot:,} proposals has a positive weight, so no ceiling can be found: give log_beta, "
             "or use a proposal that looks ahead."
         )
-    candidates = log_w[log_w > -math.inf].unique()
+    candidates = log_w[log_w > -math.inf].sort().values
 
     def near_enough(place: int) -> bool:
         return trade_off(log_w[None], candidates[place : place + 1])[0].total_variation.value <= TOLERANCE
