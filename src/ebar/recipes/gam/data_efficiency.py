@@ -61,25 +61,31 @@ def _exact(result: dict[str, Any], model: str) -> float:
 
 
 def _distractors(settings: dict[str, Any], result: dict[str, Any]) -> list[Row]:
-    """λ of d₀ … d₃ in the first round: their intervals should hold 0. Those constant in D have none, and are told."""
-    first, names = result["lambda"][0], result["names"]
+    """λ of d₀ … d₃: 0 where the model tilted already knows how often they hold, as r need not in the first round.
+
+    Those constant in D have no λ, and are told.
+    """
+    names = result["names"]
     rows = []
-    for place, name in enumerate(names[-4:], len(names) - 4):
-        said = [words for words in result["warnings"] if words.startswith(f"λ, round 1: '{name}' is")]
-        interval = estimate(first["intervals"][place])
-        assert interval is not None
-        errors = float(first["coefficients"][place]) / float(first["standard_errors"][place])
-        rows.append(
-            Row(
-                name=f"λ of d{place - len(names) + 4}",
-                settings={**settings, "standard errors from 0": None if said else round(errors, 2)},
-                value=interval.value,
-                low=interval.low,
-                high=interval.high,
-                document=0.0,
-                warning=said[0].removeprefix("λ, round 1: ") if said else None,
+    for number, fitted in enumerate(result["lambda"], 1):
+        for place, name in enumerate(names[-4:], len(names) - 4):
+            start = f"λ, round {number}: "
+            said = [words for words in result["warnings"] if words.startswith(f"{start}'{name}' is")]
+            interval = estimate(fitted["intervals"][place])
+            assert interval is not None
+            error = float(fitted["standard_errors"][place])
+            errors = None if said or error == 0 else round(float(fitted["coefficients"][place]) / error, 2)
+            rows.append(
+                Row(
+                    name=f"λ of d{place - len(names) + 4}",
+                    settings={**settings, "round": number, "standard errors": errors},
+                    value=interval.value,
+                    low=interval.low,
+                    high=interval.high,
+                    document=0.0,
+                    warning=said[0].removeprefix(start) if said else None,
+                )
             )
-        )
     return rows
 
 
