@@ -82,7 +82,12 @@ def test_patience_ends_a_run_and_the_best_is_kept(tmp_path):
     assert (result.best.value, result.best.step, result.best.stale) == (1.0, 8, 2)
     steps = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert steps == ["step-000000008", "step-000000012"]
-    assert json.loads((tmp_path / "results.json").read_bytes())["best"] == {"value": 1.0, "step": 8, "stale": 2, "stale_in_all": 3}
+    assert json.loads((tmp_path / "results.json").read_bytes())["best"] == {
+        "value": 1.0,
+        "step": 8,
+        "stale": 2,
+        "stale_in_all": 3,
+    }
     assert run(tmp_path, plan, validation=lambda: {"loss": 0.0}) == result  # it stays finished
 
 
