@@ -95,6 +95,7 @@ def fresh(seed: int) -> Autoregressive:
 
 
 @cache
+@torch.enable_grad()  # whoever asks first may do so where gradients are off, and r is trained here
 def target() -> Tilted:
     """P = r·exp(λ·motif), r a model that has not learnt the motif from its 500 strings, so that p is far from r."""
     generator = Generator().manual_seed(20190915)
