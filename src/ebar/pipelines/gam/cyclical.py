@@ -50,12 +50,12 @@ PATIENCE = 15  # rounds without a better acceptance rate before P_λ is kept as 
 class _Teacher(nn.Module):
     """P_λ now and at its best: what a round leaves to the next besides π."""
 
-    def __init__(self, base: Autoregressive, features: int):
+    def __init__(self, base: Autoregressive):
         super().__init__()
         self.model = copy.deepcopy(base)
         self.best_model = copy.deepcopy(base)
-        self.best_coefficients: torch.Tensor
-        self.register_buffer("best_coefficients", torch.zeros(features, dtype=torch.float64))
+        self.best_round: torch.Tensor
+        self.register_buffer("best_round", torch.zeros((), dtype=torch.long))
         self.best_rate: torch.Tensor
         self.register_buffer("best_rate", torch.zeros((), dtype=torch.float64))
         self.stale: torch.Tensor
@@ -80,28 +80,23 @@ class _Rounds:
     folder: Path
 
     def losses(self, batch: Any, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
-        fitted = self._teach(clock.step, generator)
+        fitted = self._teach(generator)
         x, rate = self._draw(fitted, generator)
         if not self.teacher.kept:
-            self._compare(fitted, rate)
+            self._compare(clock.step, rate)
         self._write(clock.step, x, fitted, rate)
         for loss in MaximumLikelihood(model=self.student).losses(x, clock, generator=generator):
             yield loss._replace(metrics={"acceptance_rate": rate, "distance": fitted.distance})
 
-    def _teach(self, number: int, generator: Generator) -> Fitted:
+    def _teach(self, generator: Generator) -> Fitted:
         """P_λ for this round: fitted anew on π's copy, or the one that is kept."""
         if self.teacher.kept:
             self.teacher.model.load_state_dict(self.teacher.best_model.state_dict())
-            return read_round(self.folder, self._best_round(number))
+            return read_round(self.folder, int(self.teacher.best_round))
         self.teacher.model.load_state_dict(self.student.state_dict())
         self.teacher.model.eval()
         fitted: Fitted = self.method.fit(self.teacher.model, self.features, data=self.corpus.train, generator=generator)
         return fitted
-
-    def _best_round(self, before: int) -> int:
-        """The round whose λ was best; what it was is in its file."""
-        rates = [json.loads(_about(self.folder, at).read_text())["acceptance_rate"] for at in range(before)]
-        return max(range(before), key=lambda at: float(rates[at]))
 
     @torch.no_grad()
     def _draw(self, fitted: Fitted, generator: Generator) -> tuple[Sequences, float]:
@@ -115,10 +110,10 @@ class _Rounds:
         x = Sequences.join([part.x for part in parts])
         return x.select(torch.arange(ROUND)), accepted / proposed
 
-    def _compare(self, fitted: Fitted, rate: float) -> None:
+    def _compare(self, number: int, rate: float) -> None:
         if rate > float(self.teacher.best_rate):
             self.teacher.best_model.load_state_dict(self.teacher.model.state_dict())
-            self.teacher.best_coefficients.copy_(fitted.coefficients)
+            self.teacher.best_round.fill_(number)
             self.teacher.best_rate.fill_(rate)
             self.teacher.stale.zero_()
         else:
@@ -142,7 +137,7 @@ def cyclical(
         raise UserError("Cyclical training draws by acceptance: choose rejection or quasi_rejection.")
     rounds = -(-gam.distillation.size // ROUND)
     generator = seeded(folded(seed, 3))
-    student, teacher = copy.deepcopy(base), _Teacher(base, len(features))
+    student, teacher = copy.deepcopy(base), _Teacher(base)
     files = folder / "cycle" / "rounds"
     with saving(str(files)):
         files.mkdir(parents=True, exist_ok=True)

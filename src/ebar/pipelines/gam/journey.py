@@ -39,6 +39,7 @@ from ebar.pipelines.gam.interrupted import Interrupted
 from ebar.pipelines.gam.phases import base_settings, in_phase
 from ebar.pipelines.train_run import train_run
 from ebar.samplers import SAMPLERS
+from ebar.samplers.draw import first
 from ebar.training.batches import folded
 from ebar.training.distillation import Distilled, distil
 from ebar.training.moment_matching import MATCHING, Fitted
@@ -83,9 +84,9 @@ class Journey:
         place = self.rounds[-1].folder.parent
         distilled = read_corpus(place / "distilled.txt", self.corpus.alphabet, self.corpus.space)
         return {
-            "data": _first(self.corpus.train, n),
+            "data": first(self.corpus.train, 1, n),
             "r": self.base.sample(n, generator=generator),
-            "P": _first(distilled, n),
+            "P": first(distilled, 1, n),
             "π": self.student.sample(n, generator=generator),
         }
 
@@ -191,10 +192,6 @@ def _refinement_run(gam: Gam, before: Run, corpus: Corpus, place: Path) -> Run:
     }
     run = replace(before, data=Chosen(kind="lines", options=files))
     return in_phase(run, gam.refinement, len(corpus.train.lengths), start=place / "pi", maximal=corpus.space.length)
-
-
-def _first(x: Sequences, n: int) -> Sequences:
-    return Sequences(x.tokens[:n], x.lengths[:n])
 
 
 def _lines(path: Path, corpus: Corpus, x: Sequences) -> Path:

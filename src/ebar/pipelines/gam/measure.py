@@ -64,11 +64,6 @@ class Measured:
     seconds: dict[str, float]
     warnings: list[str]
 
-    @property
-    def student(self) -> Model:
-        """The last π."""
-        return self.models[list(self.models)[-1]]
-
 
 @torch.no_grad()
 def measure(journey: Journey, *, seed: int, exact: bool, pool: int = POOL) -> Measured:

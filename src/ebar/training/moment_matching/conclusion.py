@@ -6,21 +6,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ebar.errors import UserError
 from ebar.estimators.log_z import log_mean
 from ebar.estimators.moments import weighted_mean
 from ebar.features.feature import Features
 from ebar.maths.exponential_family import inverse, tilt
 from ebar.maths.importance import diagnose
 from ebar.maths.log_space import effective_sample_size
+from ebar.samplers.trade_off import QUANTILE
 from ebar.training.moment_matching.diagnosis import Finding, collinear, ends, moved, together, unmatched
 from ebar.training.moment_matching.fitted import Fitted
 from ebar.training.moment_matching.pool import Pool
 from ebar.training.moment_matching.uncertainty import Errors, allowed, bound_at_the_end, errors
 from ebar.training.moment_matching.wanted import Wanted
 from ebar.types import Estimate
-
-QUANTILE = 1.959964  # by which a remaining step, an error whose size is known, is made as wide as the rest
 
 
 def conclude(
@@ -47,11 +45,6 @@ def conclude(
     `iterative`: λ need not be at the optimum of these draws, so the remaining step of Newton is part of its error.
     """
     log_weights, free = allowed(pool, coefficients)
-    if not bool((log_weights > -math.inf).any()):
-        raise UserError(
-            f"None of the {len(log_weights):,} draws satisfies the hard constraints: give a proposal that looks ahead, "
-            "or leave hard out."
-        )
     values = pool.values[:, free]
     state = tilt(values, log_weights, coefficients[free])
     error = errors(state, values, pool, wanted, free, ridge=ridge, level=level)
@@ -166,6 +159,7 @@ def _intervals(
 ) -> tuple[Estimate, ...]:
     widths = error.widths
     if iterative:
+        # A remaining step, an error whose size is known, is made as wide as the rest.
         widths = (widths.square() + (QUANTILE * error.remaining).square()).sqrt()
     whole = torch.zeros_like(coefficients).masked_scatter(free, widths)
     if size == math.inf and wanted.size is not None:

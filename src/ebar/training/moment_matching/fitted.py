@@ -1,6 +1,5 @@
 """What Training-1 gives: λ, how sure it is, and what to know before believing it."""
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,7 +73,6 @@ class Fitted:
     @classmethod
     def from_dict(cls, tree: dict[str, Any]) -> "Fitted":
         """What `to_dict` made, also after a trip through JSON, where infinities are strings."""
-        tree = json.loads(json.dumps(tree), parse_constant=float)
         return cls(
             method=tree["method"],
             names=tuple(tree["names"]),
