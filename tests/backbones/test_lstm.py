@@ -106,7 +106,7 @@ def test_dropout_is_on_input_between_layers_and_on_output():
     assert int((hidden == 0).sum()) > 20  # on output
     assert bool((state.hidden != 0).all())  # but not on what is remembered
     assert backbone.lstm.dropout == 0.5  # between layers
-    embedded = backbone._embed(torch.zeros(400, 1, dtype=torch.long))
+    embedded = backbone._dropped(backbone.embed(torch.zeros(400, 1, dtype=torch.long)))
     assert set(embedded[:, 0, 0].tolist()) == {0.0, 2.0}  # on input
     assert Lstm(3, layers=1, dropout=0.5).lstm.dropout == 0
 

@@ -30,6 +30,24 @@ class Backbone(Protocol):
 
 
 @runtime_checkable
+class Reads(Protocol):
+    """Reads a whole sequence in one pass, as tokens or as vectors in their place (scheduled sampling, Langevin)."""
+
+    def embed(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length size"]:
+        """What `read` takes in place of tokens, before positions and dropout."""
+        ...
+
+    def read(
+        self, inputs: Float[Tensor, "rows length size"], context: Context | None = None
+    ) -> Float[Tensor, "rows places width"]:
+        """Hidden vectors before each input and after the last: length + 1 places.
+
+        The context has one row for each of the rows, or each of its rows serves equally many, context-major.
+        """
+        ...
+
+
+@runtime_checkable
 class Stepper(Protocol):
     """A backbone or a model in the middle of a draw: changed in place, where a `State` is a value.
 

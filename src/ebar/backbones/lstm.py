@@ -66,7 +66,9 @@ class Lstm(nn.Module):
             given = context.given
             tokens = torch.cat([beginning, torch.where(given.mask(), given.tokens, self.vocabulary)], 1)
             # Packed, each row stops where its own prefix does.
-            packed = pack_padded_sequence(self._embed(tokens), given.lengths.cpu() + 1, True, enforce_sorted=False)
+            packed = pack_padded_sequence(
+                self._dropped(self.embed(tokens)), given.lengths.cpu() + 1, True, enforce_sorted=False
+            )
             state = LstmState(*self.lstm(packed)[1])
         times = rows // state.hidden.shape[1]
         state = LstmState(state.hidden.repeat_interleave(times, 1), state.cell.repeat_interleave(times, 1))
@@ -75,11 +77,23 @@ class Lstm(nn.Module):
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: LstmState | None
     ) -> tuple[Float[Tensor, "rows length width"], LstmState]:
-        hidden, after = self.lstm(self._embed(tokens), state)
+        hidden, after = self.lstm(self._dropped(self.embed(tokens)), state)
         return F.dropout(hidden, self.dropout, self.training), LstmState(*after)
 
-    def _embed(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length size"]:
-        return F.dropout(F.embedding(tokens, self.inputs), self.dropout, self.training)
+    def embed(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length size"]:
+        """The input vectors, before dropout."""
+        return F.embedding(tokens, self.inputs)
+
+    def read(
+        self, inputs: Float[Tensor, "rows length size"], context: Context | None = None
+    ) -> Float[Tensor, "rows places width"]:
+        """Hidden vectors before each input and after the last."""
+        first, state = self.start(len(inputs), context)
+        hidden = F.dropout(self.lstm(self._dropped(inputs), state)[0], self.dropout, self.training)
+        return torch.cat([first[:, None], hidden], 1)
+
+    def _dropped(self, inputs: Float[Tensor, "rows length size"]) -> Float[Tensor, "rows length size"]:
+        return F.dropout(inputs, self.dropout, self.training)
 
     def stepper(self, state: LstmState) -> LstmStepper:
         """The sampling step, fused."""

@@ -6,9 +6,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
-from ebar.backbones.backbone import Backbone, Quick, Stepper
+from ebar.backbones.backbone import Backbone, Quick, Reads, Stepper
+from ebar.errors import UserError
 from ebar.heads.head import Head
-from ebar.models.stepwise import Advances, ancestral, evaluating, only_end_in_last_place, sequence_log_prob
+from ebar.models.stepwise import (
+    Advances,
+    ancestral,
+    by_advancing,
+    evaluating,
+    only_end_in_last_place,
+    sequence_log_prob,
+)
 from ebar.models.truncated import Truncated
 from ebar.types import Context, Sequences, Space, State
 
@@ -53,6 +61,22 @@ class Autoregressive(nn.Module):
         hidden, after = self.backbone.advance(tokens, state.backbone)
         logits = only_end_in_last_place(self.head(hidden), state.place + 1, self.space)
         return logits, AutoregressiveState(after, state.place + tokens.shape[1])
+
+    def teacher_forced(
+        self, tokens: Int[Tensor, "rows length"], context: Context | None = None
+    ) -> Float[Tensor, "rows length vocabulary"]:
+        """Logits of each of the tokens given those before it, in one pass."""
+        if isinstance(self.backbone, Reads):
+            return self.from_inputs(self.backbone.embed(tokens[:, :-1]), context)
+        return by_advancing(self, tokens, context)
+
+    def from_inputs(
+        self, inputs: Float[Tensor, "rows length size"], context: Context | None = None
+    ) -> Float[Tensor, "rows places vocabulary"]:
+        """Logits before each input and after the last, where vectors stand in place of tokens."""
+        if not isinstance(self.backbone, Reads):
+            raise UserError(f"{type(self.backbone).__name__} reads tokens only, no vectors in their place.")
+        return only_end_in_last_place(self.head(self.backbone.read(inputs, context)), 0, self.space)
 
     def stepper(self, state: AutoregressiveState) -> Stepper:
         """The quickest way to draw; without dropout only in evaluation mode where the backbone has no quicker one."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -37,12 +38,48 @@ def belongs(x: Sequences, space: Space) -> Bool[Tensor, " batch"]:
     return ends_once & (last == space.end) & (x.lengths <= space.length)
 
 
+@runtime_checkable
+class TeacherForced(Protocol):
+    """Has a quicker parallel pass than `start` and `advance`."""
+
+    def teacher_forced(
+        self, tokens: Int[Tensor, "rows length"], context: Context | None = None
+    ) -> Float[Tensor, "rows length vocabulary"]: ...
+
+
+def teacher_forced(
+    model: Stepwise, tokens: Int[Tensor, "rows length"], context: Context | None = None
+) -> Float[Tensor, "rows length vocabulary"]:
+    """Logits of each of the tokens given those before it; at most as many tokens as the space is long.
+
+    Padding must hold tokens of the vocabulary, whichever.
+    """
+    if isinstance(model, TeacherForced):
+        return model.teacher_forced(tokens, context)
+    return by_advancing(model, tokens, context)
+
+
+def by_advancing(
+    model: Stepwise, tokens: Int[Tensor, "rows length"], context: Context | None = None
+) -> Float[Tensor, "rows length vocabulary"]:
+    """The same by `start` and `advance`, which every stepwise model has."""
+    first, state = model.start(len(tokens), context)
+    if tokens.shape[1] < 2:
+        return first[:, None][:, : tokens.shape[1]]
+    return torch.cat([first[:, None], model.advance(tokens[:, :-1], state)[0]], 1)
+
+
 def token_log_probs(model: Stepwise, x: Sequences, context: Context | None = None) -> Float[Tensor, "batch length"]:
     """log p(xₜ | x₍<t₎, C) in one parallel pass; 0 on padding, −inf from the space's length on.
 
     Without gradients, as many rows at a time as keep memory bounded.
     """
     batch = len(x.lengths)
+    if torch.is_grad_enabled() and isinstance(model, TeacherForced):
+        width = min(x.tokens.shape[1], model.space.length)
+        safe = torch.where(x.mask()[:, :width], x.tokens[:, :width], 0)
+        _condition(batch, context, safe.device)  # refuses what cannot be shared evenly
+        return _picked(model.teacher_forced(safe, context), safe, x)
     first, state = model.start(context_rows(context), context)
     condition = _condition(batch, context, first.device)
     size = max(batch, 1) if torch.is_grad_enabled() else BLOCK
@@ -65,8 +102,15 @@ def _block_log_probs(
     logits = first[:, None]
     if width > 1:
         logits = torch.cat([logits, model.advance(safe[:, :-1], state)[0]], 1)
-    picked = torch.log_softmax(logits[:, :width], -1).gather(2, safe[:, :, None]).squeeze(2)
-    picked = torch.where(inside, picked, 0.0)
+    return _picked(logits[:, :width], safe, x)
+
+
+def _picked(
+    logits: Float[Tensor, "batch width vocabulary"], safe: Int[Tensor, "batch width"], x: Sequences
+) -> Float[Tensor, "batch length"]:
+    width = safe.shape[1]
+    picked = torch.log_softmax(logits, -1).gather(2, safe[:, :, None]).squeeze(2)
+    picked = torch.where(x.mask()[:, :width], picked, 0.0)
     beyond = torch.zeros_like(x.tokens[:, width:], dtype=picked.dtype)
     return torch.cat([picked, beyond.masked_fill(x.mask()[:, width:], -math.inf)], 1)
 
