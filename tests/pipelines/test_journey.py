@@ -16,7 +16,7 @@ from ebar.config.run import Chosen
 from ebar.errors import UserError
 from ebar.pipelines.gam import cyclical as cyclical_module
 from ebar.pipelines.gam import journey as journey_module
-from ebar.pipelines.gam.interrupted import Interrupted
+from ebar.pipelines.interrupted import Interrupted
 from ebar.pipelines.gam.journey import Journey, travel
 from ebar.pipelines.gam.measure import measure
 from ebar.pipelines.gam.phases import FLOOR, base_settings, in_phase

@@ -1,5 +1,6 @@
 """Tokenisers, corpora, and languages of known entropy."""
 
-from ebar.data.tokenisers import Alphabet, Bytes
+from ebar.data.bpe import Bpe
+from ebar.data.tokenisers import Alphabet, Bytes, Words
 
-TOKENISERS = {"alphabet": Alphabet, "bytes": Bytes}
+TOKENISERS = {"characters": Alphabet, "bytes": Bytes, "words": Words, "bpe": Bpe}

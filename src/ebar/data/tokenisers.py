@@ -1,10 +1,16 @@
 """Text ↔ tokens."""
 
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from ebar.errors import UserError
+from ebar.errors import UserError, choose
 from ebar.types import Space
+
+UNKNOWN = "<unk>"  # what stands for a word that has no token, as in WikiText
+REPLACEMENT = "\ufffd"  # what stands for a character that has no token, as in Unicode
 
 
 @runtime_checkable
@@ -21,11 +27,29 @@ class Tokeniser(Protocol):
         ...
 
 
+@runtime_checkable
+class EncodesMany(Protocol):
+    """A tokeniser that is quicker on many texts at once."""
+
+    def encode_many(self, texts: list[str]) -> list[list[int]]: ...
+
+
+@runtime_checkable
+class Kept(Protocol):
+    """A tokeniser that can be written down, so that a trained run needs no data to be read again."""
+
+    def to_json(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Alphabet:
-    """One token per character, numbered as they stand in `symbols`."""
+    """One token per character, numbered as they stand in `symbols`.
+
+    Any other character is an error; or, with `unknown`, one more token, the last, which decodes to U+FFFD.
+    """
 
     symbols: str
+    unknown: bool = False
     _number: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -33,11 +57,28 @@ class Alphabet:
             raise UserError(f"An alphabet is one or more different characters, which {self.symbols!r} is not.")
         object.__setattr__(self, "_number", {symbol: token for token, symbol in enumerate(self.symbols)})
 
+    @staticmethod
+    def train(texts: Iterable[str], size: int | None = None) -> "Alphabet":
+        """The characters of texts, in order; with a size, the most frequent ones, the unknown token counted."""
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(text)
+        if not counts:
+            raise UserError("There is no character to make an alphabet of: the text is empty.")
+        if size is None:
+            return Alphabet("".join(sorted(counts)))
+        if size < 2:
+            raise ValueError(f"an alphabet with an unknown token has 2 tokens or more, not {size}")
+        return Alphabet("".join(sorted(_most_frequent(counts, size - 1))), unknown=True)
+
     @property
     def size(self) -> int:
-        return len(self.symbols)
+        return len(self.symbols) + self.unknown
 
     def encode(self, text: str) -> list[int]:
+        if self.unknown:
+            other = len(self.symbols)
+            return [self._number.get(symbol, other) for symbol in text]
         try:
             return [self._number[symbol] for symbol in text]
         except KeyError as error:
@@ -47,8 +88,15 @@ class Alphabet:
             ) from None
 
     def decode(self, tokens: list[int]) -> str:
-        _check(tokens, self.size)
-        return "".join(self.symbols[token] for token in tokens)
+        check_tokens(tokens, self.size)
+        spelt = self.symbols + REPLACEMENT
+        return "".join(spelt[token] for token in tokens)
+
+    def to_json(self) -> str:
+        return _written("characters", symbols=self.symbols, unknown=self.unknown)
+
+
+Characters = Alphabet  # one token per character: the same thing under the name that goes with Words and Bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +109,80 @@ class Bytes:
         return list(text.encode())
 
     def decode(self, tokens: list[int]) -> str:
-        _check(tokens, self.size)
+        check_tokens(tokens, self.size)
         return bytes(tokens).decode(errors="replace")
+
+    def to_json(self) -> str:
+        return _written("bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """One token per word: what stands between blanks, each line break being a word of its own.
+
+    Token 0 is the unknown word. Text comes back with single blanks.
+    """
+
+    words: tuple[str, ...]  # the unknown word not among them
+    _number: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.words or len({*self.words, UNKNOWN}) <= len(self.words):
+            raise UserError(f"A vocabulary is one or more different words, {UNKNOWN} not among them.")
+        object.__setattr__(self, "_number", {word: token for token, word in enumerate(self.words, 1)})
+
+    @staticmethod
+    def train(texts: Iterable[str], size: int | None = None) -> "Words":
+        """The most frequent words of texts, `size` tokens in all; every word there is without a size."""
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(_words(text))
+        del counts[UNKNOWN]
+        if not counts:
+            raise UserError("There is no word to make a vocabulary of: the text is empty.")
+        if size is not None and size < 2:
+            raise ValueError(f"words with an unknown one are 2 tokens or more, not {size}")
+        return Words(tuple(_most_frequent(counts, len(counts) if size is None else size - 1)))
+
+    @property
+    def size(self) -> int:
+        return len(self.words) + 1
+
+    def encode(self, text: str) -> list[int]:
+        number = self._number
+        return [number.get(word, 0) for word in _words(text)]
+
+    def decode(self, tokens: list[int]) -> str:
+        check_tokens(tokens, self.size)
+        text = " ".join(UNKNOWN if token == 0 else self.words[token - 1] for token in tokens)
+        return text.replace(" \n", "\n").replace("\n ", "\n")
+
+    def to_json(self) -> str:
+        return _written("words", words=list(self.words))
+
+
+def encode_many(tokeniser: Tokeniser, texts: Sequence[str]) -> list[list[int]]:
+    """Each text's tokens, the quickest way the tokeniser has."""
+    if isinstance(tokeniser, EncodesMany):
+        return tokeniser.encode_many(list(texts))
+    return [tokeniser.encode(text) for text in texts]
+
+
+def read_tokeniser(text: str) -> Tokeniser:
+    """The tokeniser that a `to_json` has written."""
+    from ebar.data.bpe import Bpe
+
+    readers: dict[str, Callable[[dict[str, Any]], Tokeniser]] = {
+        "characters": lambda fields: Alphabet(fields["symbols"], unknown=fields["unknown"]),
+        "bytes": lambda fields: Bytes(),
+        "words": lambda fields: Words(tuple(fields["words"])),
+        "bpe": lambda fields: Bpe(json.dumps(fields["model"], ensure_ascii=False)),
+    }
+    try:
+        fields = json.loads(text)
+        return choose(readers, fields["kind"], "tokeniser")(fields)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"This is no tokeniser written by ebar: {type(error).__name__}, {error}.") from None
 
 
 def space_of(tokeniser: Tokeniser, length: int, *, end: bool = True) -> Space:
@@ -72,7 +192,27 @@ def space_of(tokeniser: Tokeniser, length: int, *, end: bool = True) -> Space:
     return Space(tokeniser.size, length)
 
 
-def _check(tokens: list[int], size: int) -> None:
+def _words(text: str) -> list[str]:
+    # "\n" alone is a line break: what else Python breaks lines at (\x0b, \u2028 …) is a blank like any other.
+    lines = text.split("\n")
+    words = lines[0].split()
+    for line in lines[1:]:
+        words.append("\n")
+        words += line.split()
+    return words
+
+
+def _most_frequent(counts: Counter[str], size: int) -> list[str]:
+    """Ties in the order of the characters: the same vocabulary whatever the order of the texts."""
+    return sorted(counts, key=lambda item: (-counts[item], item))[:size]
+
+
+def _written(kind: str, **fields: Any) -> str:
+    return json.dumps({"kind": kind, **fields}, ensure_ascii=False) + "\n"
+
+
+def check_tokens(tokens: list[int], size: int) -> None:
+    """The first token that spells nothing is an error that names it."""
     for place, token in enumerate(tokens):
         if not 0 <= token < size:
             raise UserError(f"Token {token} at position {place} spells nothing: the vocabulary has {size}.")

@@ -14,6 +14,8 @@ from ebar.backbones.backbone import Quick
 from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
 
 BLOCK = 2048  # rows computed at a time where there is no gradient: they fit in the cache
+SMALL = 512  # a vocabulary drawn from in one piece
+GROUP = 64  # tokens drawn from together in a larger one
 
 
 def only_end_in_last_place(
@@ -138,9 +140,35 @@ def draw_tokens(log_probs: Float[Tensor, "rows vocabulary"], generator: Generato
     In float64 a uniform u < 1 times the whole rounds to less than the whole, so there always is one,
     and it is never one of probability 0.
     """
+    u = torch.rand(len(log_probs), 1, dtype=torch.float64, device=generator.device, generator=generator)
+    u = u.to(log_probs.device)
+    if log_probs.shape[1] > SMALL:
+        return _inverted_in_two(log_probs.detach(), u)
     cumulative = log_probs.to(torch.float64).exp().cumsum(1)
-    u = torch.rand(len(cumulative), 1, dtype=torch.float64, device=generator.device, generator=generator)
-    return torch.searchsorted(cumulative, u.to(cumulative.device) * cumulative[:, -1:], right=True).squeeze(1)
+    return torch.searchsorted(cumulative, u * cumulative[:, -1:], right=True).squeeze(1)
+
+
+def _inverted_in_two(log_probs: Float[Tensor, "rows vocabulary"], u: Float[Tensor, "rows 1"]) -> Int[Tensor, " rows"]:
+    """A group of tokens by inversion, then a token of the group by what is left of u.
+
+    Only the groups are summed in float64: over a large vocabulary that costs more than the exponentials.
+    """
+    rows, vocabulary = log_probs.shape
+    groups = -(-vocabulary // GROUP)
+    probabilities = torch.empty(rows, groups * GROUP, dtype=log_probs.dtype, device=log_probs.device)
+    torch.exp(log_probs, out=probabilities[:, :vocabulary])
+    probabilities[:, vocabulary:] = 0
+    grouped = probabilities.view(rows, groups, GROUP)
+    weights = grouped.sum(2).to(torch.float64)
+    cumulative = weights.cumsum(1)
+    wanted = u * cumulative[:, -1:]
+    group = torch.searchsorted(cumulative, wanted, right=True)
+    weight = weights.gather(1, group)
+    left = (wanted - (cumulative.gather(1, group) - weight)) / weight
+    within = grouped[torch.arange(rows, device=group.device), group.squeeze(1)].to(torch.float64).cumsum(1)
+    # Rounding may leave a hair more than the group or less than nothing; below 1 − 2⁻⁵³ there always is a token.
+    place = torch.searchsorted(within, left.clamp(0, 1 - 2**-53) * within[:, -1:], right=True)
+    return (group * GROUP + place).squeeze(1)
 
 
 @torch.no_grad()

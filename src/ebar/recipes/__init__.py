@@ -20,6 +20,8 @@ RECIPES = {
     "gam/policy_gradient": "ebar.recipes.gam.policy_gradient",
     "gam/conditional": "ebar.recipes.gam.conditional",
     "gam/cryptographic": "ebar.recipes.gam.cryptographic",
+    "earm/tatoeba": "ebar.recipes.earm.tatoeba",
+    "earm/table1": "ebar.recipes.earm.table1",
 }
 
 SCALES = ("demo", "cpu", "paper")

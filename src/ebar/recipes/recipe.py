@@ -46,3 +46,13 @@ class Recipe(Protocol):
     def plot(self, rows: Sequence[Row], path: Path) -> None:
         """The picture, as SVG."""
         ...
+
+
+@runtime_checkable
+class Shares(Protocol):
+    """A recipe whose finished runs serve others too: a run is the same wherever its cell and its commit are."""
+
+    @property
+    def runs(self) -> str | None:
+        """The name they are kept under; None: the recipe's own."""
+        ...

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ebar.errors import UserError, choose
 from ebar.progress import bar
 from ebar.recipes import RECIPES, SCALES
-from ebar.recipes.recipe import Cell, Recipe
+from ebar.recipes.recipe import Cell, Recipe, Shares
 from ebar.recipes.table import page
 from ebar.training.run import environment
 from ebar.training.storage import replace, saving, to_json
@@ -66,7 +66,8 @@ def reproduce(
         raise UserError(f"There is no scale {scale!r}: choose one of {', '.join(SCALES)}.")
     recipe = load(name)
     grid = recipe.grid(scale)
-    folder = work / f"{name}.{scale}"
+    kept_as = (recipe.runs if isinstance(recipe, Shares) else None) or name
+    folder = work / f"{kept_as}.{scale}"
     folder.mkdir(parents=True, exist_ok=True)
     if fresh:
         shutil.rmtree(folder)

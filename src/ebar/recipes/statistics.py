@@ -1,9 +1,10 @@
 """Figures over seeds."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ebar.recipes.experiment import Result
 from ebar.recipes.recipe import Row
 from ebar.types import Estimate
 
@@ -30,3 +31,22 @@ def over_seeds(
     else:
         warning = warning or "one seed"
     return Row(name=name, settings=dict(settings), value=mean, low=low, high=high, document=document, warning=warning)
+
+
+def grouped(results: Iterable[Result], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Result]]:
+    """Runs that differ in nothing but the seed, by their settings."""
+    groups: dict[tuple[Any, ...], list[Result]] = {}
+    for cell, result in results:
+        groups.setdefault(tuple(cell[key] for key in keys), []).append((cell, result))
+    return groups
+
+
+def as_estimate(tree: Mapping[str, Any] | None) -> Estimate | None:
+    """What JSON made of an `Estimate`."""
+    if tree is None:
+        return None
+    fields = {key: value for key, value in tree.items() if key in Estimate._fields}
+    known: dict[str, Any] = {key: value if key == "warning" else float(value) for key, value in fields.items()}
+        key: value if key == "warning" else float(value) for key, value in tree.items() if key in Estimate._fields
+    }
+    return Estimate(**known)

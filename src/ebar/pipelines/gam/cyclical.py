@@ -26,7 +26,7 @@ from ebar.evaluation.frequencies import frequencies, mean_length
 from ebar.features.feature import Features
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
-from ebar.pipelines.gam.interrupted import Interrupted
+from ebar.pipelines.interrupted import Interrupted
 from ebar.samplers import SAMPLERS
 from ebar.samplers.look_ahead import guided
 from ebar.samplers.quasi_rejection import QuasiRejection

@@ -35,8 +35,8 @@ from ebar.features.feature import Features
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.pipelines.gam.cyclical import cyclical
-from ebar.pipelines.gam.interrupted import Interrupted
 from ebar.pipelines.gam.phases import base_settings, in_phase
+from ebar.pipelines.interrupted import Interrupted
 from ebar.pipelines.train_run import train_run
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import first

@@ -1,19 +1,18 @@
 """One run of a GAM recipe, and what is common to all of them: figures over seeds, curves against |D|."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ebar.pipelines.gam.journey import travel
 from ebar.pipelines.gam.measure import measure
+from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.gam.settings import gam_of
 from ebar.recipes.recipe import Cell, Row
-from ebar.recipes.statistics import over_seeds
-from ebar.report.plots import Line, Panel, draw
+from ebar.recipes.statistics import as_estimate, grouped, over_seeds
+from ebar.report.plots import Line, Panel
 from ebar.types import Estimate
-
-Result = tuple[Cell, dict[str, Any]]
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
@@ -49,49 +48,18 @@ def _plain(tree: Any) -> Any:
     return {key: _plain(value) for key, value in tree.items()} if isinstance(tree, dict) else tree
 
 
-@dataclass(frozen=True, kw_only=True)
-class Experiment:
+def gam_experiment(
+    *, title: str, source: str, cells: Callable[[str], list[Cell]],
+    figures: Callable[[Sequence[Result]], list[Row]], panels: Callable[[Sequence[Row]], list[Panel]],
+) -> Experiment:  # fmt: skip
     """A recipe made of cells of this kind."""
-
-    title: str
-    source: str
-    cells: Callable[[str], list[Cell]]
-    figures: Callable[[Sequence[Result]], list[Row]]
-    panels: Callable[[Sequence[Row]], list[Panel]]
-
-    def grid(self, scale: str) -> list[Cell]:
-        return self.cells(scale)
-
-    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
-        return run_cell(cell, folder)
-
-    def rows(self, scale: str, results: Sequence[Result]) -> list[Row]:
-        return self.figures(results)
-
-    def plot(self, rows: Sequence[Row], path: Path) -> None:
-        draw(self.panels(rows), path)
-
-
-def estimate(tree: dict[str, Any] | None) -> Estimate | None:
-    """What JSON made of an `Estimate`."""
-    if tree is None:
-        return None
-    known: dict[str, Any] = {key: value if key == "warning" else float(value) for key, value in tree.items()}
-    return Estimate(**known)
+    return Experiment(title=title, source=source, cells=cells, work=run_cell, figures=figures, panels=panels)
 
 
 def last(result: dict[str, Any], letter: str) -> dict[str, Any]:
     """The figures of the last P or π of a journey, or of r."""
     names = [name for name in result["models"] if name.split(" ")[0] == letter]
     return dict(result["models"][names[-1]])
-
-
-def grouped(results: Iterable[Result], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Result]]:
-    """Runs that differ in nothing but the seed, by their settings."""
-    groups: dict[tuple[Any, ...], list[Result]] = {}
-    for cell, result in results:
-        groups.setdefault(tuple(cell[key] for key in keys), []).append((cell, result))
-    return groups
 
 
 # Figure → how to read it from a run's result; cross-entropies are exact where the run has them so.
@@ -101,18 +69,18 @@ FIGURES: dict[str, Callable[[dict[str, Any]], Estimate | None]] = {
     "cross-entropy of π": lambda result: _cost(last(result, "π")),
     "CE(r)/H": lambda result: _over(_cost(last(result, "r")), result["entropy"]),
     "CE(π)/H": lambda result: _over(_cost(last(result, "π")), result["entropy"]),
-    "motif frequency of r": lambda result: estimate(last(result, "r")["motif_frequency"]),
-    "motif frequency of π": lambda result: estimate(last(result, "π")["motif_frequency"]),
-    "mean length of r": lambda result: estimate(last(result, "r")["mean_length"]),
-    "mean length of π": lambda result: estimate(last(result, "π")["mean_length"]),
-    "ℓ1_mom of r": lambda result: estimate(result["distances"]["r"]),
-    "ℓ1_mom of the distilled set": lambda result: estimate(result["distances"]["distilled"]),
-    "ℓ1_mom of π": lambda result: estimate(result["distances"]["π"]),
+    "motif frequency of r": lambda result: as_estimate(last(result, "r")["motif_frequency"]),
+    "motif frequency of π": lambda result: as_estimate(last(result, "π")["motif_frequency"]),
+    "mean length of r": lambda result: as_estimate(last(result, "r")["mean_length"]),
+    "mean length of π": lambda result: as_estimate(last(result, "π")["mean_length"]),
+    "ℓ1_mom of r": lambda result: as_estimate(result["distances"]["r"]),
+    "ℓ1_mom of the distilled set": lambda result: as_estimate(result["distances"]["distilled"]),
+    "ℓ1_mom of π": lambda result: as_estimate(result["distances"]["π"]),
 }
 
 
 def _cost(model: dict[str, Any]) -> Estimate:
-    found = estimate(model["exact"] or model["cross_entropy"])
+    found = as_estimate(model["exact"] or model["cross_entropy"])
     assert found is not None
     return found
 

@@ -4,19 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ebar.recipes.gam.cells import (
-    Experiment,
-    Result,
-    curve,
-    entropy_rows,
-    estimate,
-    grouped,
-    panel,
-    standard_rows,
-)
+from ebar.recipes.experiment import Result
+from ebar.recipes.gam.cells import curve, entropy_rows, gam_experiment, panel, standard_rows
 from ebar.recipes.gam.settings import MOTIF, cell_for
 from ebar.recipes.recipe import Cell, Row
-from ebar.recipes.statistics import over_seeds
+from ebar.recipes.statistics import as_estimate, grouped, over_seeds
 from ebar.report.plots import Panel
 
 FT = "1001111"
@@ -55,7 +47,7 @@ def figures(results: Sequence[Result]) -> list[Row]:
 
 
 def _exact(result: dict[str, Any], model: str) -> float:
-    found = estimate(result["models"][model]["exact"])
+    found = as_estimate(result["models"][model]["exact"])
     assert found is not None
     return found.value
 
@@ -71,7 +63,7 @@ def _distractors(settings: dict[str, Any], result: dict[str, Any]) -> list[Row]:
         for place, name in enumerate(names[-4:], len(names) - 4):
             start = f"λ, round {number}: "
             said = [words for words in result["warnings"] if words.startswith(f"{start}'{name}' is")]
-            interval = estimate(fitted["intervals"][place])
+            interval = as_estimate(fitted["intervals"][place])
             assert interval is not None
             error = float(fitted["standard_errors"][place])
             errors = None if said or error == 0 else round(float(fitted["coefficients"][place]) / error, 2)
@@ -108,7 +100,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
     ]
 
 
-RECIPE = Experiment(
+RECIPE = gam_experiment(
     title="Cross-entropy of r and π against |D|, motif 10001011111000, ft 1001111: the authors' r and a tuned one",
     source="document 000, Figure 2(c) and Table 3, extended to less data",
     cells=cells,

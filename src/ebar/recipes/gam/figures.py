@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ebar.recipes.gam.cells import Experiment, Result, curve, entropy_rows, panel, standard_rows
+from ebar.recipes.experiment import Experiment, Result
+from ebar.recipes.gam.cells import curve, entropy_rows, gam_experiment, panel, standard_rows
 from ebar.recipes.gam.settings import SIZES, cell_for
 from ebar.recipes.recipe import Cell, Row
 from ebar.report.plots import Panel
@@ -42,7 +43,7 @@ def figure(title: str, source: str, settings: Sequence[Setting], *, moments: boo
     def figures(results: Sequence[Result]) -> list[Row]:
         return entropy_rows(results, KEYS) + standard_rows(results, KEYS)
 
-    return Experiment(title=title, source=source, cells=cells, figures=figures, panels=_panels(moments))
+    return gam_experiment(title=title, source=source, cells=cells, figures=figures, panels=_panels(moments))
 
 
 def _panels(moments: bool) -> Callable[[Sequence[Row]], list[Panel]]:

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ebar.recipes.gam.cells import FIGURES, Experiment, Result, curve, grouped, panel
+from ebar.recipes.experiment import Result
+from ebar.recipes.gam.cells import FIGURES, curve, gam_experiment, panel
 from ebar.recipes.gam.settings import MOTIF, SIZES, cell_for
 from ebar.recipes.recipe import Cell, Row
-from ebar.recipes.statistics import over_seeds
+from ebar.recipes.statistics import grouped, over_seeds
 from ebar.report.plots import Panel
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -72,7 +73,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
     ]
 
 
-RECIPE = Experiment(
+RECIPE = gam_experiment(
     title="Training-1 by rejection against importance sampling, motif 10001011111000",
     source="document 000, Table 1",
     cells=cells,

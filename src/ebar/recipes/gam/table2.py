@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ebar.recipes.gam.cells import FIGURES, Experiment, Result, estimate, last
+from ebar.recipes.experiment import Result
+from ebar.recipes.gam.cells import FIGURES, gam_experiment, last
 from ebar.recipes.gam.settings import MOTIF, cell_for
 from ebar.recipes.recipe import Cell, Row
-from ebar.recipes.statistics import over_seeds
+from ebar.recipes.statistics import as_estimate, over_seeds
 from ebar.report.plots import Line, Panel
 
 SIZE = {"demo": 60, "cpu": 5000, "paper": 5000}
@@ -35,13 +36,13 @@ def figures(results: Sequence[Result]) -> list[Row]:
             rows.append(over_seeds(name, {}, [found.value], single=found, document=DOCUMENT.get(name)))
     fitted = result["lambda"][0]
     for place, name in enumerate(result["names"]):
-        interval = estimate(fitted["intervals"][place]) if fitted["intervals"] else None
+        interval = as_estimate(fitted["intervals"][place]) if fitted["intervals"] else None
         value = float(fitted["coefficients"][place])
         document = COEFFICIENTS[place] if len(result["names"]) == len(COEFFICIENTS) else None
         rows.append(over_seeds(f"λ of {name}", {}, [value], single=interval, document=document))
     for who in ("r", "π"):
         for name in result["names"]:
-            found = estimate(last(result, who)["moments"][name])
+            found = as_estimate(last(result, who)["moments"][name])
             assert found is not None
             rows.append(over_seeds(f"moment of {name}", {"model": who}, [found.value], single=found))
     rows += [
@@ -68,7 +69,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
     return [Panel(title="Feature moments", x_label="feature, in the order of ft", y_label="mean", lines=lines)]
 
 
-RECIPE = Experiment(
+RECIPE = gam_experiment(
     title="One run: motif 10001011111000, ft 1001111, |D| = 5000, rs, the authors' recipe",
     source="document 000, Table 2 and the authors' recorded run",
     cells=cells,

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from ebar.recipes.gam.cells import FIGURES, Experiment, Result, curve, grouped, panel
+from ebar.recipes.experiment import Result
+from ebar.recipes.gam.cells import FIGURES, curve, gam_experiment, panel
 from ebar.recipes.gam.settings import MIXED, PURE, SIZES, cell_for
 from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.statistics import grouped
 from ebar.report.plots import Panel
 
 PURE_SETS = ("1001111", "1011111", "0111111")
@@ -74,7 +76,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
     ]
 
 
-RECIPE = Experiment(
+RECIPE = gam_experiment(
     title="Overall statistics over motifs and feature sets",
     source="document 000, Table 3",
     cells=cells,

@@ -4,10 +4,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ebar.recipes.gam.cells import FIGURES, Experiment, Result, curve, grouped, panel
+from ebar.recipes.experiment import Result
+from ebar.recipes.gam.cells import FIGURES, curve, gam_experiment, panel
 from ebar.recipes.gam.settings import MOTIF, SIZES, cell_for
 from ebar.recipes.recipe import Cell, Row
-from ebar.recipes.statistics import over_seeds
+from ebar.recipes.statistics import grouped, over_seeds
 from ebar.report.plots import Panel
 
 GRID: dict[str, tuple[tuple[int, ...], int]] = {"demo": ((60,), 1), "cpu": ((500, 5000), 3), "paper": (SIZES, 1)}
@@ -65,7 +66,7 @@ def panels(rows: Sequence[Row]) -> list[Panel]:
     ]  # fmt: skip
 
 
-RECIPE = Experiment(
+RECIPE = gam_experiment(
     title="Two-stage against cyclical training, motif 10001011111000, ft 1001111",
     source="document 000, Table 4",
     cells=cells,

@@ -1,4 +1,4 @@
-"""How a journey ends early."""
+"""How long work ends early."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -1,0 +1,139 @@
+"""A stack of Transformer layers that reads from left to right, with or without a source to look at."""
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ebar.backbones.dropout import dropped
+from ebar.backbones.positions import Learnt, Sinusoidal
+from ebar.backbones.transformer_layer import Activation, TransformerLayer
+from ebar.types import Sequences
+
+
+class DecoderState(NamedTuple):
+    """Keys and values of what each row has read, layer by layer."""
+
+    memory: tuple[Float[Tensor, "rows seen 2 heads size"], ...]
+    place: Int[Tensor, " rows"] | int
+    """How many tokens have been read, the beginning included; a number where all rows have read as many."""
+    counts: Bool[Tensor, "rows prefix"] | None = None
+    """Which of the first places of the memory count: those past the end of a shorter prefix do not. None: all."""
+    source: tuple[Float[Tensor, "rows source 2 heads size"], ...] = ()
+    source_counts: Bool[Tensor, "rows source"] | None = None
+
+    def select(self, rows: Int[Tensor, " selected"]) -> "DecoderState":
+        return DecoderState(
+            tuple(layer[rows] for layer in self.memory),
+            self.place if isinstance(self.place, int) else self.place[rows],
+            None if self.counts is None else self.counts[rows],
+            tuple(layer[rows] for layer in self.source),
+            None if self.source_counts is None else self.source_counts[rows],
+        )
+
+
+class Decoder(nn.Module):
+    """Tokens → hidden vectors; the last of the `inputs` vectors is the beginning's."""
+
+    def __init__(
+        self, vocabulary: int, *, layers: int, hidden: int, heads: int, feedforward: int | None, dropout: float,
+        positions: Literal["sinusoidal", "learnt"] = "sinusoidal", maximal_length: int = 1024, activation: Activation,
+        cross: bool = False,
+    ):  # fmt: skip
+        super().__init__()
+        checked(layers, hidden, heads, feedforward, dropout)
+        self.vocabulary, self.dropout, self.scale = vocabulary, dropout, math.sqrt(hidden)
+        self.inputs = nn.Parameter(torch.randn(vocabulary + 1, hidden) / self.scale)
+        self.positions = Sinusoidal(hidden) if positions == "sinusoidal" else Learnt(hidden, maximal_length)
+        self.layers = stack(layers, hidden, heads, feedforward, dropout, activation, cross=cross)
+        self.norm = nn.LayerNorm(hidden)
+
+    @property
+    def width(self) -> int:
+        return self.inputs.shape[1]
+
+    def embed(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length width"]:
+        """Times √width, so that a unit of learning moves them as it moves a matrix (Vaswani et al. 2017, §3.4)."""
+        return F.embedding(tokens, self.inputs) * self.scale
+
+    def beginning(self, rows: int) -> Float[Tensor, "rows 1 width"]:
+        return (self.inputs[-1] * self.scale).expand(rows, 1, -1)
+
+    def prefix(self, given: Sequences) -> Int[Tensor, "rows places"]:
+        """The beginning and the prefix; padding may hold anything, so it is made to hold the beginning."""
+        tokens = torch.where(given.mask(), given.tokens, self.vocabulary)
+        return F.pad(tokens, (1, 0), value=self.vocabulary)
+
+    def entered(
+        self, inputs: Float[Tensor, "rows length width"], place: Int[Tensor, " rows"] | int
+    ) -> Float[Tensor, "rows length width"]:
+        return dropped(inputs + self.positions(place, inputs.shape[1]), self.dropout, self.training)
+
+    def forward(
+        self, inputs: Float[Tensor, "rows length width"], state: DecoderState
+    ) -> tuple[Float[Tensor, "rows length width"], DecoderState]:
+        """One more segment; a state without memory is the beginning of everything."""
+        length = inputs.shape[1]
+        seen = state.memory[0].shape[1] if state.memory else 0
+        x = self.entered(inputs, state.place)
+        mask = None if seen == 0 else visible(state.counts, seen, length, x.device)
+        x, memory = self.through(x, state, mask, causal=seen == 0)
+        return x, state._replace(memory=memory, place=state.place + length)
+
+    def through(
+        self, x: Float[Tensor, "rows length width"], state: DecoderState,
+        mask: Bool[Tensor, "some_rows 1 some_length places"] | None, *, causal: bool,
+    ) -> tuple[Float[Tensor, "rows length width"], tuple[Float[Tensor, "rows places 2 heads size"], ...]]:  # fmt: skip
+        source_mask = None if state.source_counts is None else state.source_counts[:, None, None]
+        after = []
+        for number, layer in enumerate(self.layers):
+            memory = state.memory[number] if state.memory else None
+            source = state.source[number] if state.source else None
+            x, memory = layer(x, memory, mask, causal=causal, source=source, source_mask=source_mask)
+            after.append(memory)
+        return self.norm(x), tuple(after)
+
+
+def visible(
+    counts: Bool[Tensor, "rows prefix"] | None, seen: int, length: int, device: torch.device
+) -> Bool[Tensor, "some_rows 1 some_length places"] | None:
+    """What each of `length` new places may look at: `seen` places of memory that count, itself and those before it.
+
+    None: everything.
+    """
+    mask = None
+    if length > 1:
+        mask = torch.ones(length, seen + length, dtype=torch.bool, device=device).tril(seen)[None, None]
+    if counts is None:
+        return mask
+    known = F.pad(counts, (0, seen + length - counts.shape[1]), value=True)[:, None, None]
+    return known if mask is None else mask & known
+
+
+def stack(
+    layers: int, hidden: int, heads: int, feedforward: int | None, dropout: float, activation: Activation, *,
+    cross: bool = False,
+) -> nn.ModuleList:  # fmt: skip
+    """The layers; `feedforward` is 4 × hidden unless said."""
+    return nn.ModuleList(
+        TransformerLayer(
+            hidden, heads=heads, feedforward=feedforward or 4 * hidden, dropout=dropout,
+            parts=layers * (3 if cross else 2), activation=activation, cross=cross,
+        )
+        for _ in range(layers)
+    )  # fmt: skip
+
+
+def checked(layers: int, hidden: int, heads: int, feedforward: int | None, dropout: float) -> None:
+    """Sizes that cannot be are refused before anything is made of them."""
+    if not 1 <= layers <= 1000:  # past that it is a slip of the finger, and would take for ever to make
+        raise ValueError(f"there must be between 1 and 1,000 layers, not {layers}")
+    if hidden < 1 or heads < 1 or hidden % heads:
+        raise ValueError(f"hidden must be a multiple of heads, not {hidden} of {heads}")
+    if feedforward is not None and feedforward < 1:
+        raise ValueError(f"feedforward must be at least 1, not {feedforward}")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout must be at least 0 and below 1, not {dropout}")

@@ -1,0 +1,190 @@
+"""Images read in raster order, pixel by pixel, the channels of a pixel one after another."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ebar.errors import UserError
+from ebar.types import Context
+
+
+class RasterState(NamedTuple):
+    """What convolutions need of the rows of pixels that are finished, and the row they are in.
+
+    Activations are kept of as many rows as a kernel reaches up, not of the whole image.
+    """
+
+    above: tuple[Float[Tensor, "rows features reach columns"], ...]
+    row: Float[Tensor, "rows known"]
+    place: int
+
+    def select(self, rows: Int[Tensor, " selected"]) -> "RasterState":
+        return RasterState(tuple(part[rows] for part in self.above), self.row[rows], self.place)
+
+
+class Raster(nn.Module, ABC):
+    """What every network that reads images in raster order shares.
+
+    A token is a level of intensity, and the network sees it as a number from −1 (level 0) to 1; around the image
+    there are zeros. A context is the beginning of the image.
+    """
+
+    def __init__(self, vocabulary: int, *, image_height: int, image_width: int, channels: int):
+        super().__init__()
+        if vocabulary < 2:
+            raise ValueError(f"pixels have at least two levels, not {vocabulary}")
+        if image_height < 1 or image_width < 1 or channels < 1:
+            raise ValueError(f"there is no image of {image_height} × {image_width} pixels with {channels} channels")
+        self.vocabulary, self.image_height, self.image_width = vocabulary, image_height, image_width
+        self.channels = channels
+        self.in_a_row = image_width * channels
+        self.length = image_height * self.in_a_row
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Of a hidden vector."""
+
+    @property
+    @abstractmethod
+    def kept(self) -> Sequence[tuple[int, int]]:
+        """For each convolution that reaches up: how many features of how many rows above it reads."""
+
+    @abstractmethod
+    def scan(
+        self, pixels: Float[Tensor, "batch channels rows columns"], above: Sequence[Tensor]
+    ) -> tuple[Float[Tensor, "batch places width"], list[Tensor]]:
+        """Some rows of pixels at once: a hidden vector for each place, from what comes before it.
+
+        Given what is `kept` of the rows above; returned are, for each of `kept`, the rows above and the new ones.
+        """
+
+    @property
+    def reach(self) -> int:
+        """How many rows above can matter."""
+        return sum(rows for _, rows in self.kept)
+
+    def embed(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length 1"]:
+        """Intensities from −1 to 1."""
+        return (tokens[:, :, None] * (2 / (self.vocabulary - 1)) - 1).to(next(self.parameters()).dtype)
+
+    def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows width"], RasterState]:
+        prefix = self._prefix(context)
+        hidden, state = self._go_on(*self._cropped(prefix))
+        times = torch.arange(len(prefix), device=prefix.device).repeat_interleave(rows // len(prefix))
+        return hidden[times, -1], state.select(times)
+
+    def advance(
+        self, tokens: Int[Tensor, "rows length"], state: RasterState
+    ) -> tuple[Float[Tensor, "rows length width"], RasterState]:
+        """One pass over the rows of pixels that the tokens lie in."""
+        hidden, after = self._go_on(self.embed(tokens).squeeze(2), state)
+        return hidden[:, 1:], after
+
+    def read(
+        self, inputs: Float[Tensor, "rows length 1"], context: Context | None = None
+    ) -> Float[Tensor, "rows places width"]:
+        """One pass over the rows of pixels that matter; after the last pixel of the image the hidden vector is 0."""
+        prefix = self._prefix(context)
+        prefix = prefix.repeat_interleave(len(inputs) // len(prefix), 0)
+        crop, state = self._cropped(prefix)
+        hidden, _ = self._go_on(torch.cat([crop, inputs.squeeze(2)], 1), state)
+        return hidden[:, crop.shape[1] :]
+
+    def _prefix(self, context: Context | None) -> Float[Tensor, "rows length"]:
+        if context is None:
+            return next(self.parameters()).new_zeros(1, 0)
+        lengths = context.given.lengths
+        length = int(lengths.max())
+        if int(lengths.min()) < length:
+            raise UserError("The given beginnings of images must all have as many pixels: cut them to one length.")
+        return self.embed(context.given.tokens[:, :length]).squeeze(2)
+
+    def _cropped(self, prefix: Float[Tensor, "rows length"]) -> tuple[Float[Tensor, "rows rest"], RasterState]:
+        """What matters of a prefix, as if the image began there: what is wrong above it cannot reach further down."""
+        first = max(0, prefix.shape[1] // self.in_a_row - self.reach) * self.in_a_row
+        shapes = [(len(prefix), rows, self.image_width, size) for size, rows in self.kept]
+        above = tuple(prefix.new_zeros(shape).permute(0, 3, 1, 2) for shape in shapes)  # features innermost in memory
+        return prefix[:, first:], RasterState(above, prefix[:, :0], first)
+
+    def _go_on(
+        self, inputs: Float[Tensor, "rows length"], state: RasterState
+    ) -> tuple[Float[Tensor, "rows places width"], RasterState]:
+        """Hidden vectors before each input and after the last."""
+        end = state.place + inputs.shape[1]
+        if end > self.length:
+            size = f"{self.image_height} × {self.image_width} × {self.channels}"
+            raise UserError(f"An image of {size} has {self.length} tokens, and {end} were given.")
+        known = state.row.shape[1]
+        pixels = torch.cat([state.row, inputs], 1)
+        scanned = min(end, self.length - 1) // self.in_a_row - (state.place - known) // self.in_a_row + 1
+        grid = F.pad(pixels, (0, scanned * self.in_a_row - pixels.shape[1]))
+        grid = grid.view(len(grid), scanned, self.image_width, self.channels).permute(0, 3, 1, 2)
+        hidden, seen = self.scan(grid, state.above)
+        finished = pixels.shape[1] // self.in_a_row
+        above = tuple(part[:, :, finished : finished + rows] for part, (_, rows) in zip(seen, self.kept, strict=True))
+        places = hidden[:, known : known + inputs.shape[1] + 1]
+        if end == self.length:
+            places = torch.cat([places, places.new_zeros(len(places), 1, self.width)], 1)
+        return places, RasterState(above, pixels[:, finished * self.in_a_row :], end)
+
+
+def places_of(
+    features: Float[Tensor, "batch features rows columns"], channels: int
+) -> Float[Tensor, "batch places width"]:
+    """Group by group, the features of a pixel are its channels' hidden vectors."""
+    batch, size, _, _ = features.shape
+    return features.permute(0, 2, 3, 1).reshape(batch, -1, size // channels)
+
+
+class RasterStepper(ABC):
+    """A draw under way: keeps the place, and the pixels of the row it is in.
+
+    What the rows above say is computed once, at the beginning of a row, for all its places.
+    """
+
+    def __init__(self, backbone: Raster, state: RasterState):
+        self.backbone, self.above, self.margin = backbone, list(state.above), 3 * backbone.channels
+        self.row, self.place = state.place // backbone.in_a_row, state.row.shape[1]
+        self.pixels = state.row.new_zeros(len(state.row), self.margin + backbone.in_a_row)
+        self.pixels[:, self.margin : self.margin + self.place] = state.row
+        if self.row < backbone.image_height:
+            self.begin()
+            for place in range(self.place + 1):  # the next one's hidden vector is known, but not what it is made of
+                self.at(place)
+
+    @abstractmethod
+    def begin(self) -> None:
+        """A row begins: `above` is what is kept of the rows before it."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """A row ends: renew `above`."""
+
+    @abstractmethod
+    def at(self, place: int) -> Float[Tensor, "rows width"]:
+        """The hidden vector of a place in the row, all places before it being done."""
+
+    @torch.no_grad()
+    def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows width"]:
+        self.pixels[:, self.margin + self.place] = self.backbone.embed(tokens[:, None])[:, 0, 0]
+        self.place += 1
+        if self.place == self.backbone.in_a_row:
+            self.finish()
+            self.row, self.place = self.row + 1, 0
+            if self.row == self.backbone.image_height:
+                return self.pixels.new_zeros(len(self.pixels), self.backbone.width)
+            self.pixels.zero_()
+            self.begin()
+        return self.at(self.place)
+
+    def seen_pixels(self) -> Float[Tensor, "rows channels reach columns"]:
+        """The last three rows of pixels, the one just finished included."""
+        size = self.backbone
+        row = self.pixels[:, self.margin :].view(-1, size.image_width, size.channels)
+        return torch.cat([self.above[0][:, :, 1:], row.permute(0, 2, 1)[:, :, None]], 2)

@@ -1,0 +1,78 @@
+"""Byte-pair encoding, trained and run by `tokenizers`."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from ebar.data.tokenisers import check_tokens
+from ebar.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Bpe:
+    """Pieces of words, merged from bytes: every text has tokens, and comes back from them exactly.
+
+    Tokens that together are no UTF-8 decode to U+FFFD where they are not.
+    """
+
+    model: str  # the JSON text of `tokenizers`
+    _tokenizer: Any = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        try:
+            tokenizer = _library().Tokenizer.from_str(self.model)
+        except UserError:
+            raise
+        except Exception as error:  # the library raises no narrower class
+            raise UserError(f"This is no tokeniser that `tokenizers` can read: {error}.") from None
+        object.__setattr__(self, "_tokenizer", tokenizer)
+        object.__setattr__(self, "model", tokenizer.to_str())  # as the library writes it, so that equal ones are equal
+
+    @staticmethod
+    def train(texts: Iterable[str], size: int) -> "Bpe":
+        """At most `size` tokens, the 256 bytes first; fewer where the texts have nothing more to merge."""
+        if size < 256:
+            raise ValueError(f"byte-pair encoding starts from 256 bytes, so a size of {size} is too small")
+        library = _library()
+        tokenizer = library.Tokenizer(library.models.BPE())
+        tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = library.decoders.ByteLevel()
+        trainer = library.trainers.BpeTrainer(
+            vocab_size=size,
+            show_progress=False,
+            special_tokens=[],
+            initial_alphabet=sorted(library.pre_tokenizers.ByteLevel.alphabet()),
+        )
+        tokenizer.train_from_iterator(texts, trainer)
+        return Bpe(tokenizer.to_str())
+
+    @property
+    def size(self) -> int:
+        return int(self._tokenizer.get_vocab_size())
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text).ids)
+
+    def encode_many(self, texts: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
+
+    def decode(self, tokens: list[int]) -> str:
+        check_tokens(tokens, self.size)
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=False))
+
+    def to_json(self) -> str:
+        return json.dumps({"kind": "bpe", "model": json.loads(self.model)}, ensure_ascii=False) + "\n"
+
+
+def _library() -> ModuleType:
+    try:
+        import tokenizers
+        import tokenizers.decoders
+        import tokenizers.models
+        import tokenizers.pre_tokenizers
+        import tokenizers.trainers
+    except ImportError:
+        raise UserError("Byte-pair encoding needs the package tokenizers: install the extra ebar[hf].") from None
+    return tokenizers  # type: ignore[no-any-return]

@@ -1,0 +1,110 @@
+"""How often one model finds the true next word likelier than another does, after prefixes of their own making.
+
+Document 003, D.2 and Table 8, after Zhang et al. 2019.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ebar.errors import UserError
+from ebar.estimators.moments import weighted_mean
+from ebar.models.stepwise import token_log_probs
+from ebar.progress import bar
+from ebar.samplers.beam import still
+from ebar.samplers.greedy import stepper_of
+from ebar.types import Context, Estimate, Sequences, Stepwise
+
+
+class ExposureBias(NamedTuple):
+    """Shares of the tokens tested that are strictly likelier under the first model; the end token is not tested.
+
+    Intervals are over sentences, whose tokens depend on one another. Each model sees, before the token of place t:
+    """
+
+    own: Estimate  # the first t − 1 tokens of its own greedy decoding: the table of the document
+    gold: Estimate  # the first t − 1 tokens of the reference
+    own_tested: int
+    gold_tested: int
+    left_out: int  # places that the decoding of one model or the other does not reach, tested with gold prefixes only
+
+    def __str__(self) -> str:
+        return (
+            f"own decoding as prefix: {self.own} of {self.own_tested:,} tokens "
+            f"({self.left_out:,} past the end of a decoding left out); gold prefix: {self.gold} of {self.gold_tested:,}"
+        )
+
+
+def exposure_bias(
+    model: Stepwise, baseline: Stepwise, x: Sequences, context: Context | None = None, *, batch: int = 256
+) -> ExposureBias:
+    """Counts over the references x, whose sources are the rows of the context."""
+    if model.space != baseline.space:
+        raise UserError("Models can be compared token by token only where they share their tokens: these do not.")
+    wins, tests, reached = [], [], []
+    total = len(x.lengths)
+    with bar("decoding", total, "sentences") as progress:
+        for rows in torch.arange(total, device=x.lengths.device).split(batch):
+            own, some = None if context is None else context.select(rows), x.select(rows)
+            inside = some.mask() if model.space.end is None else some.mask() & (some.tokens != model.space.end)
+            gold = _gold(model, some, own) > _gold(baseline, some, own)
+            mine, in_mine = after_own_prefix(model, some, own)
+            theirs, in_theirs = after_own_prefix(baseline, some, own)
+            both = inside & in_mine & in_theirs
+            wins.append(torch.stack([((mine > theirs) & both).sum(1), (gold & inside).sum(1)]))
+            tests.append(torch.stack([both.sum(1), inside.sum(1)]))
+            reached.append(int(inside.sum()) - int(both.sum()))
+            progress.advance(len(rows))
+    won, tested = torch.cat(wins, 1).double(), torch.cat(tests, 1).double()
+    return ExposureBias(
+        share(won[0], tested[0]), share(won[1], tested[1]), int(tested[0].sum()), int(tested[1].sum()), sum(reached)
+    )
+
+
+def share(won: Float[Tensor, " sentences"], tested: Float[Tensor, " sentences"]) -> Estimate:
+    """Σ won / Σ tested with sentences as units."""
+    some = tested > 0
+    if not bool(some.any()):
+        raise UserError("There is no token to test: give references that hold more than an end.")
+    won, tested = won[some], tested[some]
+    return weighted_mean(tested.log()[None], (won / tested)[None], low=0.0, high=1.0, name="likelier")[0]
+
+
+@torch.no_grad()
+def _gold(model: Stepwise, x: Sequences, context: Context | None) -> Float[Tensor, "batch length"]:
+    with still(model):
+        return token_log_probs(model, x, context)
+
+
+@torch.no_grad()
+def after_own_prefix(
+    model: Stepwise, x: Sequences, context: Context | None = None
+) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
+    """log p(xₜ | the model's own greedy tokens before t), and which places its decoding reaches (elsewhere 0)."""
+    batch, length = x.tokens.shape
+    space, inside = model.space, x.mask()
+    with still(model):
+        logits, state = model.start(batch, context)
+        device = logits.device
+        found = torch.zeros(batch, length, dtype=logits.dtype, device=device)
+        reached = torch.zeros(batch, length, dtype=torch.bool, device=device)
+        stepper = stepper_of(model, state)
+        alive = torch.arange(batch, device=device)
+        for place in range(min(length, space.length)):
+            gold = torch.where(inside[alive, place], x.tokens[alive, place], 0)
+            found[alive, place] = torch.log_softmax(logits, 1).gather(1, gold[:, None]).squeeze(1)
+            reached[alive, place] = True
+            token = logits.argmax(1)
+            over = x.lengths[alive] <= place + 1
+            if space.end is not None:
+                over |= token == space.end
+            going_on = (~over).nonzero().squeeze(1)
+            if len(going_on) == 0 or place + 1 == space.length:
+                break
+            if len(going_on) < len(alive):
+                alive, token = alive[going_on], token[going_on]
+                stepper.keep(going_on)
+            logits = stepper.step(token)
+    return found, reached

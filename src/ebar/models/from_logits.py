@@ -1,0 +1,102 @@
+"""Any network that maps tokens to logits, as a stepwise model."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Generator, Tensor, nn
+
+from ebar.errors import UserError
+from ebar.models.stepwise import ancestral, evaluating, only_end_in_last_place, sequence_log_prob
+from ebar.types import Context, Sequences, Space
+
+
+class TokensState(NamedTuple):
+    """All that each row has read, the beginning first, and how much of it is no context."""
+
+    read: Sequences
+    place: int
+
+    def select(self, rows: Int[Tensor, " selected"]) -> "TokensState":
+        return TokensState(self.read.select(rows), self.place)
+
+
+class FromLogits(nn.Module):
+    """A causal network, tokens [rows, length] → logits [rows, length, vocabulary] of what follows each, as a model.
+
+    It reads `beginning` before the first token, and a context as a prefix after it. It must not look ahead: what stands
+    right of a token must not change its logits. Each step reads the whole prefix anew, as the network has no memory
+    that we know of.
+    """
+
+    free_logits = True
+
+    def __init__(self, module: nn.Module, space: Space, *, beginning: int):
+        super().__init__()
+        self.module, self.space, self.beginning = module, space, beginning
+
+    def start(
+        self, rows: int, context: Context | None = None
+    ) -> tuple[Float[Tensor, "rows vocabulary"], TokensState]:  # fmt: skip
+        state = self._begin(rows, context)
+        last = self._logits(state.read.tokens).gather(1, self._places(state.read.lengths - 1, 1))
+        return only_end_in_last_place(last, 0, self.space)[:, 0], state
+
+    def advance(
+        self, tokens: Int[Tensor, "rows length"], state: TokensState
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], TokensState]:
+        read = self._appended(state.read, tokens)
+        logits = self._logits(read.tokens).gather(1, self._places(state.read.lengths, tokens.shape[1]))
+        after = TokensState(read, state.place + tokens.shape[1])
+        return only_end_in_last_place(logits, state.place + 1, self.space), after
+
+    def teacher_forced(
+        self, tokens: Int[Tensor, "rows length"], context: Context | None = None
+    ) -> Float[Tensor, "rows length vocabulary"]:
+        """Logits of each of the tokens given those before it, in one pass."""
+        before = self._begin(len(tokens), context).read
+        read = self._appended(before, tokens[:, :-1])
+        logits = self._logits(read.tokens).gather(1, self._places(before.lengths - 1, tokens.shape[1]))
+        return only_end_in_last_place(logits, 0, self.space)
+
+    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        return sequence_log_prob(self, x, context)
+
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
+        return self.sample_with_log_prob(n, context, generator=generator)[0]
+
+    def sample_with_log_prob(
+        self, n: int, context: Context | None = None, *, generator: Generator
+    ) -> tuple[Sequences, Float[Tensor, " batch"]]:
+        with evaluating(self):
+            return ancestral(self, n, context, generator=generator)
+
+    def _begin(self, rows: int, context: Context | None) -> TokensState:
+        if context is None:
+            # Where the network's weights are, if it has any.
+            device = next((parameter.device for parameter in self.module.parameters()), None)
+            tokens = torch.full((rows, 1), self.beginning, device=device)
+            return TokensState(Sequences(tokens, torch.ones_like(tokens[:, 0])), 0)
+        given = context.given
+        # Padding may hold anything, a token outside the vocabulary included.
+        tokens = F.pad(torch.where(given.mask(), given.tokens, self.beginning), (1, 0), value=self.beginning)
+        return TokensState(Sequences(tokens, given.lengths + 1).repeat(rows // context.rows), 0)
+
+    def _appended(self, read: Sequences, tokens: Int[Tensor, "rows length"]) -> Sequences:
+        """Each row's tokens at its own end."""
+        room = F.pad(read.tokens, (0, tokens.shape[1]), value=self.beginning)
+        places = read.lengths[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
+        return Sequences(room.scatter(1, places, tokens), read.lengths + tokens.shape[1])
+
+    def _logits(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length vocabulary"]:
+        logits: Tensor = self.module(tokens)
+        wanted = (*tokens.shape, self.space.vocabulary)
+        if logits.shape != wanted:
+            raise UserError(f"The network must map tokens {list(tokens.shape)} to logits {list(wanted)}, "
+                            f"one for each token of the vocabulary, and gave {list(logits.shape)}.")  # fmt: skip
+        return logits
+
+    def _places(self, first: Int[Tensor, " rows"], length: int) -> Int[Tensor, "rows length vocabulary"]:
+        places = first[:, None] + torch.arange(length, device=first.device)
+        return places[:, :, None].expand(-1, -1, self.space.vocabulary)

@@ -1,0 +1,283 @@
+"""E-ARM: an autoregressive model trained as its own energy model (documents 001 and 003)."""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor, nn
+
+from ebar.backbones.backbone import Reads
+from ebar.errors import UserError, choose
+from ebar.models.autoregressive import Autoregressive
+from ebar.models.stepwise import only_end_in_last_place, teacher_forced
+from ebar.objectives.contrastive import Contrast, Scored, contrast
+from ebar.objectives.fakes import draw_fakes
+from ebar.objectives.maximum_likelihood import (
+    Batch,
+    MaximumLikelihood,
+    check_smoothing,
+    cross_entropy,
+    inside,
+    parted,
+)
+from ebar.objectives.scheduled_sampling import Decay, Mixing, ScheduledSampling, chance_of_truth
+from ebar.objectives.token_scores import TokenScores, token_scores
+from ebar.types import Clock, Context, Loss, Sequences, Stepwise
+
+COLLAPSED = 0.1  # effective share of the fakes below which their weights are not to be believed
+FEWEST = 10  # fakes at a step below which nobody speaks of a collapse
+
+
+class Memory(nn.Module):
+    """When the contrastive term came in, as a buffer: give it to a player without optimiser, for checkpoints."""
+
+    began: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("began", torch.tensor(-1))
+        self.warned = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earm:
+    """Cross-entropy + λ·(mean over steps k of Lₖ), Lₖ being that of `contrastive`; before its start, cross-entropy.
+
+    Fakes are drawn without dropout, as many as there are sequences, and serve both expectations and the weights.
+    A batch computed in parts has its weights normalised within each part: the smaller, the more biased.
+    """
+
+    model: Stepwise
+    weight: float = 0.05
+    """λ of the contrastive term."""
+    start_epoch: int = 0
+    """Passes over the data before it comes in."""
+    start_step: int = 0
+    """Steps before it comes in."""
+    ramp: int = 0
+    """Steps over which λ then grows to its full size."""
+    recent: int | None = 2
+    """How many factors of log q(x₍<k₎) have a gradient; none: all."""
+    draws: int = 1
+    """Fakes for each sequence of the batch."""
+    normalise: Literal["batch", "context"] = "batch"
+    """Whether a weight is relative to all fakes of the batch or to those of its context, of which there must be two."""
+    temper: float = 1.0
+    """Power of the weights: 1 as they are, 0 all alike."""
+    clip: float | None = None
+    """Largest weight, the mean being 1."""
+    steps: Literal["tokens", "mean", "sum"] = "tokens"
+    """Whether a step counts by its number of real tokens, all steps alike, or their sum; at fixed length the first
+    two are one."""
+    data_term: bool = True
+    """Whether −log q(x₍<k₎) of the data is in; the cross-entropy has it already, with another weight."""
+    variance_reduced: bool = True
+    """Whether w − 1 takes the place of w before log q(x₍<k₎) of the fakes."""
+    drawn_last: bool = False
+    """Whether xₖ is drawn too, in place of its expectation."""
+    window: int | None = 50
+    """Most tokens of a sequence that the contrastive term looks at, where sequences are of fixed length."""
+    contexts: Literal["beginning", "real"] = "beginning"
+    """Where that window lies: at the beginning, or anywhere, the fakes going on from the true tokens before it."""
+    length_ratio: float | None = 1.5
+    """Fakes have at most this times the tokens of their source, for sequences that end."""
+    length_offset: int = 5
+    """And so many more."""
+    base: Literal["maximum_likelihood", "scheduled_sampling"] = "maximum_likelihood"
+    """Where the cross-entropy comes from."""
+    label_smoothing: float = 0.0
+    """In the cross-entropy only: share of each token's target that is spread evenly over the vocabulary."""
+    decay: Decay = "linear"
+    """Of scheduled sampling: exponential kⁱ, sigmoid k / (k + e^(i/k)), linear k − slope·i at step i."""
+    k: float = 1.0
+    """Of the decay: below 1 for exponential, at least 1 for sigmoid, the chance at first for linear."""
+    slope: float = 1e-5
+    """What the chance of the true token loses with each step, for linear."""
+    floor: float = 0.0
+    """Least chance of the true token."""
+    mixing: Mixing = "sample"
+    """What replaces it: a token drawn, the likeliest, or the mean vector of the likeliest `top` by their chances."""
+    top: int = 5
+    """How many tokens top_k mixes."""
+    player: str = "model"
+    memory: Memory = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_smoothing(self.label_smoothing)
+        if not self.model.free_logits:
+            raise UserError(
+                "E-ARM lives on the freedom of a softmax's shift, and this head has none: it gives log-probabilities "
+                "(as mixtures and adaptive softmaxes do), so that every LSE is 0 and every weight 1; choose softmax."
+            )
+        for value, table, what in (
+            (self.normalise, ("batch", "context"), "normalisation"),
+            (self.steps, ("tokens", "mean", "sum"), "mean over steps"),
+            (self.contexts, ("beginning", "real"), "kind of contexts"),
+            (self.base, ("maximum_likelihood", "scheduled_sampling"), "base of E-ARM"),
+        ):
+            choose(dict.fromkeys(table), value, what)
+        if self.draws < 1 or (self.normalise == "context" and self.draws < 2):
+            raise ValueError("draws must be at least 1, and at least 2 where weights are relative to a context's fakes")
+        if self.recent is not None and self.recent < 0:
+            raise ValueError(f"recent must be at least 0, not {self.recent}")
+        if not self.temper >= 0 or (self.clip is not None and not self.clip >= 1):
+            raise ValueError("temper must be at least 0 and clip at least 1, which is the mean weight")
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"a window has at least one token, not {self.window}")
+        self._scheduled()  # refuses a decay that is none
+        object.__setattr__(self, "memory", Memory())
+
+    @property
+    def validation(self) -> MaximumLikelihood:
+        """What held-out data is measured by."""
+        return MaximumLikelihood(model=self.model, player=self.player)
+
+    def losses(self, batch: Batch, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
+        strength = self._strength(clock)
+        if strength == 0:
+            yield from self._base().losses(batch, clock, generator=generator)
+            return
+        x, context = parted(batch)
+        safe = inside(x, self.model.space)
+        begin, end = self._window(safe, generator)
+        fakes = self._fakes(safe, context, begin, end, generator)
+        real, fake, logits = self._scores(safe, fakes, context, begin, end)
+        nll, loss = cross_entropy(real, x, self.model.space, self.label_smoothing)
+        chance = chance_of_truth(clock.step, self.decay, self.k, self.slope, self.floor)
+        if self.base == "scheduled_sampling" and chance < 1:
+            mixed = self._scheduled().second_pass(safe, context, logits, chance, generator)
+            scores = token_scores(mixed, safe.tokens, mean=self.label_smoothing > 0)
+            _, loss = cross_entropy(scores, x, self.model.space, self.label_smoothing)
+        found = self._contrast(real, safe, fake, fakes, context, slice(begin, end))
+        term = self._over_steps(found)
+        tokens = int(x.lengths.sum())
+        metrics = {"nll_per_token": float(nll.detach() / tokens), "contrastive": float(term.detach())}
+        metrics |= {"contrastive_weight": strength} | self._figures(found)
+        yield Loss(loss / tokens + strength * term, self.player, metrics, weight=float(tokens))
+
+    def _base(self) -> MaximumLikelihood | ScheduledSampling:
+        if self.base == "scheduled_sampling":
+            return self._scheduled()
+        return MaximumLikelihood(model=self.model, label_smoothing=self.label_smoothing, player=self.player)
+
+    def _scheduled(self) -> ScheduledSampling:
+        return ScheduledSampling(
+            model=self.model, decay=self.decay, k=self.k, slope=self.slope, floor=self.floor, mixing=self.mixing,
+            top=self.top, label_smoothing=self.label_smoothing, player=self.player,
+        )  # fmt: skip
+
+    def _strength(self, clock: Clock) -> float:
+        """λ as it is now."""
+        if clock.epoch < self.start_epoch or clock.step < self.start_step:
+            return 0.0
+        began = self.memory.began
+        if int(began) < 0:
+            began.fill_(clock.step)
+        return self.weight * min(1.0, (clock.step - int(began) + 1) / max(self.ramp, 1))
+
+    def _window(self, x: Sequences, generator: Generator) -> tuple[int, int]:
+        """The places that the contrastive term looks at."""
+        width = x.tokens.shape[1]
+        if self.model.space.end is not None or self.window is None or self.window >= width:
+            return 0, width
+        if self.contexts == "beginning":
+            return 0, self.window
+        begin = int(torch.randint(width - self.window + 1, (), device=generator.device, generator=generator))
+        return begin, begin + self.window
+
+    def _fakes(
+        self, x: Sequences, context: Context | None, begin: int, end: int, generator: Generator
+    ) -> Sequences:  # fmt: skip
+        prefix = x.tokens[:, :begin].repeat_interleave(self.draws, 0) if begin else None
+        caps = self._caps(x, context, end - begin).repeat_interleave(self.draws)
+        return draw_fakes(self.model, caps, context, prefix=prefix, generator=generator)
+
+    def _caps(self, x: Sequences, context: Context | None, width: int) -> Int[Tensor, " rows"]:
+        """No longer than the longest real sequence: later steps would have nothing to be contrasted with."""
+        caps = torch.full_like(x.lengths, width)
+        if context is not None and self.length_ratio is not None and self.model.space.end is not None:
+            source = context.given.lengths.repeat_interleave(len(caps) // context.rows)
+            caps = torch.minimum(caps, (source * self.length_ratio).ceil().to(caps) + self.length_offset)
+        return caps.clamp(min=1)
+
+    def _scores(
+        self, x: Sequences, fakes: Sequences, context: Context | None, begin: int, end: int
+    ) -> tuple[TokenScores, TokenScores, Float[Tensor, "rows length vocabulary"]]:
+        """Of the real tokens and of the fake ones, and the logits of the real ones.
+
+        Where both are read from the beginning to the end it is in one pass, in which a source is read once for both.
+        """
+        rows, width = x.tokens.shape
+        smooth = self.label_smoothing > 0
+        if end - begin < width:
+            prefix = x.tokens[:, :begin].repeat_interleave(self.draws, 0)
+            logits = logits_from(self.model, torch.cat([prefix, fakes.tokens], 1), context, begin)
+            fake = token_scores(logits, fakes.tokens)
+            logits = teacher_forced(self.model, x.tokens, context)
+            return token_scores(logits, x.tokens, mean=smooth), fake, logits
+        padded = torch.nn.functional.pad(fakes.tokens, (0, width - fakes.tokens.shape[1]))
+        together = torch.cat([x.tokens[:, None], padded.view(rows, self.draws, width)], 1)
+        logits = teacher_forced(self.model, together.flatten(0, 1), context).unflatten(0, (rows, -1))
+        scores = token_scores(logits, together, mean=smooth)
+        real = TokenScores(*(each[:, 0] for each in scores))
+        fake = TokenScores(*(each[:, 1:].flatten(0, 1)[:, : fakes.tokens.shape[1]] for each in scores))
+        return real, fake, logits[:, 0]
+
+    def _contrast(
+        self, real: TokenScores, x: Sequences, fake: TokenScores, fakes: Sequences, context: Context | None,
+        window: slice,
+    ) -> Contrast:  # fmt: skip
+        return contrast(
+            Scored(TokenScores(*(each[:, window] for each in real)), x.mask()[:, window]),
+            Scored(fake, fakes.mask()),
+            groups=context.rows if self.normalise == "context" and context is not None else 1,
+            recent=self.recent,
+            data_term=self.data_term,
+            variance_reduced=self.variance_reduced,
+            drawn_last=self.drawn_last,
+            temper=self.temper,
+            clip=self.clip,
+        )
+
+    def _over_steps(self, found: Contrast) -> Float[Tensor, ""]:
+        """Equation 5 sums over the steps of each sequence as the cross-entropy does: by tokens both are means."""
+        if self.steps == "tokens":
+            return (found.terms * found.data).sum() / found.data.sum()
+        total = found.terms.sum() / len(found.terms)
+        return total if self.steps == "sum" else total / (found.data > 0).any(0).sum()
+
+    def _figures(self, found: Contrast) -> dict[str, float]:
+        """How far the weights can be believed; a collapse is told once."""
+        there = found.exists & (found.alive > 0)
+        if not bool(there.any()):
+            return {}
+        effective, alive = found.effective[there], found.alive[there]
+        share = effective / alive
+        crowded = share[alive >= FEWEST]
+        if len(crowded) and float(crowded.mean()) < COLLAPSED and not self.memory.warned:
+            self.memory.warned = True
+            warnings.warn(
+                f"the weights of E-ARM have collapsed: at a step {float(alive.mean()):.0f} fakes are worth "
+                f"{float(effective.mean()):.1f}; temper or clip them, or let the weight grow over a ramp",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        return {
+            "effective_share": float(share.mean()),
+            "smallest_effective_share": float(share.min()),
+            "log_partition_gap": float(found.gap[there].mean()),
+            "energy_gain": float(found.gain[there].mean()),
+        }
+
+
+def logits_from(
+    model: Stepwise, tokens: Int[Tensor, "rows length"], context: Context | None, begin: int
+) -> Float[Tensor, "rows places vocabulary"]:
+    """Logits of the tokens from place `begin` on; where the model has a head, it is spared the others."""
+    if begin and isinstance(model, Autoregressive) and isinstance(model.backbone, Reads):
+        hidden = model.backbone.read(model.backbone.embed(tokens[:, :-1]), context)[:, begin:]
+        return only_end_in_last_place(model.head(hidden), begin, model.space)
+    return teacher_forced(model, tokens, context)[:, begin:]

@@ -1,0 +1,144 @@
+"""Scheduled sampling: a model learns to go on from its own predictions (Bengio et al. 2015, arXiv:1506.03099).
+
+In two passes, so that a Transformer stays parallel (Mihaylova & Martins 2019, arXiv:1906.07651): the first reads the
+true tokens and predicts, the second reads them with some replaced by predictions. The prediction *of* token t replaces
+token t, as input of what comes after it.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Generator, Tensor
+
+from ebar.backbones.backbone import Reads
+from ebar.errors import UserError, choose
+from ebar.models.autoregressive import Autoregressive
+from ebar.models.stepwise import draw_tokens, teacher_forced
+from ebar.objectives.maximum_likelihood import (
+    Batch,
+    MaximumLikelihood,
+    check_smoothing,
+    cross_entropy,
+    inside,
+    parted,
+)
+from ebar.objectives.token_scores import token_scores
+from ebar.types import Clock, Context, Loss, Sequences, Stepwise
+
+Decay = Literal["exponential", "sigmoid", "linear"]
+Mixing = Literal["sample", "argmax", "top_k"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledSampling:
+    """Cross-entropy of the true tokens where each token read is the true one with a chance that falls with the step.
+
+    Neither the end nor padding is ever put in place of a token: a model that has ended is not asked to go on.
+    """
+
+    model: Stepwise
+    decay: Decay = "linear"
+    """Chance of the true token at step i: exponential kⁱ, sigmoid k / (k + e^(i/k)), linear k − slope·i."""
+    k: float = 1.0
+    """Of the decay: below 1 for exponential, at least 1 for sigmoid, the chance at first for linear."""
+    slope: float = 1e-5
+    """What the chance loses with each step, for linear."""
+    floor: float = 0.0
+    """Least chance of the true token."""
+    mixing: Mixing = "sample"
+    """What replaces it: a token drawn, the likeliest, or the mean vector of the likeliest `top` by their chances."""
+    top: int = 5
+    """How many tokens top_k mixes."""
+    label_smoothing: float = 0.0
+    """Share of each token's target that is spread evenly over the vocabulary; figures are without it."""
+    player: str = "model"
+
+    def __post_init__(self) -> None:
+        check_smoothing(self.label_smoothing)
+        check_decay(self.decay, self.k, self.slope, self.floor)
+        choose(dict.fromkeys(("sample", "argmax", "top_k")), self.mixing, "way of mixing")
+        if self.top < 1:
+            raise ValueError(f"top_k mixes at least 1 token, not {self.top}")
+
+    @property
+    def validation(self) -> MaximumLikelihood:
+        """What held-out data is measured by."""
+        return MaximumLikelihood(model=self.model, player=self.player)
+
+    def losses(self, batch: Batch, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
+        x, context = parted(batch)
+        safe = inside(x, self.model.space)
+        chance = chance_of_truth(clock.step, self.decay, self.k, self.slope, self.floor)
+        logits = None
+        if chance < 1:
+            with torch.no_grad():
+                logits = teacher_forced(self.model, safe.tokens, context)
+        logits = self.second_pass(safe, context, logits, chance, generator)
+        scores = token_scores(logits, safe.tokens, mean=self.label_smoothing > 0)
+        nll, loss = cross_entropy(scores, x, self.model.space, self.label_smoothing)
+        terms = int(x.lengths.sum())
+        metrics = {"nll_per_token": float(nll.detach() / terms), "chance_of_truth": chance}
+        yield Loss(loss / terms, self.player, metrics, weight=float(terms))
+
+    def second_pass(
+        self,
+        x: Sequences,
+        context: Context | None,
+        predicted: Float[Tensor, "rows length vocabulary"] | None,
+        chance: float,
+        generator: Generator,
+    ) -> Float[Tensor, "rows length vocabulary"]:
+        """Logits of the true tokens from inputs some of which are replaced, given the logits of the first pass."""
+        if predicted is None:
+            return teacher_forced(self.model, x.tokens, context)
+        coins = torch.rand(x.tokens.shape, device=generator.device, generator=generator).to(x.tokens.device)
+        # The last token of a row is read by none.
+        replaced = (coins >= chance) & Sequences(x.tokens, x.lengths - 1).mask()
+        logits = predicted.detach()[replaced]
+        if self.model.space.end is not None:
+            logits[:, self.model.space.end] = -math.inf
+        if self.mixing == "top_k":
+            return self._from_vectors(x, context, logits, replaced)
+        log_probs = torch.log_softmax(logits, 1)
+        tokens = log_probs.argmax(1) if self.mixing == "argmax" else draw_tokens(log_probs, generator)
+        return teacher_forced(self.model, x.tokens.masked_scatter(replaced, tokens), context)
+
+    def _from_vectors(
+        self,
+        x: Sequences,
+        context: Context | None,
+        logits: Float[Tensor, "replaced vocabulary"],
+        replaced: Bool[Tensor, "rows length"],
+    ) -> Float[Tensor, "rows length vocabulary"]:  # fmt: skip
+        model = self.model
+        if not (isinstance(model, Autoregressive) and isinstance(model.backbone, Reads)):
+            raise UserError(f"{type(model).__name__} reads no vectors in place of tokens: choose sample or argmax.")
+        inputs = model.backbone.embed(x.tokens[:, :-1])
+        best, tokens = logits.topk(min(self.top, logits.shape[1]), 1)
+        mixed = (torch.softmax(best, 1)[:, :, None] * model.backbone.embed(tokens)).sum(1)
+        places = replaced[:, :-1, None].expand_as(inputs)
+        return model.from_inputs(inputs.masked_scatter(places, mixed), context)
+
+
+def check_decay(decay: Decay, k: float, slope: float, floor: float) -> None:
+    """A chance is a number between 0 and 1, and falls."""
+    sound = choose({"exponential": 0 < k <= 1, "sigmoid": k >= 1, "linear": 0 <= k <= 1}, decay, "decay")
+    if not sound:
+        raise ValueError(f"k must lie in (0, 1] for exponential, in [1, ∞) for sigmoid, in [0, 1] for linear, not {k}")
+    if slope < 0 or not 0 <= floor <= 1:
+        raise ValueError("slope must be at least 0, and floor between 0 and 1")
+
+
+def chance_of_truth(step: int, decay: Decay, k: float, slope: float = 0.0, floor: float = 0.0) -> float:
+    """The chance that a token read is the true one."""
+    if decay == "exponential":
+        chance = k**step
+    elif decay == "sigmoid":
+        chance = 1 / (1 + math.exp(min(step / k - math.log(k), 700.0)))
+    else:
+        chance = k - slope * step
+    return max(floor, chance)
