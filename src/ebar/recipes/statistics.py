@@ -47,6 +47,4 @@ def as_estimate(tree: Mapping[str, Any] | None) -> Estimate | None:
         return None
     fields = {key: value for key, value in tree.items() if key in Estimate._fields}
     known: dict[str, Any] = {key: value if key == "warning" else float(value) for key, value in fields.items()}
-        key: value if key == "warning" else float(value) for key, value in tree.items() if key in Estimate._fields
-    }
     return Estimate(**known)
