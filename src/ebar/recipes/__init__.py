@@ -22,6 +22,9 @@ RECIPES = {
     "gam/cryptographic": "ebar.recipes.gam.cryptographic",
     "earm/tatoeba": "ebar.recipes.earm.tatoeba",
     "earm/table1": "ebar.recipes.earm.table1",
+    "earm/table3": "ebar.recipes.earm.table3",
+    "earm/table4": "ebar.recipes.earm.table4",
+    "earm/motif": "ebar.recipes.earm.motif",
 }
 
 SCALES = ("demo", "cpu", "paper")

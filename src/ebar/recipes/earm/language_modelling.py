@@ -51,8 +51,7 @@ def task_of(cell: Cell) -> Task:
 
 def _streams(cell: Cell) -> tuple[Tokeniser, list[torch.Tensor], float | None]:
     if cell["corpus"] == "toy":
-        tokeniser: Tokeniser = Bytes()
-        return tokeniser, [read_tokens([toys.text(200, seed)], tokeniser) for seed in range(3)], None
+        return Bytes(), [read_tokens([toys.text(200, seed)], Bytes()) for seed in range(3)], None
     if cell["corpus"] == "enwik8-10m":
         files = [file_of(f"enwik8-10m/{split}.bin.xz") for split in ("train", "valid", "test")]
         return Bytes(), [read_tokens(file, Bytes()) for file in files], None

@@ -1,0 +1,92 @@
+"""Table 3: perplexity of a Transformer language model with and without E-ARM."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ebar.recipes.earm.language_modelling import measured, task_of, train_twins
+from ebar.recipes.earm.language_settings import SCALES, SEEDS, cell_for
+from ebar.recipes.experiment import Experiment, Result
+from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.statistics import grouped, over_seeds
+from ebar.report.plots import Dots, Line, Panel
+from ebar.types import Estimate
+
+DIFFERENCE = "test nats per token, E-ARM − without, paired"
+
+
+def cells(scale: str) -> list[Cell]:
+    """Every corpus over all seeds."""
+    return [cell_for(scale, corpus, seed) for corpus in SCALES[scale] for seed in range(SEEDS[scale])]
+
+
+def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
+    """The base and its twin, which share their history up to the start epoch."""
+    torch.manual_seed(cell["seed"])
+    task = task_of(cell)
+    branches = train_twins(cell, task, folder, {"earm": dict(cell["earm"])})
+    return {name: measured(branch, task) for name, branch in branches.items()}
+
+
+def nats(result: dict[str, Any], branch: str) -> float:
+    """Of a token of the test text."""
+    return float(result[branch]["nats_per_token"]["value"])
+
+
+def figures(results: Sequence[Result]) -> list[Row]:
+    """Perplexities, and the paired difference in nats, which is that of their logarithms."""
+    rows = []
+    told = {"base": 30.56, "earm": 29.89}
+    for (corpus,), runs in grouped(results, ("corpus",)).items():
+        found = [result for _, result in runs]
+        for branch, label in (("base", "perplexity per token"), ("earm", "perplexity per token with E-ARM")):
+            values = [math.exp(nats(one, branch)) for one in found]
+            rows.append(over_seeds(label, {"corpus": corpus}, values, document=told[branch]))
+            if corpus == "enwik8-10m":
+                bits = [nats(one, branch) / math.log(2) for one in found]
+                rows.append(
+                    over_seeds(label.replace("perplexity per token", "bits per byte"), {"corpus": corpus}, bits)
+                )
+            elif found[0][branch]["nats_per_word"] is not None:
+                words = [math.exp(float(one[branch]["nats_per_word"])) for one in found]
+                rows.append(over_seeds(label.replace("token", "word"), {"corpus": corpus}, words))
+        differences = [nats(one, "earm") - nats(one, "base") for one in found]
+        document = round(math.log(29.89 / 30.56), 4)
+        rows.append(over_seeds(DIFFERENCE, {"corpus": corpus}, differences, document=document))
+        shares = [share for one in found for _, share in one["earm"]["curves"]["effective_share"]]
+        rows.append(
+            Row(name="effective share of the fakes, smallest logged", settings={"corpus": corpus}, value=min(shares),
+                low=None, high=None)
+        )  # fmt: skip
+    return rows
+
+
+def panels(rows: Sequence[Row]) -> list[Panel | Dots]:
+    """The paired differences."""
+    named = {str(row.settings["corpus"]): as_dot(row) for row in rows if row.name == DIFFERENCE}
+    return [Dots(title="E-ARM − without, paired over seeds", x_label="test nats per token", rows=named)]
+
+
+def as_dot(row: Row) -> Estimate:
+    """A row as an estimate, to be drawn."""
+    value = float("nan") if row.value is None else row.value
+    low, high = (value if end is None else end for end in (row.low, row.high))
+    return Estimate(value, low, high, float("nan"))
+
+
+def line(name: str, points: Sequence[tuple[int, float]]) -> Line:
+    """A curve against steps."""
+    return Line(name=name, x=[float(step) for step, _ in points], y=[value for _, value in points])
+
+
+RECIPE = Experiment(
+    title="A Transformer language model with and without E-ARM",
+    source="document 003, Table 3 (WikiText-103); at scale cpu slices of WikiText-2 (BPE) and of enwik8 (bytes)",
+    cells=cells,
+    work=run_cell,
+    figures=figures,
+    panels=panels,
+)
