@@ -45,6 +45,8 @@ class Decoder(nn.Module):
     ):  # fmt: skip
         super().__init__()
         checked(layers, hidden, heads, feedforward, dropout)
+        if maximal_length < 1:
+            raise ValueError(f"maximal_length must be at least 1, not {maximal_length}")
         self.vocabulary, self.dropout, self.scale = vocabulary, dropout, math.sqrt(hidden)
         self.inputs = nn.Parameter(torch.randn(vocabulary + 1, hidden) / self.scale)
         self.positions = Sinusoidal(hidden) if positions == "sinusoidal" else Learnt(hidden, maximal_length)

@@ -70,18 +70,14 @@ class EncoderDecoder(nn.Module):
         x = self.norm(x)
         return DecoderState((), 0, None, tuple(layer.cross.remember(x) for layer in decoder.layers), counts)  # type: ignore[operator, union-attr]
 
-    def _begin(self, rows: int, context: Context | None) -> DecoderState:
-        if context is None:
-            raise UserError("An encoder–decoder translates something: give it source sentences as the context.")
-        state = self.encode(context.given)
-        if rows == context.rows:
-            return state
-        each = torch.arange(context.rows, device=context.given.lengths.device).repeat_interleave(rows // context.rows)
-        return state.select(each)
-
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows width"], DecoderState]:
-        hidden, state = self.decoder(self.decoder.beginning(rows), self._begin(rows, context))
-        return hidden[:, 0], state
+        state = self.encode(_source(context))
+        hidden, state = self.decoder(self.decoder.beginning(len(state.source[0])), state)
+        first = hidden[:, 0]
+        if rows == len(first):
+            return first, state
+        each = _each(len(first), rows, first.device)
+        return first[each], state.select(each)
 
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: DecoderState
@@ -95,9 +91,22 @@ class EncoderDecoder(nn.Module):
         self, inputs: Float[Tensor, "rows length width"], context: Context | None = None
     ) -> Float[Tensor, "rows places width"]:
         """One pass of the encoder over the sources, one of the decoder over the beginning and the inputs."""
-        rows = len(inputs)
-        return self.decoder(torch.cat([self.decoder.beginning(rows), inputs], 1), self._begin(rows, context))[0]  # type: ignore[no-any-return]
+        rows, state = len(inputs), self.encode(_source(context))
+        if rows != len(state.source[0]):
+            state = state.select(_each(len(state.source[0]), rows, inputs.device))
+        return self.decoder(torch.cat([self.decoder.beginning(rows), inputs], 1), state)[0]  # type: ignore[no-any-return]
 
     def stepper(self, state: DecoderState) -> TransformerStepper:
         """The sampling step, its memory written in place."""
         return TransformerStepper(self.decoder, state)
+
+
+def _source(context: Context | None) -> Sequences:
+    if context is None:
+        raise UserError("An encoder–decoder translates something: give it source sentences as the context.")
+    return context.given
+
+
+def _each(contexts: int, rows: int, device: torch.device) -> Int[Tensor, " rows"]:
+    """Which context each of the context-major rows belongs to."""
+    return torch.arange(contexts, device=device).repeat_interleave(rows // contexts)

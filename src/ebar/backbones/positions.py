@@ -22,7 +22,7 @@ class Sinusoidal(nn.Module):
 
     def forward(self, first: Int[Tensor, " rows"] | int, length: int) -> Float[Tensor, "some length size"]:
         """Vectors of `length` places from `first` on: one row for all where it is a number."""
-        end = length + (first if isinstance(first, int) else int(first.max()))
+        end = _end(first, length)
         if end > len(self.table):
             self.table = sinusoids(max(end, 2 * len(self.table)), self.size).to(self.table)
         return looked_up(self.table, first, length)
@@ -37,7 +37,7 @@ class Learnt(nn.Module):
         self.table = nn.Parameter(torch.randn(places, size) / self.scale)
 
     def forward(self, first: Int[Tensor, " rows"] | int, length: int) -> Float[Tensor, "some length size"]:
-        end = length + (first if isinstance(first, int) else int(first.max()))
+        end = _end(first, length)
         if end > len(self.table):
             raise UserError(
                 f"Place {end} was asked for where {len(self.table)} are learnt, beginning and prefix included:"
@@ -52,6 +52,11 @@ def sinusoids(places: int, size: int) -> Float[Tensor, "places size"]:
     frequency = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(10_000) / max(half - 1, 1)))
     angle = torch.arange(places, dtype=torch.float64)[:, None] * frequency
     return torch.cat([angle.sin(), angle.cos()], 1)[:, :size].float()
+
+
+def _end(first: Int[Tensor, " rows"] | int, length: int) -> int:
+    """One past the last place."""
+    return length + (first if isinstance(first, int) else int(first.max()) if len(first) else 0)
 
 
 def looked_up(

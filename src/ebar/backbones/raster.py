@@ -120,6 +120,8 @@ class Raster(nn.Module, ABC):
         if end > self.length:
             size = f"{self.image_height} × {self.image_width} × {self.channels}"
             raise UserError(f"An image of {size} has {self.length} tokens, and {end} were given.")
+        if state.place == self.length:
+            return inputs.new_zeros(len(inputs), 1, self.width), state
         known = state.row.shape[1]
         pixels = torch.cat([state.row, inputs], 1)
         scanned = min(end, self.length - 1) // self.in_a_row - (state.place - known) // self.in_a_row + 1

@@ -2,7 +2,7 @@
 
 import math
 
-from ebar.evaluation.cross_entropy import cross_entropy
+from ebar.evaluation.cross_entropy import cross_entropy, cross_entropy_difference
 from ebar.types import Context, Distribution, Estimate, Sequences
 
 
@@ -11,7 +11,17 @@ def bits_per_dimension(model: Distribution, data: Sequences, *, context: Context
 
     With a context (a given part of each image) only what is not given counts.
     """
-    nats = cross_entropy(model, data, context=context).per_token
+    return _in_bits(cross_entropy(model, data, context=context).per_token)
+
+
+def bits_difference(
+    model: Distribution, other: Distribution, data: Sequences, *, context: Context | None = None
+) -> Estimate:
+    """Bits per dimension of a model minus those of another, paired over images."""
+    return _in_bits(cross_entropy_difference(model, other, data, context=context))
+
+
+def _in_bits(nats: Estimate) -> Estimate:
     return nats._replace(value=nats.value / LOG_2, low=nats.low / LOG_2, high=nats.high / LOG_2)
 
 

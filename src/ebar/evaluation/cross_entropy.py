@@ -56,6 +56,15 @@ def cross_entropy(
     )
 
 
+def cross_entropy_difference(
+    model: Distribution, other: Distribution, data: Sequences, *, context: Context | None = None
+) -> Estimate:
+    """Cost per token of a model minus that of another, total over total; the interval is over sequences, paired."""
+    costs = (negative_log_scores(model, data, context) - negative_log_scores(other, data, context))[None]
+    lengths = data.lengths.to(costs)[None]
+    return weighted_mean(lengths.log(), costs / lengths)[0]
+
+
 @torch.no_grad()
 def negative_log_scores(model: Model, data: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
     """−log_prob (or −log_score) of each sequence, in float64; a context has one row for each."""

@@ -18,7 +18,7 @@ ELEMENTS = 2**25  # logits computed at a time
 
 
 class StreamCost(NamedTuple):
-    """The cost of a stream. Intervals are over windows, taken to be independent: of one long text they are too narrow."""
+    """The cost of a stream. Intervals are over windows as if independent, which those of one text are not quite."""
 
     per_token: Estimate  # nats
     total: float  # nats, of all tokens together

@@ -82,11 +82,11 @@ def contrast(
         held = drawn / drawn.sum(1, keepdim=True).clamp(min=torch.finfo(drawn.dtype).tiny)
     positive = real_logit
     if data_term:
-        positive = positive + _past(real_log_prob, recent)
+        positive = positive + past(real_log_prob, recent)
     attraction = (share * positive).sum(1)
-    repulsion = (weights * ((fake_logit if drawn_last else fake_lse) + _past(fake_log_prob, recent))).sum(1)
+    repulsion = (weights * ((fake_logit if drawn_last else fake_lse) + past(fake_log_prob, recent))).sum(1)
     if variance_reduced:
-        repulsion = repulsion - _past((held * fake_log_prob).sum(1), recent)
+        repulsion = repulsion - past((held * fake_log_prob).sum(1), recent)
     with torch.no_grad():
         log_z = torch.where(exists, log_z, 0.0)
         effective = weights.sum(1).square() / weights.square().sum(1).clamp(min=torch.finfo(weights.dtype).tiny)
@@ -117,7 +117,7 @@ def normalised_weights(
     return weights
 
 
-def _past(log_probs: Float[Tensor, "*rows steps"], recent: int | None) -> Float[Tensor, "*rows steps"]:
+def past(log_probs: Float[Tensor, "*rows steps"], recent: int | None) -> Float[Tensor, "*rows steps"]:
     """log q̃(x₍<k₎): the factors before k, of which only the recent ones are of any consequence to a gradient."""
     steps = log_probs.shape[-1]
     if recent is None:

@@ -13,8 +13,9 @@ from ebar.backbones.backbone import Reads
 from ebar.errors import UserError, choose
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.stepwise import only_end_in_last_place, teacher_forced
-from ebar.objectives.contrastive import Contrast, Scored, contrast
+from ebar.objectives.contrastive import Contrast, Scored, contrast, past
 from ebar.objectives.fakes import draw_fakes
+from ebar.objectives.langevin import langevin, last_log_partition, reader
 from ebar.objectives.maximum_likelihood import (
     Batch,
     MaximumLikelihood,
@@ -27,7 +28,7 @@ from ebar.objectives.scheduled_sampling import Decay, Mixing, ScheduledSampling,
 from ebar.objectives.token_scores import TokenScores, token_scores
 from ebar.types import Clock, Context, Loss, Sequences, Stepwise
 
-COLLAPSED = 0.1  # effective share of the fakes below which their weights are not to be believed
+COLLAPSED = 0.1  # effective share of the fakes at half of the steps below which their weights are not to be believed
 FEWEST = 10  # fakes at a step below which nobody speaks of a collapse
 
 
@@ -86,6 +87,14 @@ class Earm:
     """Fakes have at most this times the tokens of their source, for sequences that end."""
     length_offset: int = 5
     """And so many more."""
+    negatives: Literal["autoregressive", "langevin"] = "autoregressive"
+    """Fakes drawn token by token, or Langevin dynamics on the input vectors, at the last step only."""
+    langevin_steps: int = 20
+    """Of the dynamics, from the real vectors on."""
+    langevin_step_size: float = 0.01
+    """η: a vector moves by η/2 times the gradient."""
+    langevin_noise: float = 1.0
+    """Times √η."""
     base: Literal["maximum_likelihood", "scheduled_sampling"] = "maximum_likelihood"
     """Where the cross-entropy comes from."""
     label_smoothing: float = 0.0
@@ -116,6 +125,7 @@ class Earm:
             (self.normalise, ("batch", "context"), "normalisation"),
             (self.steps, ("tokens", "mean", "sum"), "mean over steps"),
             (self.contexts, ("beginning", "real"), "kind of contexts"),
+            (self.negatives, ("autoregressive", "langevin"), "kind of negatives"),
             (self.base, ("maximum_likelihood", "scheduled_sampling"), "base of E-ARM"),
         ):
             choose(dict.fromkeys(table), value, what)
@@ -127,6 +137,8 @@ class Earm:
             raise ValueError("temper must be at least 0 and clip at least 1, which is the mean weight")
         if self.window is not None and self.window < 1:
             raise ValueError(f"a window has at least one token, not {self.window}")
+        if self.negatives == "langevin":
+            reader(self.model)
         self._scheduled()  # refuses a decay that is none
         object.__setattr__(self, "memory", Memory())
 
@@ -143,20 +155,47 @@ class Earm:
         x, context = parted(batch)
         safe = inside(x, self.model.space)
         begin, end = self._window(safe, generator)
-        fakes = self._fakes(safe, context, begin, end, generator)
-        real, fake, logits = self._scores(safe, fakes, context, begin, end)
+        way = self._langevin if self.negatives == "langevin" else self._autoregressive
+        real, logits, term, figures = way(safe, context, begin, end, generator)
         nll, loss = cross_entropy(real, x, self.model.space, self.label_smoothing)
         chance = chance_of_truth(clock.step, self.decay, self.k, self.slope, self.floor)
         if self.base == "scheduled_sampling" and chance < 1:
             mixed = self._scheduled().second_pass(safe, context, logits, chance, generator)
             scores = token_scores(mixed, safe.tokens, mean=self.label_smoothing > 0)
             _, loss = cross_entropy(scores, x, self.model.space, self.label_smoothing)
-        found = self._contrast(real, safe, fake, fakes, context, slice(begin, end))
-        term = self._over_steps(found)
         tokens = int(x.lengths.sum())
         metrics = {"nll_per_token": float(nll.detach() / tokens), "contrastive": float(term.detach())}
-        metrics |= {"contrastive_weight": strength} | self._figures(found)
+        metrics |= {"contrastive_weight": strength} | figures
         yield Loss(loss / tokens + strength * term, self.player, metrics, weight=float(tokens))
+
+    def _autoregressive(
+        self, x: Sequences, context: Context | None, begin: int, end: int, generator: Generator
+    ) -> tuple[TokenScores, Tensor, Tensor, dict[str, float]]:
+        fakes = self._fakes(x, context, begin, end, generator)
+        real, fake, logits = self._scores(x, fakes, context, begin, end)
+        found = self._contrast(real, x, fake, fakes, context, slice(begin, end))
+        return real, logits, self._over_steps(found), self._figures(found)
+
+    def _langevin(
+        self, x: Sequences, context: Context | None, begin: int, end: int, generator: Generator
+    ) -> tuple[TokenScores, Tensor, Tensor, dict[str, float]]:
+        """Equation 6 at the last step: −logit − log q̃ of the data against LSE of what the dynamics finds."""
+        lengths = x.lengths.clamp(max=end)
+        inputs = reader(self.model)[1].embed(x.tokens[:, : end - 1])
+        moved = langevin(
+            self.model, inputs, lengths, context, first=begin, steps=self.langevin_steps,
+            step_size=self.langevin_step_size, noise=self.langevin_noise, generator=generator,
+        )  # fmt: skip
+        negative = last_log_partition(self.model, moved, lengths, context)
+        logits = teacher_forced(self.model, x.tokens, context)
+        real = token_scores(logits, x.tokens, mean=self.label_smoothing > 0)
+        last = (lengths - 1)[:, None]
+        positive = real.logit.gather(1, last)
+        if self.data_term:
+            inside_window = torch.where(x.mask()[:, :end], real.log_prob[:, :end], 0.0)[:, begin:]
+            positive = positive + past(inside_window, self.recent).gather(1, last - begin)
+        gap = negative.detach().mean() - real.log_partition.detach().gather(1, last).mean()
+        return real, logits, negative.mean() - positive.mean(), {"log_partition_gap": float(gap)}
 
     def _base(self) -> MaximumLikelihood | ScheduledSampling:
         if self.base == "scheduled_sampling":
@@ -245,9 +284,9 @@ class Earm:
     def _over_steps(self, found: Contrast) -> Float[Tensor, ""]:
         """Equation 5 sums over the steps of each sequence as the cross-entropy does: by tokens both are means."""
         if self.steps == "tokens":
-            return (found.terms * found.data).sum() / found.data.sum()
-        total = found.terms.sum() / len(found.terms)
-        return total if self.steps == "sum" else total / (found.data > 0).any(0).sum()
+            counted = torch.where(found.exists, found.data, 0.0)
+            return (found.terms * counted).sum() / counted.sum()
+        return found.terms.sum() / (len(found.terms) if self.steps == "sum" else found.exists.sum())
 
     def _figures(self, found: Contrast) -> dict[str, float]:
         """How far the weights can be believed; a collapse is told once."""
@@ -257,7 +296,7 @@ class Earm:
         effective, alive = found.effective[there], found.alive[there]
         share = effective / alive
         crowded = share[alive >= FEWEST]
-        if len(crowded) and float(crowded.mean()) < COLLAPSED and not self.memory.warned:
+        if len(crowded) and float(crowded.median()) < COLLAPSED and not self.memory.warned:
             self.memory.warned = True
             warnings.warn(
                 f"the weights of E-ARM have collapsed: at a step {float(alive.mean()):.0f} fakes are worth "

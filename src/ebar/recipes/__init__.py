@@ -24,6 +24,8 @@ RECIPES = {
     "earm/table1": "ebar.recipes.earm.table1",
     "earm/table3": "ebar.recipes.earm.table3",
     "earm/table4": "ebar.recipes.earm.table4",
+    "earm/table5": "ebar.recipes.earm.table5",
+    "earm/figure1": "ebar.recipes.earm.figure1",
     "earm/motif": "ebar.recipes.earm.motif",
 }
 

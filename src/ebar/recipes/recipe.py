@@ -19,6 +19,7 @@ class Row:
     high: float | None
     document: float | str | None = None  # the document's own figure, where it gives one
     warning: str | None = None
+    picture: str | None = None  # a PNG in base 64, for the plot; no column of the table
 
 
 @runtime_checkable

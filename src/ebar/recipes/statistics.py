@@ -48,3 +48,10 @@ def as_estimate(tree: Mapping[str, Any] | None) -> Estimate | None:
     fields = {key: value for key, value in tree.items() if key in Estimate._fields}
     known: dict[str, Any] = {key: value if key == "warning" else float(value) for key, value in fields.items()}
     return Estimate(**known)
+
+
+def as_dot(row: Row) -> Estimate:
+    """A row as an estimate, to be drawn."""
+    value = float("nan") if row.value is None else row.value
+    low, high = (value if end is None else end for end in (row.low, row.high))
+    return Estimate(value, low, high, float("nan"))

@@ -11,7 +11,7 @@ from ebar.backbones.transformer import Transformer
 from ebar.data.bpe import Bpe
 from ebar.data.text import read_tokens, texts_of, windows
 from ebar.data.tokenisers import Bytes, Tokeniser
-from ebar.evaluation.cross_entropy import cross_entropy
+from ebar.evaluation.cross_entropy import cross_entropy, cross_entropy_difference
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.earm import Earm
@@ -103,11 +103,12 @@ def build(cell: Cell, task: Task) -> Autoregressive:
     return Autoregressive(backbone, Softmax(backbone.width, task.space.vocabulary), task.space)
 
 
-def measured(branch: Branch, task: Task) -> dict[str, Any]:
-    """Test figures of a branch, and its curves."""
+def measured(branch: Branch, task: Task, base: Branch) -> dict[str, Any]:
+    """Test figures of a branch, how far they are from the base's, and its curves."""
     costs = cross_entropy(branch.module, task.test).pooled_per_token
     return {
         "nats_per_token": costs._asdict(),
+        "difference": cross_entropy_difference(branch.module, base.module, task.test)._asdict(),
         "nats_per_word": None if task.tokens_per_word is None else costs.value * task.tokens_per_word,
         "curves": {
             "training": branch.curve("nll_per_token"),

@@ -7,9 +7,8 @@ from ebar.recipes.earm.translation import run_cell
 from ebar.recipes.earm.translation_settings import cells
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Row
-from ebar.recipes.statistics import as_estimate, grouped, over_seeds
+from ebar.recipes.statistics import as_dot, as_estimate, grouped, over_seeds
 from ebar.report.plots import Dots
-from ebar.types import Estimate
 
 METHODS = {"1": "greedy", "5": "beam 5"}
 # de→en: variant, branch, width → BLEU on IWSLT14.
@@ -60,14 +59,8 @@ def _told(variant: str, width: str) -> float:
 def panels(rows: Sequence[Row]) -> list[Dots]:
     """The paired differences."""
     wanted = [row for row in rows if row.name == DIFFERENCE]
-    named = {f"{row.settings['variant']}, {row.settings['decoding']}": _estimate(row) for row in wanted}
+    named = {f"{row.settings['variant']}, {row.settings['decoding']}": as_dot(row) for row in wanted}
     return [Dots(title="E-ARM − without, paired over seeds", x_label="BLEU", rows=named)]
-
-
-def _estimate(row: Row) -> Estimate:
-    value = float("nan") if row.value is None else row.value
-    low, high = (value if end is None else end for end in (row.low, row.high))
-    return Estimate(value, low, high, float("nan"))
 
 
 RECIPE = Experiment(

@@ -11,9 +11,8 @@ from ebar.recipes.earm.language_modelling import measured, task_of, train_twins
 from ebar.recipes.earm.language_settings import SCALES, SEEDS, cell_for
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Cell, Row
-from ebar.recipes.statistics import grouped, over_seeds
-from ebar.report.plots import Dots, Line, Panel
-from ebar.types import Estimate
+from ebar.recipes.statistics import as_dot, grouped, over_seeds
+from ebar.report.plots import Dots
 
 DIFFERENCE = "test nats per token, E-ARM − without, paired"
 
@@ -28,7 +27,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     torch.manual_seed(cell["seed"])
     task = task_of(cell)
     branches = train_twins(cell, task, folder, {"earm": dict(cell["earm"])})
-    return {name: measured(branch, task) for name, branch in branches.items()}
+    return {name: measured(branch, task, branches["base"]) for name, branch in branches.items()}
 
 
 def nats(result: dict[str, Any], branch: str) -> float:
@@ -64,22 +63,10 @@ def figures(results: Sequence[Result]) -> list[Row]:
     return rows
 
 
-def panels(rows: Sequence[Row]) -> list[Panel | Dots]:
+def panels(rows: Sequence[Row]) -> list[Dots]:
     """The paired differences."""
     named = {str(row.settings["corpus"]): as_dot(row) for row in rows if row.name == DIFFERENCE}
     return [Dots(title="E-ARM − without, paired over seeds", x_label="test nats per token", rows=named)]
-
-
-def as_dot(row: Row) -> Estimate:
-    """A row as an estimate, to be drawn."""
-    value = float("nan") if row.value is None else row.value
-    low, high = (value if end is None else end for end in (row.low, row.high))
-    return Estimate(value, low, high, float("nan"))
-
-
-def line(name: str, points: Sequence[tuple[int, float]]) -> Line:
-    """A curve against steps."""
-    return Line(name=name, x=[float(step) for step, _ in points], y=[value for _, value in points])
 
 
 RECIPE = Experiment(
