@@ -1,6 +1,7 @@
 """Gated PixelCNN. van den Oord et al. 2016 (arXiv:1606.05328)."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -14,8 +15,8 @@ from ebar.backbones.raster import Raster, RasterState, RasterStepper, places_of
 class GatedLayer(nn.Module):
     """A vertical stack that knows the rows above, and a horizontal one that knows them through it and its own row.
 
-    Each is gated, tanh(a)·σ(b). tanh(a) = 2σ(2a) − 1, and σ is several times cheaper on a CPU: the factor 2 is part of
-    the weights, which begin twice as large there.
+    Each is gated: tanh(a)·σ(b), written with tanh(a)/2 = σ(2a) − ½ because σ is several times cheaper on a CPU. Both
+    factors of 2 are part of the weights; those that make 2a begin twice as large.
     """
 
     def __init__(self, inputs: int, features: int, *, reach: int, first: bool, channels: int):
@@ -53,7 +54,7 @@ class GatedPixelCnn(Raster):
 
     def __init__(
         self, vocabulary: int, *, image_height: int = 28, image_width: int = 28, channels: int = 1,
-        features: int = 24, layers: int = 6, output: int | None = None,
+        features: int = 32, layers: int = 6, output: int | None = None,
     ):  # fmt: skip
         super().__init__(vocabulary, image_height=image_height, image_width=image_width, channels=channels)
         output = features if output is None else output
@@ -76,6 +77,10 @@ class GatedPixelCnn(Raster):
         return self.output // self.channels
 
     @property
+    def stack(self) -> list[GatedLayer]:
+        return cast(list[GatedLayer], list(self.layers))
+
+    @property
     def kept(self) -> Sequence[tuple[int, int]]:
         return [(self.channels, 3)] + [(self.features, 1)] * (len(self.layers) - 1)
 
@@ -84,7 +89,7 @@ class GatedPixelCnn(Raster):
     ) -> tuple[Float[Tensor, "batch places width"], list[Tensor]]:
         seen = []
         vertical = horizontal = pixels
-        for layer, rows in zip(self.layers, above, strict=True):
+        for layer, rows in zip(self.stack, above, strict=True):
             both, vertical, added = layer.down(rows, vertical)
             seen.append(both)
             fresh = layer.out(gated(layer.horizontal(horizontal) + added, self.channels))
@@ -99,7 +104,7 @@ class GatedPixelCnn(Raster):
 def gated(
     x: Float[Tensor, "batch doubled rows columns"], channels: int
 ) -> Float[Tensor, "batch features rows columns"]:
-    """tanh(a)·σ(b), a and b side by side in each channel's group, a doubled."""
+    """tanh(a)·σ(b)/2 from 2a and b, side by side in each channel's group."""
     batch, doubled, rows, columns = x.shape
     both = torch.sigmoid(x).view(batch, channels, 2, -1, rows, columns)
     return ((both[:, :, 0] - 0.5) * both[:, :, 1]).reshape(batch, doubled // 2, rows, columns)
@@ -112,8 +117,8 @@ class GatedPixelCnnStepper(RasterStepper):
     def __init__(self, backbone: GatedPixelCnn, state: RasterState):
         self.network = backbone
         channels, features = backbone.channels, backbone.features
-        self.kernels = [by_group(layer.horizontal, channels) for layer in backbone.layers]
-        self.outs = [by_group(layer.out, channels) for layer in backbone.layers]
+        self.kernels = [by_group(layer.horizontal, channels) for layer in backbone.stack]
+        self.outs = [by_group(layer.out, channels) for layer in backbone.stack]
         self.last = by_group(backbone.hidden, channels)
         rows = len(state.row)
         self.stacks = [
@@ -123,9 +128,10 @@ class GatedPixelCnnStepper(RasterStepper):
         super().__init__(backbone, state)
 
     def begin(self) -> None:
-        self.said, self.fresh = [], []
+        self.said: list[Tensor] = []
+        self.fresh: list[Tensor] = []
         vertical = self.pixels.new_zeros(len(self.pixels), self.network.channels, 1, self.network.image_width)
-        for layer, above in zip(self.network.layers, self.above, strict=True):
+        for layer, above in zip(self.network.stack, self.above, strict=True):
             self.fresh.append(vertical)
             _, vertical, added = layer.down(above, vertical)
             # One contiguous block for each place.

@@ -82,7 +82,7 @@ FEW = 4  # inputs, up to which torch's convolutions are slow at finding their ke
 
 def _convolved(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     """Features innermost in memory (`channels_last`), which is fastest on a CPU."""
-    outputs, inputs, rows, columns = kernel.shape
+    _, inputs, rows, columns = kernel.shape
     if inputs > FEW:
         return F.conv2d(x, kernel, bias)
     patches = x.unfold(2, rows, 1).unfold(3, columns, 1).permute(0, 2, 3, 1, 4, 5)

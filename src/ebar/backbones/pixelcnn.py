@@ -1,6 +1,7 @@
 """PixelCNN. van den Oord et al. 2016 (arXiv:1601.06759)."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +31,7 @@ class PixelCnn(Raster):
 
     def __init__(
         self, vocabulary: int, *, image_height: int = 28, image_width: int = 28, channels: int = 1,
-        features: int = 24, layers: int = 6, output: int | None = None,
+        features: int = 32, layers: int = 6, output: int | None = None,
     ):  # fmt: skip
         super().__init__(vocabulary, image_height=image_height, image_width=image_width, channels=channels)
         output = 2 * features if output is None else output
@@ -49,6 +50,10 @@ class PixelCnn(Raster):
         return self.output // self.channels
 
     @property
+    def stack(self) -> list[ResidualBlock]:
+        return cast(list[ResidualBlock], list(self.blocks))
+
+    @property
     def kept(self) -> Sequence[tuple[int, int]]:
         return [(self.channels, 3)] + [(self.features, 1)] * len(self.blocks)
 
@@ -57,7 +62,7 @@ class PixelCnn(Raster):
     ) -> tuple[Float[Tensor, "batch places width"], list[Tensor]]:
         seen = [torch.cat([above[0], pixels], 2)]
         x = self.first(seen[0])
-        for block, rows in zip(self.blocks, above[1:], strict=True):
+        for block, rows in zip(self.stack, above[1:], strict=True):
             seen.append(torch.cat([rows, F.relu(block.narrow(F.relu(x)))], 2))
             x = x + block.widen(F.relu(block.look(seen[-1])))
         return places_of(F.relu(self.hidden(F.relu(x))), self.channels), seen
@@ -76,7 +81,7 @@ class PixelCnnStepper(RasterStepper):
     @torch.no_grad()
     def __init__(self, backbone: PixelCnn, state: RasterState):
         self.network = backbone
-        channels, features, blocks = backbone.channels, backbone.features, backbone.blocks
+        channels, features, blocks = backbone.channels, backbone.features, backbone.stack
         self.first = by_group(backbone.first, channels)
         self.parts = [
             (by_group(block.narrow, channels), by_group(block.look, channels), by_group(block.widen, channels))
@@ -91,7 +96,7 @@ class PixelCnnStepper(RasterStepper):
         super().__init__(backbone, state)
 
     def begin(self) -> None:
-        looks = [self.network.first] + [block.look for block in self.network.blocks]
+        looks = [self.network.first] + [block.look for block in self.network.stack]
         self.said = [
             look.from_above(rows)[:, :, 0].permute(2, 0, 1).contiguous()
             for look, rows in zip(looks, self.above, strict=True)

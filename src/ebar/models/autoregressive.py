@@ -67,7 +67,7 @@ class Autoregressive(nn.Module):
     ) -> Float[Tensor, "rows length vocabulary"]:
         """Logits of each of the tokens given those before it, in one pass."""
         if isinstance(self.backbone, Reads):
-            return self.from_inputs(self.backbone.embed(tokens[:, :-1]), context)
+            return self.from_inputs(self.backbone.embed(tokens[:, :-1]), context)[:, : tokens.shape[1]]
         return by_advancing(self, tokens, context)
 
     def from_inputs(

@@ -14,6 +14,7 @@ from ebar.backbones.backbone import Quick
 from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
 
 BLOCK = 2048  # rows computed at a time where there is no gradient: they fit in the cache
+LOGITS = 2**26  # and so many logits at most: a quarter of a gigabyte
 SMALL = 512  # a vocabulary drawn from in one piece
 GROUP = 64  # tokens drawn from together in a larger one
 
@@ -84,7 +85,8 @@ def token_log_probs(model: Stepwise, x: Sequences, context: Context | None = Non
         return _picked(model.teacher_forced(safe, context), safe, x)
     first, state = model.start(context_rows(context), context)
     condition = _condition(batch, context, first.device)
-    size = max(batch, 1) if torch.is_grad_enabled() else BLOCK
+    logits_of_a_row = max(1, min(x.tokens.shape[1], model.space.length) * model.space.vocabulary)
+    size = max(batch, 1) if torch.is_grad_enabled() else max(1, min(BLOCK, LOGITS // logits_of_a_row))
     parts = []
     for begin in range(0, max(batch, 1), size):
         block = slice(begin, begin + size)
