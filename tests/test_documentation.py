@@ -105,6 +105,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, text in named(page).items():
             (home / name).write_text(text)
     (home / "sequences.txt").write_text("0110\n01\n1010\n" * 10)
+    (home / "book.txt").write_text("It was a dark and stormy night.\n" * 20)
+    (home / "beginnings.txt").write_text("It was\nA dark\n")
+    (home / "pairs.tsv").write_text("guten Tag\tgood day\nguten Morgen\tgood morning\n" * 10)
+    (home / "german.txt").write_text("guten Tag\n")
+    for name, more in OF_FILES.items():
+        located = [str(home / word) if (home / word).is_file() else word for word in more]
+        words = ["train", "--runs", str(home / "runs"), "--name", name, *located, "--backbone.heads", "2"]
+        assert main([*words, *SMALL["train"][4:], "--json"]) == 0
     words = ["train", "--runs", str(home / "runs"), "--name", "motif", "--data.motif", "1011", "--data.length", "14"]
     assert main([*words, *SMALL["train"], "--json"]) == 0
     words = [
@@ -122,6 +130,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+# Runs on files, for the commands that use one.
+OF_FILES = {
+    "text": ["--data.kind", "text", "--data.train", "book.txt", "--data.length", "16",
+             "--backbone.kind", "transformer"],
+    "de-en": ["--data.kind", "parallel", "--data.train", "pairs.tsv", "--backbone.kind", "encoder_decoder"],
+}  # fmt: skip
 # What makes a command quick, its meaning left as it is.
 SMALL = {
     "train": ["--data.size", "20", "--data.test_size", "20", "--backbone.layers", "1", "--backbone.hidden", "4",
@@ -133,6 +147,7 @@ SMALL = {
     "distil": ["--n", "20"],
     "estimate": ["--n", "60"],
     "evaluate": ["--n", "20"],
+    "decode": [],
     "reproduce": ["--workers", "1", "--output", "results", "--work", "work"],
 }  # fmt: skip
 
@@ -142,7 +157,7 @@ def quick(words: list[str]) -> list[str]:
         return words
     more = SMALL[words[0]]
     if words[0] in {"train", "gam"}:
-        own = "lines" in words
+        own = "--data.kind" in words
         # Pages use the same name for different runs, so each run has a folder of its own.
         place = hashlib.sha256(shlex.join(words).encode()).hexdigest()[:8]
         more = [*(more[4:] if own else more), "--runs", f"trained-{place}", "--json"]

@@ -21,20 +21,29 @@ if TYPE_CHECKING:
     from ebar.automata import (
         lift as lift,
     )
+    from ebar.backbones.encoder_decoder import EncoderDecoder as EncoderDecoder
+    from ebar.backbones.gated_pixelcnn import GatedPixelCnn as GatedPixelCnn
     from ebar.backbones.lstm import Lstm as Lstm
+    from ebar.backbones.pixelcnn import PixelCnn as PixelCnn
+    from ebar.backbones.transformer import Transformer as Transformer
+    from ebar.data.bpe import Bpe as Bpe
     from ebar.data.languages import Language as Language
     from ebar.data.tokenisers import Alphabet as Alphabet
     from ebar.energies.conditional import ConditionalLinear as ConditionalLinear
     from ebar.energies.linear import Linear as Linear
+    from ebar.energies.own_logits import OwnLogits as OwnLogits
     from ebar.errors import UserError as UserError
     from ebar.estimators.divergences import divergence as divergence
     from ebar.estimators.log_z import log_z as log_z
     from ebar.estimators.moments import moments as moments
+    from ebar.evaluation.bits_per_dimension import bits_per_dimension as bits_per_dimension
     from ebar.evaluation.cross_entropy import cross_entropy as cross_entropy
     from ebar.evaluation.exact_cross_entropy import exact_cross_entropy as exact_cross_entropy
+    from ebar.evaluation.exposure_bias import exposure_bias as exposure_bias
     from ebar.evaluation.frequencies import frequencies as frequencies
     from ebar.evaluation.moments import moment_distance as moment_distance
     from ebar.evaluation.moments import true_moments as true_moments
+    from ebar.evaluation.translation import bleu as bleu
     from ebar.features.accepted import Accepted as Accepted
     from ebar.features.expression import Expression as Expression
     from ebar.features.feature import Features as Features
@@ -45,14 +54,19 @@ if TYPE_CHECKING:
     from ebar.features.starts_with import StartsWith as StartsWith
     from ebar.heads.softmax import Softmax as Softmax
     from ebar.models.autoregressive import Autoregressive as Autoregressive
+    from ebar.models.from_logits import FromLogits as FromLogits
     from ebar.models.tabular import Tabular as Tabular
     from ebar.models.tilted import Tilted as Tilted
     from ebar.objectives.conditional_moments import ConditionalMoments as ConditionalMoments
+    from ebar.objectives.earm import Earm as Earm
     from ebar.objectives.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
     from ebar.objectives.policy_gradient import PolicyGradient as PolicyGradient
+    from ebar.objectives.scheduled_sampling import ScheduledSampling as ScheduledSampling
     from ebar.samplers.ancestral import Ancestral as Ancestral
     from ebar.samplers.annealed import Annealed as Annealed
+    from ebar.samplers.beam import beam_search as beam_search
     from ebar.samplers.draw import draw as draw
+    from ebar.samplers.energy_resampling import energy_resampling as energy_resampling
     from ebar.samplers.importance import Importance as Importance
     from ebar.samplers.look_ahead import LookAhead as LookAhead
     from ebar.samplers.look_ahead import guided as guided
@@ -62,6 +76,7 @@ if TYPE_CHECKING:
     from ebar.samplers.resampling import Resampling as Resampling
     from ebar.samplers.smc import Smc as Smc
     from ebar.training.batches import Batches as Batches
+    from ebar.training.budgeted import Budgeted as Budgeted
     from ebar.training.distillation.distil import distil as distil
     from ebar.training.distillation.distilled import Distilled as Distilled
     from ebar.training.loop import fit as fit
@@ -102,6 +117,11 @@ _PLACES = {
     "Asgd": "ebar.training.optimisers",
     "Autoregressive": "ebar.models.autoregressive",
     "Batches": "ebar.training.batches",
+    "beam_search": "ebar.samplers.beam",
+    "bits_per_dimension": "ebar.evaluation.bits_per_dimension",
+    "bleu": "ebar.evaluation.translation",
+    "Bpe": "ebar.data.bpe",
+    "Budgeted": "ebar.training.budgeted",
     "compile_expression": "ebar.automata",
     "ConditionalLinear": "ebar.energies.conditional",
     "ConditionalMoments": "ebar.objectives.conditional_moments",
@@ -112,13 +132,19 @@ _PLACES = {
     "Distilled": "ebar.training.distillation.distilled",
     "divergence": "ebar.estimators.divergences",
     "draw": "ebar.samplers.draw",
+    "Earm": "ebar.objectives.earm",
+    "EncoderDecoder": "ebar.backbones.encoder_decoder",
+    "energy_resampling": "ebar.samplers.energy_resampling",
     "Estimate": "ebar.types",
     "exact_cross_entropy": "ebar.evaluation.exact_cross_entropy",
+    "exposure_bias": "ebar.evaluation.exposure_bias",
     "Expression": "ebar.features.expression",
     "Features": "ebar.features.feature",
     "fit": "ebar.training.loop",
     "Fitted": "ebar.training.moment_matching.fitted",
     "frequencies": "ebar.evaluation.frequencies",
+    "FromLogits": "ebar.models.from_logits",
+    "GatedPixelCnn": "ebar.backbones.gated_pixelcnn",
     "guided": "ebar.samplers.look_ahead",
     "Importance": "ebar.samplers.importance",
     "ImportanceMoments": "ebar.training.moment_matching.first_order",
@@ -137,6 +163,8 @@ _PLACES = {
     "Motif": "ebar.features.motif",
     "Newton": "ebar.training.moment_matching.newton",
     "NgramCount": "ebar.features.ngram_count",
+    "OwnLogits": "ebar.energies.own_logits",
+    "PixelCnn": "ebar.backbones.pixelcnn",
     "Player": "ebar.training.players",
     "PolicyGradient": "ebar.objectives.policy_gradient",
     "Predicate": "ebar.features.predicate",
@@ -145,6 +173,7 @@ _PLACES = {
     "Rejection": "ebar.samplers.rejection",
     "RejectionMoments": "ebar.training.moment_matching.first_order",
     "Resampling": "ebar.samplers.resampling",
+    "ScheduledSampling": "ebar.objectives.scheduled_sampling",
     "Sequences": "ebar.types",
     "Sgd": "ebar.training.optimisers",
     "Smc": "ebar.samplers.smc",
@@ -153,6 +182,7 @@ _PLACES = {
     "StartsWith": "ebar.features.starts_with",
     "Tabular": "ebar.models.tabular",
     "Tilted": "ebar.models.tilted",
+    "Transformer": "ebar.backbones.transformer",
     "true_moments": "ebar.evaluation.moments",
     "UserError": "ebar.errors",
     "Weighted": "ebar.types",

@@ -92,7 +92,7 @@ def test_an_alphabet_there_and_back():
     assert letters.encode("abc") == [1, 2, 0]
     assert letters.decode([1, 2, 0]) == "abc"
     assert all(isinstance(tokeniser, Tokeniser) for tokeniser in (letters, Bytes()))
-    assert set(TOKENISERS) == {"alphabet", "bytes"}
+    assert set(TOKENISERS) == {"characters", "bytes", "words", "bpe"}
 
 
 def test_bytes_that_are_no_text_decode_to_the_replacement_character():

@@ -28,7 +28,7 @@ REDUCED = pytest.mark.parametrize("variance_reduced", [False, True], ids=["w", "
 def recurrent(space: Space) -> Any:
     torch.manual_seed(5)
     backbone = Lstm(space.vocabulary, layers=1, hidden=3, dropout=0.0)
-    model = Autoregressive(backbone, Softmax(3, space.vocabulary), space).double()
+    model: Any = Autoregressive(backbone, Softmax(3, space.vocabulary), space).double()
     with torch.no_grad():  # far from uniform, and the past matters, to the shift of the logits too
         for parameter in model.parameters():
             parameter.normal_(0, 1.2, generator=Generator().manual_seed(parameter.numel()))

@@ -34,7 +34,7 @@ def test_the_last_log_partition_is_that_of_the_logits_in_the_last_place(space):
 def test_one_step_without_noise_goes_half_a_step_up_the_gradient():
     model = lstm(FIXED, embedding=4)
     x = model.sample(3, generator=Generator().manual_seed(0))
-    start = model.backbone.embed(x.tokens[:, :-1])
+    start = model.backbone.embed(x.tokens[:, :-1]).detach()
     options: Any = {"steps": 1, "step_size": 0.2, "noise": 0.0, "generator": Generator()}
     moved = langevin(model, start, x.lengths, first=1, **options)
     assert torch.equal(moved[:, 0], start[:, 0])  # what lies before the window stays
@@ -53,7 +53,7 @@ def test_one_step_without_noise_goes_half_a_step_up_the_gradient():
 def test_noise_has_the_variance_of_the_step():
     model = lstm(FIXED, embedding=4)
     x = model.sample(500, generator=Generator().manual_seed(0))
-    start = model.backbone.embed(x.tokens[:, :-1])
+    start = model.backbone.embed(x.tokens[:, :-1]).detach()
     still, moved = (
         langevin(model, start, x.lengths, steps=1, step_size=0.04, noise=noise, generator=Generator().manual_seed(1))
         for noise in (0.0, 1.0)
@@ -66,7 +66,7 @@ def test_noise_has_the_variance_of_the_step():
 def test_the_dynamics_finds_vectors_of_low_energy():
     model = lstm(FIXED, embedding=4)
     x = model.sample(6, generator=Generator().manual_seed(0))
-    start = model.backbone.embed(x.tokens[:, :-1])
+    start = model.backbone.embed(x.tokens[:, :-1]).detach()
     moved = langevin(model, start, x.lengths, steps=20, step_size=0.1, noise=0.0, generator=Generator())
     with torch.no_grad():
         assert bool((last_log_partition(model, moved, x.lengths) > last_log_partition(model, start, x.lengths)).all())

@@ -107,8 +107,8 @@ def test_a_smoothed_token_costs_its_own_share_and_the_mean_of_all(generator):
     # Chances ½, ¼, ¼. Two tokens: 0 costs log 2, 1 costs log 4 = 2 log 2; the mean over the three is 5/3 log 2.
     # ε = 0.3: 0.7·3 log 2 + 0.3·2·5/3 log 2 = 3.1 log 2, over two tokens 1.55 log 2.
     x = Sequences(torch.tensor([[0, 1]]), torch.tensor([2]))
-    objective = MaximumLikelihood(model=Chances([0.5, 0.25, 0.25], Space(3, 2)), label_smoothing=0.3)
-    loss = only_loss(objective, x, generator)
+    model: Any = Chances([0.5, 0.25, 0.25], Space(3, 2))
+    loss = only_loss(MaximumLikelihood(model=model, label_smoothing=0.3), x, generator)
     assert loss.value.item() == pytest.approx(1.55 * math.log(2), abs=1e-12)
     assert loss.metrics == {"nll_per_token": pytest.approx(1.5 * math.log(2), abs=1e-12)}
 
@@ -116,7 +116,7 @@ def test_a_smoothed_token_costs_its_own_share_and_the_mean_of_all(generator):
 def test_where_only_the_end_can_stand_there_is_nothing_to_smooth(generator):
     # The last place costs 0, smoothed or not; the first costs 0.7·2 log 2 + 0.3·5/3 log 2 = 1.9 log 2.
     x = Sequences(torch.tensor([[1, 0]]), torch.tensor([2]))
-    model = Chances([0.5, 0.25, 0.25], Space(3, 2, end=0))
+    model: Any = Chances([0.5, 0.25, 0.25], Space(3, 2, end=0))
     loss = only_loss(MaximumLikelihood(model=model, label_smoothing=0.3), x, generator)
     assert loss.value.item() == pytest.approx(1.9 / 2 * math.log(2), abs=1e-12)
     loss.value.backward()

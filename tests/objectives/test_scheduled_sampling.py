@@ -80,7 +80,7 @@ def test_with_a_chance_of_one_it_is_maximum_likelihood_in_one_pass(recording):
 
 
 def test_neither_the_end_nor_padding_is_read_in_place_of_a_token():
-    model = Recording(Space(4, 5, end=2), [0.0, 0.0, 9.0, 0.0])  # the end is nearly certain
+    model: Any = Recording(Space(4, 5, end=2), [0.0, 0.0, 9.0, 0.0])  # the end is nearly certain
     x = Sequences(torch.tensor([[0, 1, 3, 2], [1, 2, 77, 77]]), torch.tensor([4, 2]))
     for mixing in ("sample", "argmax"):
         loss_of(ScheduledSampling(model=model, k=0.0, mixing=mixing), x)

@@ -1,13 +1,17 @@
 """The model of a run, and what moves it."""
 
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from ebar.backbones import BACKBONES
 from ebar.build.entry import make
-from ebar.config.run import Run
-from ebar.errors import UserError
+from ebar.config.run import FROM_DATA, Run
+from ebar.errors import UserError, choose
 from ebar.heads import HEADS
 from ebar.models.autoregressive import Autoregressive
 from ebar.training.checkpoints import Checkpoints
@@ -17,15 +21,36 @@ from ebar.training.schedules import SCHEDULES
 from ebar.training.state import restore_weights
 from ebar.types import Space
 
+SHAPE = "shape.json"  # in a run folder: what the data told the backbone
 
-def build_model(run: Run, space: Space) -> Autoregressive:
-    """Weights are drawn from torch's global state: seed it before."""
-    backbone = make(BACKBONES, run.backbone, "backbone", vocabulary=space.vocabulary)
+
+def build_model(run: Run, space: Space, shape: Mapping[str, int] | None = None) -> Autoregressive:
+    """Weights are drawn from torch's global state: seed it before. `shape` is what a corpus tells a backbone."""
+    told = _told(run, shape or {})
+    backbone = make(BACKBONES, run.backbone, "backbone", vocabulary=space.vocabulary, **told)
     head = make(HEADS, run.head, "head", width=backbone.width, vocabulary=space.vocabulary)
     try:
         return Autoregressive(backbone, head, space).to(torch.device(run.device), getattr(torch, run.dtype))
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"The model cannot be put on {run.device!r}: {str(error).splitlines()[0]}.") from None
+
+
+def _told(run: Run, shape: Mapping[str, int]) -> dict[str, int]:
+    """What this backbone wants to know; one that wants what the data has not is of no use for them."""
+    wanted = [
+        name
+        for name in inspect.signature(choose(BACKBONES, run.backbone.kind, "backbone")).parameters
+        if name in FROM_DATA and name not in run.backbone.options
+    ]
+    if "image_height" in wanted and "image_height" not in shape:
+        raise UserError(f"The backbone {run.backbone.kind} reads images: choose another, or --data.kind images.")
+    if "source_vocabulary" in wanted and run.data.kind != "parallel":
+        raise UserError(f"The backbone {run.backbone.kind} reads a source: choose another, or --data.kind parallel.")
+    if "source_vocabulary" in shape and "source_vocabulary" not in wanted:
+        raise UserError(
+            f"The backbone {run.backbone.kind} reads sources as beginnings of targets: it needs --data.shared true."
+        )
+    return {name: shape[name] for name in wanted if name in shape}
 
 
 def build_player(run: Run, model: Autoregressive) -> Player:
@@ -40,7 +65,8 @@ def build_player(run: Run, model: Autoregressive) -> Player:
 
 def load_model(run: Run, folder: Path, space: Space) -> Autoregressive:
     """The best model of a run folder, in evaluation mode."""
-    model = build_model(run, space)
+    path = folder / SHAPE
+    model = build_model(run, space, json.loads(path.read_bytes()) if path.exists() else None)
     begin_with(model, folder)
     return model.eval()
 
@@ -50,4 +76,6 @@ def begin_with(model: Autoregressive, folder: Path) -> None:
     checkpoint = Checkpoints(folder / "checkpoints").best()
     if checkpoint is None:
         raise UserError(f"{folder} has no checkpoint yet: train it first.")
-    restore_weights(checkpoint, {"model": Player(module=model)})
+    # An objective's memory, where there is one, is none of the model's.
+    own = {name: weights for name, weights in checkpoint.weights.items() if name == "model"}
+    restore_weights(replace(checkpoint, weights=own), {"model": Player(module=model)})

@@ -13,6 +13,7 @@ COMMANDS = {
     "train": "fit an autoregressive model to a language or to your own data",
     "gam": "from a little data and a hunch about features to a better model",
     "sample": "draw from a trained model, or from the model tilted by an energy",
+    "decode": "translate or continue lines: beam search, greedy, sampling, energy resampling",
     "distil": "draws of a tilted model, to a file to train on; stopped at any instant, it goes on",
     "evaluate": "cross-entropy and feature frequencies of a trained model, with intervals",
     "estimate": "log Z, moments and divergences of a tilted model, with intervals",

@@ -12,9 +12,12 @@ from torch import Generator
 from ebar.automata import entropy, measures
 from ebar.build.corpus import Corpus
 from ebar.build.energy import build_feature
+from ebar.cli.measured import Measured, text_figures, translation_figures
 from ebar.cli.show import plain, show_json, show_table
 from ebar.cli.trained import Trained, load_trained
 from ebar.config.options import parse, parser
+from ebar.estimators.models import device_of
+from ebar.evaluation.bits_per_dimension import bits_per_dimension
 from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.frequencies import frequencies, mean_length
 from ebar.features.feature import Features
@@ -31,40 +34,60 @@ def main(words: Sequence[str]) -> int:
     options = parser(
         words,
         "evaluate",
-        "Cross-entropy of a trained model on held-out data, and frequencies of features in its own draws, with\n"
-        "intervals; next to the entropy where the language is known. Writes results.json and report.html.",
-        "ebar evaluate runs/motif\n  ebar evaluate runs/motif --feature motif:1011 'expression:(01){3}' --json",
+        "How good a trained model is on held-out data, with intervals: cross-entropy next to the entropy where the\n"
+        "language is known, and features in the model's own draws; perplexity of text, per token, byte and word;\n"
+        "perplexity and BLEU of translations, by length too; bits per dimension of images.\n"
+        "Writes results.json and report.html.",
+        "ebar evaluate runs/motif\n  ebar evaluate runs/motif --feature motif:1011 'expression:(01){3}' --json\n"
+        "  ebar evaluate runs/de-en --width 5 --edges 6 10",
     )
     options.add_argument("run", type=Path, help="folder of a trained run")
     options.add_argument("--n", type=PositiveInt, default=2000, help="draws from the model")
     options.add_argument("--feature", nargs="+", default=[], metavar="KIND:ARGUMENT", help="features to count in them")
     options.add_argument("--seed", type=NonNegativeInt, default=0, help="of the draws")
+    options.add_argument("--width", type=PositiveInt, default=5, help="of the beam that translates; 1 is greedy")
+    options.add_argument("--length_penalty", type=float, default=1.0, metavar="A", help="score is log p / length^A")
+    options.add_argument("--edges", nargs="+", type=PositiveInt, default=[6, 10], help="of the bins of target length")
+    options.add_argument("--stride", type=PositiveInt | None, default=None,
+        help="tokens by which windows of text move on, only the last of them scored; by default a whole window",
+    )  # fmt: skip
     options.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parse(options, words)
     trained = load_trained(arguments.run)
-    features = Features(
-        [build_feature(words, trained.corpus.alphabet, trained.corpus.space) for words in arguments.feature]
-    )
-    generator = Generator(device=next(trained.model.parameters()).device).manual_seed(arguments.seed)
+    corpus = trained.corpus
+    features = Features([build_feature(words, corpus.alphabet, corpus.space) for words in arguments.feature])
+    generator = Generator(device=device_of(trained.model)).manual_seed(arguments.seed)
     with shown(not arguments.json), torch.no_grad():
-        drawn = trained.model.sample(arguments.n, generator=generator)
-        figures = _figures(trained, drawn, features)
-    _record(trained, figures, drawn)
+        if corpus.sources("test") is not None:
+            measured = translation_figures(trained, arguments)
+        elif corpus.tokeniser is None:
+            measured = Measured({"bits_per_dimension": bits_per_dimension(trained.model, _test(trained))}, None)
+        elif corpus.space.end is None:
+            measured = text_figures(trained, arguments, generator)
+        else:
+            drawn = trained.model.sample(arguments.n, generator=generator)
+            measured = Measured(_figures(trained, drawn, features), _marked(corpus, drawn), f"{arguments.n:,} draws")
+    _record(trained, measured)
     if arguments.json:
-        show_json(figures)
+        show_json(measured.figures)
     else:
+        about = f", {measured.about}" if measured.about else ""
         show_table(
-            f"{arguments.run}: {arguments.n:,} draws, seed {arguments.seed}", ("figure", "value"), list(figures.items())
+            f"{arguments.run}: seed {arguments.seed}{about}", ("figure", "value"), list(measured.figures.items())
         )
     return 0
 
 
-def _figures(trained: Trained, drawn: Sequences, features: Features) -> dict[str, Estimate]:
+def _test(trained: Trained) -> Sequences:
+    device = device_of(trained.model)
+    test = trained.corpus.test
+    return Sequences(test.tokens.to(device), test.lengths.to(device))
+
+
+def _figures(trained: Trained, drawn: Sequences, features: Features) -> dict[str, object]:
     corpus = trained.corpus
-    device = next(trained.model.parameters()).device
-    test = Sequences(corpus.test.tokens.to(device), corpus.test.lengths.to(device))
-    costs = cross_entropy(trained.model, test)
-    figures = {
+    costs = cross_entropy(trained.model, _test(trained))
+    figures: dict[str, object] = {
         "cross_entropy": costs.per_sequence,
         "cross_entropy_per_token": costs.pooled_per_token,
         "cross_entropy_per_token, mean over sequences": costs.per_token,  # as document 000's authors report it
@@ -93,16 +116,16 @@ def _named(what: str, drawn: Sequences, features: Features) -> dict[str, Estimat
     return {f"{what} of {name}": value for name, value in frequencies(drawn, features).items()}
 
 
-def _record(trained: Trained, figures: dict[str, Estimate], drawn: Sequences) -> None:
+def _record(trained: Trained, measured: Measured) -> None:
     """results.json keeps what training wrote there, and gains the figures."""
     path = trained.folder / "results.json"
     try:
         known = json.loads(path.read_text())
     except (OSError, ValueError):
         known = {}
-    known["evaluation"] = plain(figures)
+    known["evaluation"] = plain(measured.figures)
     Run(trained.folder).write("results.json", to_json(known, indent=1))
-    write_run_page(trained.folder, figures=figures, samples=_marked(trained.corpus, drawn))
+    write_run_page(trained.folder, figures=measured.figures, samples=measured.samples)
 
 
 def _marked(corpus: Corpus, drawn: Sequences, most: int = 30) -> Samples:

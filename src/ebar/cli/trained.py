@@ -36,7 +36,7 @@ class Trained:
 def load_trained(folder: Path) -> Trained:
     """The best model of a run folder, and its data."""
     run = read_run(folder / "config.yaml")
-    corpus = build_corpus(run)
+    corpus = build_corpus(run, folder)
     return Trained(folder=folder, corpus=corpus, model=load_model(run, folder, corpus.space))
 
 

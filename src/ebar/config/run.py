@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt
@@ -53,7 +53,99 @@ class LinesData:
     """The symbols, in the order of their tokens; by default those of the training file."""
 
 
-DATA = {"language": LanguageData, "lines": LinesData}
+TokeniserKind = Literal["characters", "words", "bpe", "bytes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextData:
+    """Text as one stream of tokens, cut into windows (.txt, .gz, .xz; any file as bytes)."""
+
+    train: Path | None = None
+    """Training text."""
+    validation: Path | None = None
+    """Held-out text for early stopping; without a file, the last tenth of the training windows."""
+    test: Path | None = None
+    """Held-out text for `ebar evaluate`; without a file, the validation text."""
+    dataset: str | None = None
+    """In place of files, a data set by its name on the hub, or a folder that save_to_disk wrote: its splits train,
+    validation and test."""
+    dataset_configuration: str | None = None
+    """Which of the hub's data sets of that name."""
+    column: str = "text"
+    """The column of the data set that holds the text."""
+    tokeniser: TokeniserKind = "bytes"
+    """What a token is."""
+    vocabulary: int | None = None
+    """Most tokens there may be; by default all characters or words, and 8,000 of bpe."""
+    tokeniser_file: Path | None = None
+    """The tokeniser.json of another run, in place of a tokeniser made from the training text."""
+    length: int = 128
+    """Tokens in a window."""
+    cache: Path | None = None
+    """Folder for the tokens of a training text that is larger than memory: written once, read as needed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelData:
+    """Sentences and their translations: one file with tabs, or two files of as many lines (.txt, .tsv, .gz, .xz)."""
+
+    train: Path | None = None
+    """Training pairs; with `train_target`, their sources."""
+    train_target: Path | None = None
+    """Where there are two files, the translations."""
+    validation: Path | None = None
+    """Held-out pairs for early stopping; without a file, every twentieth training pair."""
+    validation_target: Path | None = None
+    """Their translations."""
+    test: Path | None = None
+    """Held-out pairs for `ebar evaluate`; without a file, the validation pairs."""
+    test_target: Path | None = None
+    """Their translations."""
+    dataset: str | None = None
+    """In place of files, a data set by its name on the hub, or a folder that save_to_disk wrote: its splits train,
+    validation and test."""
+    dataset_configuration: str | None = None
+    """Which of the hub's data sets of that name."""
+    source_column: int | str = 0
+    """What is translated: the column of a file with tabs, counted from 0, or the name of a data set's column
+    (translation.de)."""
+    target_column: int | str = 1
+    """What it is translated into."""
+    tokeniser: TokeniserKind = "bpe"
+    """What a token is."""
+    vocabulary: int | None = None
+    """Most tokens there may be; by default all characters or words, and 8,000 of bpe."""
+    shared: bool = True
+    """One tokeniser for both sides, so that they can share their vectors."""
+    tokeniser_file: Path | None = None
+    """The tokeniser.json of another run, in place of a tokeniser made from the training pairs."""
+    length: int | None = None
+    """Longest training or validation sentence on either side, in tokens, its end included."""
+    too_long: Literal["skip", "error"] = "skip"
+    """Whether longer pairs are left out, with a warning that counts them, or are an error."""
+    cache: Path | None = None
+    """Folder for the tokens of training pairs that are larger than memory: written once, read as needed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesData:
+    """Images of one size (idx files, .npz archives, folders of PNG files)."""
+
+    train: Path
+    """Training images."""
+    validation: Path | None = None
+    """Held-out images for early stopping; without a file, the last tenth of the training images."""
+    test: Path | None = None
+    """Held-out images for `ebar evaluate`; without a file, the validation images."""
+    binary: bool = False
+    """Black or white: one draw for each pixel, once and for all, with its intensity for a probability."""
+    binary_seed: int = 0
+    """Of those draws."""
+
+
+DATA = {
+    "language": LanguageData, "lines": LinesData, "text": TextData, "parallel": ParallelData, "images": ImagesData,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +156,8 @@ class Training:
     """At most so many passes over the data."""
     batch_size: int = 64
     """Sequences per step, over all processes together."""
+    batch_tokens: int | None = None
+    """In place of `batch_size`: tokens per step at most, padding counted, in batches of sequences of like length."""
     accumulate: int = 1
     """Parts a batch is computed in, to save memory; the result does not change."""
     patience: int = 10
@@ -110,10 +204,13 @@ class Run:
     training: Training
 
 
+# What a backbone is told by the data.
+FROM_DATA = ("source_vocabulary", "image_height", "image_width", "channels")
+
 # Key → table, the default, and the arguments that `build` provides.
 CHOICES: dict[str, tuple[Mapping[str, Any], str, tuple[str, ...]]] = {
     "data": (DATA, "language", ()),
-    "backbone": (BACKBONES, "lstm", ("vocabulary",)),
+    "backbone": (BACKBONES, "lstm", ("vocabulary", *FROM_DATA)),
     "head": (HEADS, "softmax", ("vocabulary", "width")),
     "objective": (OBJECTIVES, "maximum_likelihood", ("model", "player")),
     "optimiser": (OPTIMISERS, "adam", ()),

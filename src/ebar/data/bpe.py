@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
 from ebar.data.tokenisers import check_tokens
@@ -66,7 +65,7 @@ class Bpe:
         return json.dumps({"kind": "bpe", "model": json.loads(self.model)}, ensure_ascii=False) + "\n"
 
 
-def _library() -> ModuleType:
+def _library() -> Any:
     try:
         import tokenizers
         import tokenizers.decoders
@@ -75,4 +74,4 @@ def _library() -> ModuleType:
         import tokenizers.trainers
     except ImportError:
         raise UserError("Byte-pair encoding needs the package tokenizers: install the extra ebar[hf].") from None
-    return tokenizers  # type: ignore[no-any-return]
+    return tokenizers

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,9 @@ class HubPairs:
 def import_datasets() -> Any:
     """The package, or a sentence that says how to get it."""
     try:
-        import datasets
+        return import_module("datasets")
     except ImportError:
         raise UserError("Data sets by name need the package datasets: install the extra ebar[data].") from None
-    return datasets
 
 
 def _local(path: Path, split: str) -> Iterator[Mapping[str, Any]]:

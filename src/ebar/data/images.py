@@ -7,11 +7,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Int, UInt8
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
@@ -67,6 +68,7 @@ def images_of(x: Sequences, *, height: int, width: int, channels: int = 1, level
     return Images(tokens.reshape(-1, height, width, channels).to(torch.uint8), levels)
 
 
+@runtime_checkable
 class _Batches(Protocol):
     def __len__(self) -> int: ...
 
@@ -116,7 +118,7 @@ def read_images(path: Path) -> Images:
     return Images(torch.from_numpy(np.ascontiguousarray(array)))
 
 
-def _from_idx(path: Path) -> "np.ndarray[Any, Any]":
+def _from_idx(path: Path) -> NDArray[np.uint8]:
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (gzip.BadGzipFile, zlib.error, EOFError):
@@ -136,7 +138,7 @@ def _from_idx(path: Path) -> "np.ndarray[Any, Any]":
     return np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions).reshape([int(size) for size in shape]).copy()
 
 
-def _from_npz(path: Path) -> "np.ndarray[Any, Any]":
+def _from_npz(path: Path) -> NDArray[np.uint8]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             names = archive.files
@@ -151,7 +153,7 @@ def _from_npz(path: Path) -> "np.ndarray[Any, Any]":
     return np.asarray(array)
 
 
-def _from_folder(path: Path) -> "np.ndarray[Any, Any]":
+def _from_folder(path: Path) -> NDArray[np.uint8]:
     try:
         from PIL import Image
     except ImportError:
@@ -159,7 +161,7 @@ def _from_folder(path: Path) -> "np.ndarray[Any, Any]":
     files = sorted(path.glob("*.png"))
     if not files:
         raise UserError(f"{path} holds no file that ends in .png.")
-    arrays: list[np.ndarray[Any, Any]] = []
+    arrays: list[NDArray[np.uint8]] = []
     for file in files:
         try:
             with Image.open(file) as image:
@@ -173,5 +175,5 @@ def _from_folder(path: Path) -> "np.ndarray[Any, Any]":
     return np.stack(arrays)
 
 
-def _size(array: "np.ndarray[Any, Any]") -> str:
+def _size(array: NDArray[np.uint8]) -> str:
     return f"{array.shape[1]} × {array.shape[0]} pixels in {'grey' if array.ndim == 2 else 'colour'}"

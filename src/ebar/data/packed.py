@@ -120,7 +120,10 @@ def pack_stream(folder: Path, blocks: Callable[[], Iterable[NDArray[Any]]], *, v
         _write_header(temporary, vocabulary, tokens=total, rows=None, length=length)
 
     _once(folder, write)
-    return Packed(folder)
+    packed = Packed(folder)
+    if packed.length != length:
+        raise UserError(f"{folder} holds windows of {packed.length} tokens, not of {length}: give another folder.")
+    return packed
 
 
 def pack_pairs(

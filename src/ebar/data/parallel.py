@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeGuard, cast
 
 import torch
 
@@ -23,14 +23,10 @@ def pairs(files: Files, *, source_column: int = 0, target_column: int = 1) -> It
     """Source and target of each line. Columns, counted from 0, matter to a file with tabs only."""
     if isinstance(files, Path):
         yield from _columns(files, source_column, target_column)
-        return
-    given = iter(files)
-    first = next(given, None)
-    if isinstance(first, Path):
-        yield from _side_by_side(first, *given)  # type: ignore[arg-type]
-    elif first is not None:
-        yield first  # type: ignore[misc]
-        yield from given  # type: ignore[misc]
+    elif _two_files(files):
+        yield from _side_by_side(*files)
+    else:
+        yield from cast(Iterable[tuple[str, str]], files)
 
 
 def read_parallel(
@@ -139,9 +135,11 @@ def _encoded(files: Files, side: int, texts: list[str], tokeniser: Tokeniser, be
 def _name(files: Files, side: int) -> str:
     if isinstance(files, Path):
         return str(files)
-    if isinstance(files, tuple) and isinstance(files[side], Path):
-        return str(files[side])
-    return "the corpus"
+    return str(files[side]) if _two_files(files) else "the corpus"
+
+
+def _two_files(files: Files) -> TypeGuard[tuple[Path, Path]]:
+    return isinstance(files, tuple) and len(files) == 2 and isinstance(files[0], Path)
 
 
 def _padded(flat: "array[int]", lengths: "array[int]") -> Sequences:

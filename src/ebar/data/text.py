@@ -28,6 +28,8 @@ Texts = Path | Iterable[str]
 
 def texts_of(texts: Texts) -> Iterator[str]:
     """The lines of a file, each with its line break; or the texts themselves."""
+    if isinstance(texts, str):
+        raise TypeError("a text alone would be read as texts of one character: give [text], or Path(text) for a file")
     if isinstance(texts, Path):
         yield from (f"{text}\n" for _, text in lines(texts))
     else:

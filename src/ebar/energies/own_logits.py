@@ -42,6 +42,8 @@ class OwnLogits(nn.Module):
         if batch % conditions:
             raise ValueError(f"{batch} sequences cannot be shared evenly among {conditions} contexts")
         first, state = self.model.start(conditions, context)  # each context is read once
+        if batch == 0:
+            return first.new_zeros(0)
         every = torch.arange(batch, device=first.device)
         size = max(1, batch if torch.is_grad_enabled() else ELEMENTS // (max(width, 1) * self.model.space.vocabulary))
         parts = []

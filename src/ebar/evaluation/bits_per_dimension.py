@@ -5,6 +5,8 @@ import math
 from ebar.evaluation.cross_entropy import cross_entropy, cross_entropy_difference
 from ebar.types import Context, Distribution, Estimate, Sequences
 
+LOG_2 = math.log(2)
+
 
 def bits_per_dimension(model: Distribution, data: Sequences, *, context: Context | None = None) -> Estimate:
     """−log₂ p(x) over the number of tokens, the mean over images; the interval is over the draw of the images.
@@ -23,6 +25,3 @@ def bits_difference(
 
 def _in_bits(nats: Estimate) -> Estimate:
     return nats._replace(value=nats.value / LOG_2, low=nats.low / LOG_2, high=nats.high / LOG_2)
-
-
-LOG_2 = math.log(2)

@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 from ebar.backbones.backbone import Reads
 from ebar.errors import UserError, choose
 from ebar.models.autoregressive import Autoregressive
-from ebar.models.stepwise import only_end_in_last_place, teacher_forced
+from ebar.models.stepwise import teacher_forced
 from ebar.objectives.contrastive import Contrast, Scored, contrast, past
 from ebar.objectives.fakes import draw_fakes
 from ebar.objectives.langevin import langevin, last_log_partition, reader
@@ -131,8 +131,13 @@ class Earm:
             choose(dict.fromkeys(table), value, what)
         if self.draws < 1 or (self.normalise == "context" and self.draws < 2):
             raise ValueError("draws must be at least 1, and at least 2 where weights are relative to a context's fakes")
-        if self.recent is not None and self.recent < 0:
-            raise ValueError(f"recent must be at least 0, not {self.recent}")
+        for name in ("weight", "start_epoch", "start_step", "ramp", "recent", "langevin_steps", "langevin_noise",
+                     "length_offset"):  # fmt: skip
+            if (value := getattr(self, name)) is not None and not value >= 0:
+                raise ValueError(f"{name} must be at least 0, not {value}")
+        for name in ("length_ratio", "langevin_step_size"):
+            if (value := getattr(self, name)) is not None and not value > 0:
+                raise ValueError(f"{name} must be above 0, not {value}")
         if not self.temper >= 0 or (self.clip is not None and not self.clip >= 1):
             raise ValueError("temper must be at least 0 and clip at least 1, which is the mean weight")
         if self.window is not None and self.window < 1:
@@ -166,6 +171,8 @@ class Earm:
         tokens = int(x.lengths.sum())
         metrics = {"nll_per_token": float(nll.detach() / tokens), "contrastive": float(term.detach())}
         metrics |= {"contrastive_weight": strength} | figures
+        if self.base == "scheduled_sampling":
+            metrics["chance_of_truth"] = chance
         yield Loss(loss / tokens + strength * term, self.player, metrics, weight=float(tokens))
 
     def _autoregressive(
@@ -230,9 +237,21 @@ class Earm:
     def _fakes(
         self, x: Sequences, context: Context | None, begin: int, end: int, generator: Generator
     ) -> Sequences:  # fmt: skip
-        prefix = x.tokens[:, :begin].repeat_interleave(self.draws, 0) if begin else None
         caps = self._caps(x, context, end - begin).repeat_interleave(self.draws)
+        if (given := self._prefixes(x, context, begin)) is not None:
+            return draw_fakes(self.model, caps, given, generator=generator)
+        prefix = x.tokens[:, :begin].repeat_interleave(self.draws, 0)
         return draw_fakes(self.model, caps, context, prefix=prefix, generator=generator)
+
+    def _prefixes(self, x: Sequences, context: Context | None, begin: int) -> Context | None:
+        """The tokens before the window as a context, for models that take them for what they are.
+
+        What need not be computed of a prefix is not: a head's logits, an image's rows that no pixel of the window sees.
+        """
+        model = self.model
+        if begin and context is None and isinstance(model, Autoregressive) and isinstance(model.backbone, Reads):
+            return Context(Sequences(x.tokens[:, :begin], torch.full_like(x.lengths, begin)))
+        return None
 
     def _caps(self, x: Sequences, context: Context | None, width: int) -> Int[Tensor, " rows"]:
         """No longer than the longest real sequence: later steps would have nothing to be contrasted with."""
@@ -252,14 +271,17 @@ class Earm:
         rows, width = x.tokens.shape
         smooth = self.label_smoothing > 0
         if end - begin < width:
-            prefix = x.tokens[:, :begin].repeat_interleave(self.draws, 0)
-            logits = logits_from(self.model, torch.cat([prefix, fakes.tokens], 1), context, begin)
+            if (given := self._prefixes(x, context, begin)) is not None:
+                logits = teacher_forced(self.model, fakes.tokens, given)
+            else:
+                prefix = x.tokens[:, :begin].repeat_interleave(self.draws, 0)
+                logits = teacher_forced(self.model, torch.cat([prefix, fakes.tokens], 1), context)[:, begin:]
             fake = token_scores(logits, fakes.tokens)
             logits = teacher_forced(self.model, x.tokens, context)
             return token_scores(logits, x.tokens, mean=smooth), fake, logits
         padded = torch.nn.functional.pad(fakes.tokens, (0, width - fakes.tokens.shape[1]))
         together = torch.cat([x.tokens[:, None], padded.view(rows, self.draws, width)], 1)
-        logits = teacher_forced(self.model, together.flatten(0, 1), context).unflatten(0, (rows, -1))
+        logits = teacher_forced(self.model, together.flatten(0, 1), context).view(*together.shape, -1)
         scores = token_scores(logits, together, mean=smooth)
         real = TokenScores(*(each[:, 0] for each in scores))
         fake = TokenScores(*(each[:, 1:].flatten(0, 1)[:, : fakes.tokens.shape[1]] for each in scores))
@@ -310,13 +332,3 @@ class Earm:
             "log_partition_gap": float(found.gap[there].mean()),
             "energy_gain": float(found.gain[there].mean()),
         }
-
-
-def logits_from(
-    model: Stepwise, tokens: Int[Tensor, "rows length"], context: Context | None, begin: int
-) -> Float[Tensor, "rows places vocabulary"]:
-    """Logits of the tokens from place `begin` on; where the model has a head, it is spared the others."""
-    if begin and isinstance(model, Autoregressive) and isinstance(model.backbone, Reads):
-        hidden = model.backbone.read(model.backbone.embed(tokens[:, :-1]), context)[:, begin:]
-        return only_end_in_last_place(model.head(hidden), begin, model.space)
-    return teacher_forced(model, tokens, context)[:, begin:]

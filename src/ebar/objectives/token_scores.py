@@ -51,7 +51,7 @@ class _Scores(torch.autograd.Function):
         return logit, log_partition, means
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, of_logit: Tensor, of_log_partition: Tensor, of_mean: Tensor) -> tuple[Tensor, None, None]:
         logits, tokens, log_partition, partial = ctx.saved_tensors
         gradient = torch.empty_like(logits)

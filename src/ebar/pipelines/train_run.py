@@ -7,17 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from torch import nn
 
-from ebar.build.corpus import build_corpus
+from ebar.build.corpus import Corpus, build_corpus
 from ebar.build.entry import make
-from ebar.build.model import begin_with, build_model, build_player
+from ebar.build.model import SHAPE, begin_with, build_model, build_player
 from ebar.config.run import Run
+from ebar.data.images import ImageBatches, Images
+from ebar.errors import UserError
 from ebar.objectives import OBJECTIVES
 from ebar.training import (
     Batches,
     Console,
     Patience,
     Plan,
+    Player,
     Result,
     distributed,
     measure,
@@ -26,23 +30,28 @@ from ebar.training import (
     tensorboard,
     train,
 )
+from ebar.training import Run as OpenRun
+from ebar.training.batches import OnDevice
+from ebar.training.budgeted import Budgeted, lengths_of
+from ebar.training.storage import to_json
 
 
 def train_run(run: Run, folder: Path, *, quiet: bool = False, replace_config: bool = False) -> Result:
     """Train as configured, in a run folder, from where it stands."""
-    generator = seeded(run.seed, rank=distributed.rank())
-    corpus = build_corpus(run)
-    model = build_model(run, corpus.space)
+    try:
+        generator = seeded(run.seed, device=run.device, rank=distributed.rank())
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"The model cannot be put on {run.device!r}: {str(error).splitlines()[0]}.") from None
+    corpus = build_corpus(run, folder)
+    model = build_model(run, corpus.space, corpus.shape)
     if run.training.start is not None:
         begin_with(model, run.training.start)
     players = {"model": build_player(run, model)}
     objective = make(OBJECTIVES, run.objective, "objective", model=model)
-    device = run.device
-    data = corpus.train._replace(tokens=corpus.train.tokens.to(device), lengths=corpus.train.lengths.to(device))
-    held_out = corpus.validation
-    held_out = held_out._replace(tokens=held_out.tokens.to(device), lengths=held_out.lengths.to(device))
-    batches = Batches(data=data, batch_size=run.training.batch_size, seed=run.seed, drop_last=run.training.drop_last)
-    validation = Batches(data=held_out, batch_size=max(1024, run.training.batch_size), shuffle=False)
+    if isinstance(memory := getattr(objective, "memory", None), nn.Module):
+        players["objective"] = Player(module=memory.to(run.device))  # moved by no loss, kept in checkpoints
+    judge = getattr(objective, "validation", objective)  # plain cross-entropy, whatever is trained
+    batches, validation = training_batches(run, corpus), held_out_batches(run, corpus)
     plan = Plan(
         epochs=run.training.epochs,
         accumulate=run.training.accumulate,
@@ -54,6 +63,8 @@ def train_run(run: Run, folder: Path, *, quiet: bool = False, replace_config: bo
         opened = stack.enter_context(
             open_run(folder, config=resolved(run), seed=run.seed, replace_config=replace_config)
         )
+        if distributed.rank() == 0:
+            keep(opened, corpus)
         sinks: list[Any] = [] if quiet or not sys.stderr.isatty() else [Console()]
         if run.training.tensorboard and distributed.rank() == 0:
             sinks.append(stack.enter_context(tensorboard(folder / "tensorboard")))
@@ -64,9 +75,53 @@ def train_run(run: Run, folder: Path, *, quiet: bool = False, replace_config: bo
             players,
             plan,
             generator=generator,
-            validation=lambda: measure(objective, validation, generator=generator),
+            validation=lambda: measure(judge, validation, generator=generator),
             sinks=sinks,
         )
+
+
+def training_batches(run: Run, corpus: Corpus) -> OnDevice:
+    """By rows, or by tokens where the configuration says so; what is on disk is read as it is needed."""
+    part, training = corpus.parts["train"], run.training
+    if isinstance(part, Images):
+        images = Batches(
+            data=part.pixels, batch_size=images_in_batch(run, part), seed=run.seed, drop_last=training.drop_last
+        )
+        return OnDevice(ImageBatches(images), run.device)
+    if training.batch_tokens is None:
+        rows = Batches(data=part, batch_size=training.batch_size, seed=run.seed, drop_last=training.drop_last)
+        return OnDevice(rows, run.device)
+    if training.drop_last:
+        raise UserError("Batches of a number of tokens have no last one: leave out training.drop_last.")
+    return OnDevice(Budgeted(data=part, tokens=training.batch_tokens, seed=run.seed), run.device)
+
+
+def held_out_batches(run: Run, corpus: Corpus) -> OnDevice:
+    """No larger than those of training where a token has many logits, and fewer of them where it has few."""
+    part, training = corpus.parts["validation"], run.training
+    if isinstance(part, Images):
+        images = Batches(data=part.pixels, batch_size=images_in_batch(run, part), shuffle=False)
+        return OnDevice(ImageBatches(images), run.device)
+    if training.batch_tokens is not None:
+        tokens = max(training.batch_tokens, int(lengths_of(part).max()))
+        return OnDevice(Budgeted(data=part, tokens=tokens, shuffle=False), run.device)
+    small = run.data.kind in ("language", "lines")
+    size = max(1024, training.batch_size) if small else training.batch_size
+    return OnDevice(Batches(data=part, batch_size=size, shuffle=False), run.device)
+
+
+def images_in_batch(run: Run, images: Images) -> int:
+    """All have as many tokens."""
+    tokens = run.training.batch_tokens
+    return run.training.batch_size if tokens is None else max(1, tokens // images.space.length)
+
+
+def keep(opened: OpenRun, corpus: Corpus) -> None:
+    """What a run needs to be evaluated: its tokenisers, and what its backbone was told."""
+    for name, text in corpus.files.items():
+        opened.write(name, text.encode())
+    if corpus.shape:
+        opened.write(SHAPE, to_json(dict(corpus.shape)))
 
 
 def resolved(run: Run) -> str:

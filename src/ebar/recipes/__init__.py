@@ -27,6 +27,16 @@ RECIPES = {
     "earm/table5": "ebar.recipes.earm.table5",
     "earm/figure1": "ebar.recipes.earm.figure1",
     "earm/motif": "ebar.recipes.earm.motif",
+    "earm/table2": "ebar.recipes.earm.table2",
+    "earm/table7": "ebar.recipes.earm.table7",
+    "earm/table8": "ebar.recipes.earm.table8",
+    "earm/table9": "ebar.recipes.earm.table9",
+    "earm/table10": "ebar.recipes.earm.table10",
+    "earm/table11": "ebar.recipes.earm.table11",
+    "earm/figure2": "ebar.recipes.earm.figure2",
+    "earm/cases": "ebar.recipes.earm.cases",
+    "earm/recent": "ebar.recipes.earm.recent",
+    "earm/without_ce": "ebar.recipes.earm.without_ce",
 }
 
 SCALES = ("demo", "cpu", "paper")

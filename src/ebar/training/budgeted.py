@@ -31,6 +31,8 @@ class Budgeted:
     _bounds: Int[Tensor, " bounds"] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.most_rows is not None and self.most_rows < 1:
+            raise ValueError(f"a batch has at least one row, not {self.most_rows}")
         lengths = lengths_of(self.data)
         if len(lengths) == 0:
             raise UserError("There is no training data: it has no rows.")

@@ -17,13 +17,13 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "cpu": {
         "wikitext-2": {
-            "tokens": 400_000, "held_out": 40_000, "vocabulary": 1000, "window": 100, "rows": 16, "layers": 2,
-            "hidden": 128, "heads": 4, "feedforward": 512, "dropout": 0.1, "epochs": 4, "start_epoch": 2,
+            "tokens": 200_000, "held_out": 40_000, "vocabulary": 1000, "window": 100, "rows": 16, "layers": 2,
+            "hidden": 128, "heads": 4, "feedforward": 512, "dropout": 0.1, "epochs": 5, "start_epoch": 3,
             "learning_rate": 2e-3, "warmup": 50, **SHARED,
         },
         "enwik8-10m": {
-            "tokens": 500_000, "held_out": 50_000, "vocabulary": 256, "window": 100, "rows": 16, "layers": 2,
-            "hidden": 128, "heads": 4, "feedforward": 512, "dropout": 0.1, "epochs": 4, "start_epoch": 2,
+            "tokens": 250_000, "held_out": 50_000, "vocabulary": 256, "window": 100, "rows": 16, "layers": 2,
+            "hidden": 128, "heads": 4, "feedforward": 512, "dropout": 0.1, "epochs": 5, "start_epoch": 3,
             "learning_rate": 2e-3, "warmup": 50, **SHARED,
         },
     },

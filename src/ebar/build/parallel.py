@@ -1,0 +1,122 @@
+"""A run's sentence pairs: targets and what they translate, in memory or on disk."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ebar.build.tokeniser import SOURCE_TOKENISER, build_tokeniser, written
+from ebar.config.run import ParallelData
+from ebar.data.hub import HubPairs, HubSplit
+from ebar.data.packed import PackedPairs, fingerprint, pack_pairs
+from ebar.data.parallel import Files, encoded_pairs, pairs, read_parallel
+from ebar.data.tokenisers import Tokeniser
+from ebar.errors import UserError
+from ebar.training.rows import take
+from ebar.types import Context, Sequences
+
+Pairs = tuple[Sequences, Context] | PackedPairs
+
+
+class Columns(NamedTuple):
+    """Of a file with tabs."""
+
+    source_column: int
+    target_column: int
+
+
+class Tokenisers(NamedTuple):
+    """Of the two sides, which may be one."""
+
+    source: Tokeniser
+    target: Tokeniser
+
+
+def build_tokenisers(data: ParallelData, folder: Path | None) -> Tokenisers:
+    """One for both sides, or one for each."""
+    train = files_of(data, "train")
+    assert train is not None
+    columns = _columns(data)._asdict()
+
+    def side(*wanted: int) -> Iterator[str]:
+        return (pair[at] for pair in pairs(train, **columns) for at in wanted)
+
+    if data.shared:
+        both = build_tokeniser(data, lambda: side(0, 1), folder)
+        return Tokenisers(both, both)
+    source = build_tokeniser(data, lambda: side(0), folder, SOURCE_TOKENISER)
+    return Tokenisers(source, build_tokeniser(data, lambda: side(1), folder))
+
+
+def files_of(data: ParallelData, part: str) -> Files | None:
+    """Where the pairs of a part come from, if it has some of its own."""
+    if (data.train is None) == (data.dataset is None):
+        raise UserError("Sentence pairs come from files or from a data set: give either data.train or data.dataset.")
+    if data.dataset is not None:
+        split = HubSplit(name=data.dataset, split=part, configuration=data.dataset_configuration)
+        return HubPairs(data=split, source=str(data.source_column), target=str(data.target_column))
+    path: Path | None = getattr(data, part)
+    target: Path | None = getattr(data, f"{part}_target")
+    if path is None and target is not None:
+        raise UserError(f"data.{part}_target is a translation of nothing: give data.{part} too.")
+    return path if path is None or target is None else (path, target)
+
+
+def parallel_parts(data: ParallelData, tokenisers: Tokenisers) -> dict[str, Pairs]:
+    """Train, validation and test. The longest sentence allowed is not the test's concern."""
+    train, validation, test = (files_of(data, part) for part in ("train", "validation", "test"))
+    assert train is not None
+    columns = _columns(data)._asdict()
+    limit: dict[str, Any] = {"length": data.length, "too_long": data.too_long}
+    parts: dict[str, Pairs] = {}
+    if data.cache is not None:
+        if validation is None:
+            raise UserError("Pairs that stay on disk need a validation file of their own: give data.validation.")
+        parts["train"] = _packed(data, train, tokenisers, columns)
+    else:
+        parts["train"] = read_parallel(train, *tokenisers, **columns, **limit)
+    if validation is None:
+        parts["train"], parts["validation"] = _every_twentieth(parts["train"])
+    else:
+        parts["validation"] = read_parallel(validation, *tokenisers, **columns, **limit)
+    parts["test"] = parts["validation"] if test is None else read_parallel(test, *tokenisers, **columns)
+    return parts
+
+
+def longest_target(part: Pairs) -> int:
+    """Tokens, the end included."""
+    x = part.target if isinstance(part, PackedPairs) else part[0]
+    return int(x.lengths.max())
+
+
+def _columns(data: ParallelData) -> Columns:
+    if data.dataset is not None:
+        return Columns(0, 1)  # of no matter: pairs come as pairs
+    try:
+        return Columns(int(data.source_column), int(data.target_column))
+    except ValueError:
+        raise UserError(
+            f"The columns of a file are numbers counted from 0, not {data.source_column!r} and {data.target_column!r}."
+        ) from None
+
+
+def _packed(data: ParallelData, train: Files, tokenisers: Tokenisers, columns: dict[str, int]) -> PackedPairs:
+    places = [data.dataset, data.dataset_configuration] if data.train is None else [data.train, data.train_target]
+    settings = [str(data.source_column), str(data.target_column), data.length, data.too_long]
+    name = fingerprint(*places, *settings, *(written(tokeniser) for tokeniser in tokenisers))
+    vocabularies = (tokenisers.source.size + 1, tokenisers.target.size + 1)
+    assert data.cache is not None
+    return pack_pairs(
+        data.cache / f"parallel-{name}",
+        lambda: encoded_pairs(train, *tokenisers, **columns, length=data.length, too_long=data.too_long),
+        vocabularies=vocabularies,
+    )
+
+
+def _every_twentieth(part: Pairs) -> tuple[Pairs, Pairs]:
+    assert not isinstance(part, PackedPairs)
+    rows = torch.arange(len(part[0].lengths))
+    if len(rows) < 20:
+        raise UserError(f"There are only {len(rows)} training pairs: give more, or a validation file.")
+    return take(part, rows[rows % 20 != 19]), take(part, rows[rows % 20 == 19])

@@ -1,0 +1,60 @@
+"""A run's text: windows of one stream, in memory or on disk."""
+
+from pathlib import Path
+
+from ebar.build.tokeniser import written
+from ebar.config.run import TextData
+from ebar.data.hub import HubSplit, HubTexts
+from ebar.data.packed import Packed, fingerprint, pack_stream
+from ebar.data.text import Texts, blocks_of, read_text
+from ebar.data.tokenisers import Tokeniser
+from ebar.errors import UserError
+from ebar.training.rows import take
+from ebar.types import Sequences
+
+
+def texts_of(data: TextData, part: str) -> Texts | None:
+    """Where the text of a part comes from, if it has one of its own."""
+    if (data.train is None) == (data.dataset is None):
+        raise UserError("Text comes from files or from a data set: give either data.train or data.dataset.")
+    if data.dataset is not None:
+        split = HubSplit(name=data.dataset, split=part, configuration=data.dataset_configuration)
+        return HubTexts(data=split, text=data.column)
+    path: Path | None = getattr(data, part)
+    return path
+
+
+def text_parts(data: TextData, tokeniser: Tokeniser) -> dict[str, Sequences | Packed]:
+    """Train, validation and test."""
+    train, validation, test = (texts_of(data, part) for part in ("train", "validation", "test"))
+    assert train is not None
+    parts: dict[str, Sequences | Packed] = {}
+    if data.cache is not None:
+        if validation is None:
+            raise UserError("A text that stays on disk needs a validation file of its own: give data.validation.")
+        place = data.dataset if data.train is None else data.train
+        name = fingerprint(place, data.dataset_configuration, data.column, written(tokeniser), data.length)
+        parts["train"] = pack_stream(
+            data.cache / f"text-{name}", lambda: blocks_of(train, tokeniser),
+            vocabulary=tokeniser.size, length=data.length,
+        )  # fmt: skip
+    else:
+        parts["train"] = read_text(train, tokeniser, data.length)
+    if validation is None:
+        parts["train"], parts["validation"] = _last_tenth(parts["train"])
+    else:
+        parts["validation"] = read_text(validation, tokeniser, data.length)
+    parts["test"] = parts["validation"] if test is None else read_text(test, tokeniser, data.length)
+    return parts
+
+
+def _last_tenth(x: Sequences | Packed) -> tuple[Sequences, Sequences]:
+    """Cut at one place: windows next to each other share their subject."""
+    assert isinstance(x, Sequences)
+    rows = len(x.lengths)
+    if rows < 2:
+        raise UserError(
+            "The training text has only one window: give more, a validation file, or a smaller data.length."
+        )
+    cut = rows - max(1, rows // 10)
+    return take(x, slice(0, cut)), take(x, slice(cut, rows))

@@ -1,0 +1,130 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from ebar.data.packed import Packed, PackedPairs, fingerprint, pack_pairs, pack_stream
+from ebar.data.parallel import encoded_pairs, read_parallel
+from ebar.data.text import blocks_of, read_text
+from ebar.data.tokenisers import Bytes
+from ebar.errors import UserError
+from ebar.training import Batches
+from ebar.training.budgeted import Budgeted
+
+PAIRS = [("x" * (n % 7), "y" * (n * n % 11)) for n in range(60)]
+
+
+def stream(tmp_path, length=5):
+    path = tmp_path / "c.txt"
+    path.write_text("".join(f"line number {n}\n" for n in range(40)))
+    packed = pack_stream(tmp_path / "packed", lambda: blocks_of(path, Bytes()), vocabulary=256, length=length)
+    return path, packed
+
+
+def same(one, other):
+    assert type(one) is type(other)
+    if isinstance(one, tuple):
+        for a, b in zip(one, other, strict=True):
+            same(a, b)
+    elif one is not None:
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("source", [Batches, Budgeted])
+def test_training_from_disk_sees_what_training_from_memory_sees(tmp_path, source):
+    path, packed = stream(tmp_path)
+    x = read_text(path, Bytes(), 5)
+    size = {"batch_size": 7} if source is Batches else {"tokens": 31}
+    pairs = pack_pairs(tmp_path / "pairs", lambda: encoded_pairs(PAIRS, Bytes(), Bytes()), vocabularies=(257, 257))
+    for stored, read in ((packed, x), (pairs, read_parallel(PAIRS, Bytes(), Bytes()))):
+        one, other = (source(data=data, seed=3, **size) for data in (stored, read))
+        assert len(one) == len(other) > 3
+        for epoch in (0, 1):
+            for a, b in zip(one.at(epoch, 2), other.at(epoch, 2), strict=True):
+                same(a, b)
+
+
+@pytest.mark.parametrize(("vocabulary", "dtype"), [(1 << 16, "<u2"), ((1 << 16) + 1, "<u4")])
+def test_tokens_are_raw_and_little_endian(tmp_path, vocabulary, dtype):
+    tokens = np.array([0, 1, 258, vocabulary - 1])
+    packed = pack_stream(tmp_path / "p", lambda: [tokens[:1], tokens[1:]], vocabulary=vocabulary, length=2)
+    assert np.fromfile(tmp_path / "p" / "tokens.bin", dtype).tolist() == tokens.tolist()
+    assert packed.fetch(torch.tensor([1, 0, 1])).tokens.tolist() == [
+        [258, vocabulary - 1],
+        [0, 1],
+        [258, vocabulary - 1],
+    ]
+    header = json.loads((tmp_path / "p" / "header.json").read_text())
+    assert header == {
+        "format": 1, "dtype": dtype, "vocabulary": vocabulary, "tokens": 4, "rows": None, "length": 2,
+    }  # fmt: skip
+
+
+def test_writing_happens_once_and_starts_anew_after_an_interruption(tmp_path):
+    calls = []
+
+    def blocks():
+        calls.append(len(calls))
+        yield np.array([1, 2, 3])
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        yield np.array([4])
+
+    with pytest.raises(KeyboardInterrupt):
+        pack_stream(tmp_path / "p", blocks, vocabulary=9, length=2)
+    assert not (tmp_path / "p").exists()
+    # As if killed: what it had written lies there still.
+    (tmp_path / ".writing-p").mkdir()
+    (tmp_path / ".writing-p" / "tokens.bin").write_bytes(b"half")
+    for _ in range(2):
+        packed = pack_stream(tmp_path / "p", blocks, vocabulary=9, length=2)
+        assert packed.fetch(torch.arange(2)).tokens.tolist() == [[1, 2], [3, 4]]
+    assert len(calls) == 2
+    with pytest.raises(UserError, match="windows of 2 tokens, not of 3"):
+        pack_stream(tmp_path / "p", blocks, vocabulary=9, length=3)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["p"]
+
+
+def test_damage_is_told(tmp_path):
+    _, packed = stream(tmp_path)
+    tokens = packed.folder / "tokens.bin"
+    whole = tokens.read_bytes()
+    tokens.write_bytes(whole[:-1])
+    with pytest.raises(UserError, match=r"damaged ones \(tokens.bin has .* bytes"):
+        Packed(packed.folder)
+    tokens.write_bytes(whole)
+    (packed.folder / "header.json").write_text('{"format": 2}')
+    with pytest.raises(UserError, match="another version"):
+        Packed(packed.folder)
+    with pytest.raises(UserError, match="holds no packed tokens"):
+        Packed(tmp_path / "nowhere")
+
+
+def test_what_cannot_be_packed_is_refused(tmp_path):
+    with pytest.raises(UserError, match="1 tokens, too few for one window of 2"):
+        pack_stream(tmp_path / "p", lambda: [np.array([1])], vocabulary=2, length=2)
+    with pytest.raises(ValueError, match="not all in a vocabulary of 2"):
+        pack_stream(tmp_path / "p", lambda: [np.array([1, 2])], vocabulary=2, length=2)
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="Could not write"):
+        pack_stream(tmp_path / "file" / "p", lambda: [np.array([1, 1])], vocabulary=2, length=2)
+    assert not (tmp_path / "p").exists()
+
+
+def test_sides_of_different_corpora_are_told(tmp_path):
+    one, other = (pack_pairs(tmp_path / str(n), lambda n=n: [([1], [1])] * n, vocabularies=(2, 2)) for n in (2, 3))
+    with pytest.raises(UserError, match="not of one corpus"):
+        PackedPairs(one.target, other.source)
+
+
+def test_a_fingerprint_changes_with_the_file_and_with_the_settings(tmp_path):
+    path = tmp_path / "c.txt"
+    path.write_text("one")
+    before = fingerprint(path, "tokeniser", 50)
+    assert fingerprint(path, "tokeniser", 50) == before
+    assert fingerprint(path, "tokeniser", 51) != before
+    path.write_text("three")
+    assert fingerprint(path, "tokeniser", 50) != before
+    with pytest.raises(UserError, match="There is no file"):
+        fingerprint(tmp_path / "missing")
