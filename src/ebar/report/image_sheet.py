@@ -77,7 +77,7 @@ def _tinted(picture: Picture, known: Tensor) -> Picture:
     return torch.where(known[:, :, None], mixed, picture)
 
 
-def _grid(rows: Sequence[Sequence[Picture]], scale: int, gap: int = 2) -> Picture:
+def _grid(rows: Sequence[Sequence[Picture]], scale: int, gap: int = 2) -> UInt8[Tensor, "all_down all_across 3"]:
     """All pictures, `scale` times as large, with paper between them."""
     if not rows:
         raise ValueError("a sheet needs at least one image")

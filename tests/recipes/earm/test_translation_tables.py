@@ -80,7 +80,7 @@ def results(cells: Sequence[Cell], gain: float = 1.0) -> list[tuple[Cell, dict[s
     ]  # fmt: skip
 
 
-def one(rows: Sequence[Row], name: str, **settings: Any) -> Row:
+def one(rows: Sequence[Row], name: str, **settings: Any) -> Any:
     (found,) = [row for row in rows if row.name == name and settings.items() <= row.settings.items()]
     return found
 
@@ -149,7 +149,7 @@ def test_resampling_is_compared_with_beam_search_of_the_same_model() -> None:
 
 
 def test_other_metrics_and_meteor_only_where_it_was_measured() -> None:
-    found = results(table10.cells("demo"))
+    found = results(table10.RECIPE.cells("demo"))
     rows = table10.figures(found)
     assert {row.name for row in rows if "METEOR" in row.name} == set()
     two = one(rows, "ROUGE-1", system="base")
@@ -289,7 +289,7 @@ def test_curves_without_cross_entropy_end_beside_those_with_it() -> None:
     def curve(end: float) -> dict[str, Any]:
         return {"validation": [[5, 3.0], [10, end]]}
 
-    made = [
+    made: list[tuple[Cell, dict[str, Any]]] = [
         ({}, {without_ce.BASE: curve(2.0 + seed), "equation 12 alone, from scratch": curve(4.0 + seed)})
         for seed in range(2)
     ]

@@ -13,8 +13,8 @@ SCALES: dict[str, dict[str, Any]] = {
         "earm": {"weight": 0.05, "window": 10},
     },
     "cpu": {
-        "corpus": "mnist", "images": 20_000, "held_out": 1000, "test_images": 10_000, "rows": 32, "features": 16,
-        "layers": 5, "epochs": 3, "start_epoch": 2, "learning_rate": 5e-3, "warmup": 50, "samples": 50,
+        "corpus": "mnist", "images": 30_000, "held_out": 1000, "test_images": 10_000, "rows": 32, "features": 16,
+        "layers": 5, "epochs": 4, "start_epoch": 3, "learning_rate": 4e-3, "warmup": 50, "samples": 50,
         "earm": {"weight": 0.05, "window": 50},
     },
     # The document gives no more than the names of the networks: depth and width are those of their own papers.

@@ -51,8 +51,8 @@ def compared(
             own = {"direction": direction, "system": system, **settings}
             trees = [tree for seed in seeds if (tree := read(found[variant, seed][branch])) is not None]
             if len(trees) < len(seeds):
-                warning = "nothing to measure it on"
-                rows.append(Row(name=figure, settings=own, value=None, low=None, high=None, warning=warning))
+                empty = "nothing to measure it on"
+                rows.append(Row(name=figure, settings=own, value=None, low=None, high=None, warning=empty))
                 continue
             values[system] = [float(tree["value"]) for tree in trees]
             document, warning = told.get((direction, system)), trees[0].get("warning")
@@ -79,4 +79,5 @@ def difference_dots(rows: Sequence[Row], title: str, x_label: str, *keys: str) -
 
 def _label(row: Row, key: str) -> str:
     text = row.name.removesuffix(PAIRED) if key == "name" else str(row.settings[key])
-    return text.replace("scheduled sampling", "SS")  # there is little room beside a plot
+    # There is little room beside a plot.
+    return text.replace("scheduled sampling", "SS").replace("label smoothing", "LS")

@@ -12,7 +12,7 @@ from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.earm import Earm
 from ebar.recipes.earm.translation import build, objectives
 from ebar.recipes.earm.translation_data import task_of
-from ebar.recipes.earm.translation_settings import EARM, cell_for
+from ebar.recipes.earm.translation_settings import cell_for
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Cell, Row
 from ebar.recipes.statistics import as_dot
@@ -84,7 +84,8 @@ def methods_of(cell: Cell, model: Autoregressive, last: int) -> dict[str, Object
         "E-ARM, scheduled sampling": scheduled["earm"](model),
     }
     for steps in cell["langevin"]:
-        found[f"Langevin, {steps} steps"] = Earm(model=model, negatives="langevin", langevin_steps=steps, **EARM)
+        options: dict[str, Any] = {**cell["earm"], "langevin_steps": steps}
+        found[f"Langevin, {steps} steps"] = Earm(model=model, negatives="langevin", **options)
     return found
 
 

@@ -31,7 +31,7 @@ CORPUS = {"demo": "toy", "cpu": "enwik8-10m", "paper": "wikitext-103"}
 SEEDS = {"demo": 2, "cpu": 3, "paper": 3}
 # Windows as long as the fakes: the term sees all of the text that the cross-entropy sees.
 SMALLER: dict[str, dict[str, Any]] = {
-    "demo": {"epochs": 2, "start_epoch": 1, "earm": {"weight": 0.05}},
+    "demo": {"tokens": 1000, "held_out": 300, "epochs": 2, "start_epoch": 1, "earm": {"weight": 0.05}},
     "cpu": {"tokens": 50_000, "held_out": 40_000, "window": 50, "rows": 32, "epochs": 6, "start_epoch": 3},
     "paper": {"window": 50, "rows": 80},
 }
