@@ -147,3 +147,8 @@ def test_compiled_draws_agree_with_log_prob(generator):
     model.backbone.compiled = True
     x, log_q = ancestral_by_token(model, 20, generator=generator)
     torch.testing.assert_close(token_log_probs(model, x), log_q, rtol=0, atol=1e-5)
+
+
+def test_nothing_to_read_leaves_the_beginning():
+    backbone = Lstm(3, layers=1, hidden=5, dropout=0.0)
+    assert torch.equal(backbone.read(torch.zeros(2, 0, 3))[:, 0], backbone.start(2)[0])

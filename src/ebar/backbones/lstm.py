@@ -89,6 +89,8 @@ class Lstm(nn.Module):
     ) -> Float[Tensor, "rows places width"]:
         """Hidden vectors before each input and after the last."""
         first, state = self.start(len(inputs), context)
+        if inputs.shape[1] == 0:  # of which torch's LSTM would make an error
+            return first[:, None]
         hidden = F.dropout(self.lstm(self._dropped(inputs), state)[0], self.dropout, self.training)
         return torch.cat([first[:, None], hidden], 1)
 
