@@ -125,7 +125,7 @@ def made_up(scale: str) -> list[tuple[Cell, dict[str, Any]]]:
 
 
 def _told(value: float) -> dict[str, float]:
-    return {"value": value, "low": value, "high": value, "effective": 1.0}
+    return {"value": value, "low": value, "high": value, "effective_sample_size": 1.0}
 
 
 @pytest.mark.parametrize("scale", SIZES)
