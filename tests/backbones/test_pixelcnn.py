@@ -61,9 +61,8 @@ def test_the_gate_is_half_of_tanh_times_sigmoid(generator):
 @torch.no_grad()
 def test_every_way_to_read_is_the_parallel_pass(kind, shape, generator):
     backbone = network(kind, *shape)
-    assert isinstance(backbone, Backbone)
-    assert isinstance(backbone, Reads)
-    assert isinstance(backbone, Quick)
+    for protocol in (Backbone, Reads, Quick):
+        assert isinstance(backbone, protocol)
     tokens = images(backbone, 4, generator)
     whole = backbone.read(backbone.embed(tokens))
     assert whole.shape == (4, backbone.length + 1, backbone.width)
@@ -155,7 +154,8 @@ def influence(backbone: Any, tokens: Tensor) -> Tensor:
     base = backbone.read(backbone.embed(rows))  # as many rows, so that rounding is the same where numbers are
     at = torch.arange(backbone.length)
     rows[at, at] = (rows[at, at] + 1) % backbone.vocabulary
-    return (backbone.read(backbone.embed(rows)) != base).any(2)[:, :-1]
+    changed: Tensor = (backbone.read(backbone.embed(rows)) != base).any(2)[:, :-1]
+    return changed
 
 
 def reached(backbone: Any, *, blind: bool) -> Tensor:

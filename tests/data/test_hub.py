@@ -33,9 +33,9 @@ def test_a_folder_that_save_to_disk_wrote(tmp_path):
         ]
         assert read_text(texts, Alphabet("abc"), 3).tokens.tolist() == [[0, 1, 2]]
     assert list(HubTexts(data=HubSplit(name=str(tmp_path / "both"), split="test"))) == ["c"]
-    for name, split, message in (("both", "dev", "its splits are test, train"), ("one", "dev", "one split")):
+    for name, part, message in (("both", "dev", "its splits are test, train"), ("one", "dev", "one split")):
         with pytest.raises(UserError, match=message):
-            list(HubTexts(data=HubSplit(name=str(tmp_path / name), split=split)))
+            list(HubTexts(data=HubSplit(name=str(tmp_path / name), split=part)))
     for column, message in (("words", "its columns are n, text, translation"), ("n", "holds int, no text")):
         with pytest.raises(UserError, match=message):
             list(HubTexts(data=HubSplit(name=str(tmp_path / "one")), text=column))
@@ -50,7 +50,7 @@ def test_files_are_read_by_their_kind(tmp_path, offline):
     (tmp_path / "odd.bin").touch()
     for name, split, message in (("", "dev", "no file whose name begins with 'dev'"), ("odd.bin", "train", "no kind")):
         with pytest.raises(UserError, match=message):
-            list(HubTexts(data=HubSplit(name=str(tmp_path / name), split=split)))
+            list(HubTexts(data=HubSplit(name=str(tmp_path / name), split=part)))
 
 
 def test_a_name_that_the_hub_does_not_give(offline):

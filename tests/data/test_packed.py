@@ -1,4 +1,5 @@
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def test_tokens_are_raw_and_little_endian(tmp_path, vocabulary, dtype):
 
 
 def test_writing_happens_once_and_starts_anew_after_an_interruption(tmp_path):
-    calls = []
+    calls: list[int] = []
 
     def blocks():
         calls.append(len(calls))
@@ -113,7 +114,8 @@ def test_what_cannot_be_packed_is_refused(tmp_path):
 
 
 def test_sides_of_different_corpora_are_told(tmp_path):
-    one, other = (pack_pairs(tmp_path / str(n), lambda n=n: [([1], [1])] * n, vocabularies=(2, 2)) for n in (2, 3))
+    pairs = {2: [([1], [1])] * 2, 3: [([1], [1])] * 3}
+    one, other = (pack_pairs(tmp_path / str(n), partial(iter, pairs[n]), vocabularies=(2, 2)) for n in pairs)
     with pytest.raises(UserError, match="not of one corpus"):
         PackedPairs(one.target, other.source)
 

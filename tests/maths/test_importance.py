@@ -22,7 +22,7 @@ def test_the_tail_is_the_one_arviz_fits():
     from arviz_stats.base import array_stats  # type: ignore[attr-defined]
 
     for draws in (100, 226, 900, 901, 1000, 10_000):
-        arviz = array_stats._get_ps_tails(draws, 0.25, tail="right")  # type: ignore[no-untyped-call]
+        arviz = array_stats._get_ps_tails(draws, 0.25, tail="right")
         assert tail_size(draws) == int(arviz)
 
 

@@ -342,7 +342,7 @@ def test_training_with_it_fits_the_data():
     for step in range(30):
         loss = loss_of(objective, x, step=step, seed=step)
         optimiser.zero_grad()
-        loss.value.backward()  # type: ignore[no-untyped-call]
+        loss.value.backward()
         optimiser.step()
         seen.append(loss.metrics)
     assert seen[-1]["nll_per_token"] < 0.6 * seen[0]["nll_per_token"]
@@ -368,7 +368,7 @@ def test_a_users_own_network_is_trained_in_three_lines():
     model = FromLogits(Own(), Space(3, 5, end=2), beginning=3)
     objective = Earm(model=model)
     loss = loss_of(objective, model.sample(6, generator=Generator().manual_seed(0)))
-    loss.value.backward()  # type: ignore[no-untyped-call]
+    loss.value.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
     given = Context(Sequences(torch.tensor([[0, 1], [1, 9]]), torch.tensor([2, 1])))
     x = model.sample(3, given, generator=Generator().manual_seed(0))

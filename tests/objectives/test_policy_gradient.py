@@ -332,7 +332,7 @@ def test_a_short_run_brings_the_policy_to_the_target(mode: str, kind: Any, gener
     steps = list(islice(fit(objective, Rounds(draws=100), players, generator=generator), 80))
     after = exact.divergence(kind, objective.target, policy).item()
     assert after < 0.2 * before, (before, after)
-    assert (steps[-1].metrics["model.replaced"] > 0) == (mode == "replaced")
+    assert (steps[-1].metrics["replaced"] > 0) == (mode == "replaced")
 
 
 def test_each_contexts_policy_finds_its_own_target(generator: Generator) -> None:
@@ -369,5 +369,5 @@ def test_a_run_stopped_twice_is_the_run_that_never_was_to_the_last_bit(tmp_path:
     assert torch.equal(whole.logits, parts.logits)
     lines = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "parts")]
     assert lines[0] == lines[1]
-    replaced = [json.loads(line)["model.replaced"] for line in lines[0].splitlines()]
+    replaced = [json.loads(line)["replaced"] for line in lines[0].splitlines()]
     assert 0 < replaced[27] < replaced[-1]

@@ -16,10 +16,10 @@ from ebar.config.run import Chosen
 from ebar.errors import UserError
 from ebar.pipelines.gam import cyclical as cyclical_module
 from ebar.pipelines.gam import journey as journey_module
-from ebar.pipelines.interrupted import Interrupted
 from ebar.pipelines.gam.journey import Journey, travel
 from ebar.pipelines.gam.measure import measure
 from ebar.pipelines.gam.phases import FLOOR, base_settings, in_phase
+from ebar.pipelines.interrupted import Interrupted
 from ebar.pipelines.train_run import train_run
 from ebar.training.distillation import distil
 

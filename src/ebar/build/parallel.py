@@ -37,7 +37,7 @@ def build_tokenisers(data: ParallelData, folder: Path | None) -> Tokenisers:
     """One for both sides, or one for each."""
     train = files_of(data, "train")
     assert train is not None
-    columns = _columns(data)._asdict()
+    columns: dict[str, Any] = _columns(data)._asdict()
 
     def side(*wanted: int) -> Iterator[str]:
         return (pair[at] for pair in pairs(train, **columns) for at in wanted)
@@ -67,7 +67,7 @@ def parallel_parts(data: ParallelData, tokenisers: Tokenisers) -> dict[str, Pair
     """Train, validation and test. The longest sentence allowed is not the test's concern."""
     train, validation, test = (files_of(data, part) for part in ("train", "validation", "test"))
     assert train is not None
-    columns = _columns(data)._asdict()
+    columns: dict[str, Any] = _columns(data)._asdict()
     limit: dict[str, Any] = {"length": data.length, "too_long": data.too_long}
     parts: dict[str, Pairs] = {}
     if data.cache is not None:
@@ -75,11 +75,11 @@ def parallel_parts(data: ParallelData, tokenisers: Tokenisers) -> dict[str, Pair
             raise UserError("Pairs that stay on disk need a validation file of their own: give data.validation.")
         parts["train"] = _packed(data, train, tokenisers, columns)
     else:
-        parts["train"] = read_parallel(train, *tokenisers, **columns, **limit)
+        parts["train"] = read_parallel(train, tokenisers.source, tokenisers.target, **columns, **limit)
     if validation is None:
         parts["train"], parts["validation"] = _every_twentieth(parts["train"])
     else:
-        parts["validation"] = read_parallel(validation, *tokenisers, **columns, **limit)
+        parts["validation"] = read_parallel(validation, tokenisers.source, tokenisers.target, **columns, **limit)
     parts["test"] = parts["validation"] if test is None else read_parallel(test, *tokenisers, **columns)
     return parts
 
@@ -101,7 +101,7 @@ def _columns(data: ParallelData) -> Columns:
         ) from None
 
 
-def _packed(data: ParallelData, train: Files, tokenisers: Tokenisers, columns: dict[str, int]) -> PackedPairs:
+def _packed(data: ParallelData, train: Files, tokenisers: Tokenisers, columns: dict[str, Any]) -> PackedPairs:
     places = [data.dataset, data.dataset_configuration] if data.train is None else [data.train, data.train_target]
     settings = [str(data.source_column), str(data.target_column), data.length, data.too_long]
     name = fingerprint(*places, *settings, *(written(tokeniser) for tokeniser in tokenisers))

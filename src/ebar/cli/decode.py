@@ -113,7 +113,7 @@ def _inputs(name: str | None, trained: Trained) -> Iterator[tuple[list[str], Con
         if context is None:
             yield [""], None
             return
-        for rows in torch.arange(context.rows).split(AT_ONCE):
+        for rows in torch.split(torch.arange(context.rows), AT_ONCE):
             own = context.select(rows)
             given = Sequences(own.given.tokens.to(device), own.given.lengths.to(device))
             yield _source_texts(corpus, own.given), Context(given)

@@ -47,7 +47,7 @@ class OwnLogits(nn.Module):
         every = torch.arange(batch, device=first.device)
         size = max(1, batch if torch.is_grad_enabled() else ELEMENTS // (max(width, 1) * self.model.space.vocabulary))
         parts = []
-        for rows in every.split(size):
+        for rows in torch.split(every, size):
             condition = rows // (batch // conditions)
             parts.append(self._last(x.select(rows), first[condition], state.select(condition)))
         return -torch.cat(parts)

@@ -46,7 +46,7 @@ def exposure_bias(
     wins, tests, reached = [], [], []
     total = len(x.lengths)
     with bar("decoding", total, "sentences") as progress:
-        for rows in torch.arange(total, device=x.lengths.device).split(batch):
+        for rows in torch.split(torch.arange(total, device=x.lengths.device), batch):
             own, some = None if context is None else context.select(rows), x.select(rows)
             inside = some.mask() if model.space.end is None else some.mask() & (some.tokens != model.space.end)
             gold = _gold(model, some, own) > _gold(baseline, some, own)

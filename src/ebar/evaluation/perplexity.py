@@ -68,7 +68,7 @@ def stream_cost(model: Stepwise, stream: Int[Tensor, " tokens"], *, stride: int 
     scored = torch.diff(ends, prepend=torch.zeros(1, dtype=torch.long))
     costs = []
     with still(model), bar("scoring", len(ends), "windows") as progress:
-        for some in torch.arange(len(ends)).split(max(1, ELEMENTS // (length * space.vocabulary))):
+        for some in torch.split(torch.arange(len(ends)), max(1, ELEMENTS // (length * space.vocabulary))):
             places = (ends[some, None] - length + torch.arange(length)).to(stream.device)
             x = Sequences(stream[places], torch.full((len(some),), length, device=stream.device))
             counted = torch.arange(length) >= length - scored[some, None]

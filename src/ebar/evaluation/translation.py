@@ -139,7 +139,7 @@ def _interval(drawn: Float[Tensor, " resamples"], level: float) -> tuple[float, 
 
 def _metric(lowercase: bool, tokenise: str) -> Any:
     try:
-        from sacrebleu.metrics import BLEU
+        from sacrebleu.metrics.bleu import BLEU
     except ImportError:
         raise UserError("BLEU needs sacrebleu: install it with `pip install 'ebar[metrics]'`.") from None
     return BLEU(lowercase=lowercase, tokenize=tokenise)

@@ -251,7 +251,7 @@ def alike(context: Context | None, batch: int) -> Iterator[tuple[Int[Tensor, " r
         yield torch.zeros(1, dtype=torch.long), None
         return
     given = context.given
-    for rows in given.lengths.argsort(stable=True).split(batch):
+    for rows in torch.split(given.lengths.argsort(stable=True), batch):
         own = context.select(rows)
         yield (
             rows,

@@ -88,7 +88,7 @@ def _classes(rounded: Int[Tensor, "rows sides"]) -> tuple[Int[Tensor, " rows"], 
     In the order of the first length and then, to and fro, of the second: neighbours are alike, and need little
     padding where a batch spans several.
     """
-    sizes, of_row = rounded.unique(dim=0, return_inverse=True)
+    sizes, of_row = torch.unique(rounded, dim=0, return_inverse=True)
     if sizes.shape[1] == 1:
         return of_row, sizes
     first = sizes[:, 0].unique(return_inverse=True)[1]

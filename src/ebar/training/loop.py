@@ -101,7 +101,7 @@ def _take_step(
     # Part by part, not all losses first: only one part's graph is alive at a time.
     while (first := next(pending[0][0], None)) is not None:
         player = choose(players, first.player, "player")
-        name = "" if len(players) == 1 else f"{first.player}."
+        name = "" if sum(each.optimiser is not None for each in players.values()) == 1 else f"{first.player}."
         means, norm = _accumulate(first, pending, player, first.player)
         for what, number in {**means, "gradient_norm": norm}.items():
             metrics[name + what] = number
