@@ -48,7 +48,7 @@ def test_files_are_read_by_their_kind(tmp_path, offline):
     assert list(HubTexts(data=HubSplit(name=str(tmp_path), split="valid"))) == ["ab", "c"]
     assert list(HubTexts(data=HubSplit(name=str(tmp_path / "valid.parquet")))) == ["ab", "c"]
     (tmp_path / "odd.bin").touch()
-    for name, split, message in (("", "dev", "no file whose name begins with 'dev'"), ("odd.bin", "train", "no kind")):
+    for name, part, message in (("", "dev", "no file whose name begins with 'dev'"), ("odd.bin", "train", "no kind")):
         with pytest.raises(UserError, match=message):
             list(HubTexts(data=HubSplit(name=str(tmp_path / name), split=part)))
 
