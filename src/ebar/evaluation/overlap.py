@@ -68,4 +68,5 @@ def _meteor_score() -> Any:
 
 def _mean(values: list[float], name: str, level: float) -> Estimate:
     column = torch.tensor(values, dtype=torch.float64)[None]
-    return weighted_mean(torch.zeros_like(column), column, low=0.0, high=100.0, name=name, level=level)[0]
+    found = weighted_mean(torch.zeros_like(column), column, name=name, level=level)[0]
+    return found._replace(low=max(0.0, found.low), high=min(100.0, found.high))

@@ -95,6 +95,8 @@ class Earm:
     """η: a vector moves by η/2 times the gradient."""
     langevin_noise: float = 1.0
     """Times √η."""
+    cross_entropy: bool = True
+    """Whether the cross-entropy is in, once the contrastive term is; the document found that it has to be."""
     base: Literal["maximum_likelihood", "scheduled_sampling"] = "maximum_likelihood"
     """Where the cross-entropy comes from."""
     label_smoothing: float = 0.0
@@ -173,7 +175,8 @@ class Earm:
         metrics |= {"contrastive_weight": strength} | figures
         if self.base == "scheduled_sampling":
             metrics["chance_of_truth"] = chance
-        yield Loss(loss / tokens + strength * term, self.player, metrics, weight=float(tokens))
+        value = strength * term + (loss / tokens if self.cross_entropy else 0.0)
+        yield Loss(value, self.player, metrics, weight=float(tokens))
 
     def _autoregressive(
         self, x: Sequences, context: Context | None, begin: int, end: int, generator: Generator

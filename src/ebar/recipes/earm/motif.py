@@ -129,7 +129,7 @@ def objectives(cell: Cell, steps: int) -> dict[str, Callable[[Autoregressive], O
     least = cell["least_truth"]
     return {
         R: lambda model: MaximumLikelihood(model=model),
-        SCHEDULED: lambda model: ScheduledSampling(model=model, slope=(1 - least) / steps, floor=least),
+        SCHEDULED: lambda model: MaximumLikelihood(model=model),
         EARM: lambda model: Earm(model=model, **cell["earm"]),
     }
 
@@ -189,7 +189,7 @@ def _rows_of(name: str, settings: Mapping[str, Any], found: Sequence[dict[str, A
     if name != R:
         for figure, key, own in ((COST_DIFFERENCE, "exact", costs), (MOTIF_DIFFERENCE, "motif_frequency", frequency)):
             base = _values(found, R, key)
-            rows.append(over_seeds(figure, settings, [r - twin for twin, r in zip(own, base, strict=True)]))
+            rows.append(over_seeds(figure, settings, [twin - r for twin, r in zip(own, base, strict=True)]))
     return rows
 
 

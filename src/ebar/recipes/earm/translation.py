@@ -71,7 +71,9 @@ def train_pair(cell: Cell, task: Task, folder: Path) -> dict[str, Branch]:
         epochs=cell["epochs"],
         at=cell["start_epoch"],
         seed=cell["seed"],
-        optimiser=Adam(learning_rate=cell["learning_rate"], betas=(0.9, 0.98)),
+        optimiser=Adam(
+            learning_rate=cell["learning_rate"], betas=(0.9, 0.98), weight_decay=cell.get("weight_decay", 0.0)
+        ),
         schedule=_schedule(cell, steps),
         checkpoint_every=200,
     )
@@ -143,12 +145,12 @@ def _measured(cell: Cell, task: Task, branch: Branch, translations: dict[str, li
     best = translations[str(max(cell["widths"]))]
     costs = cross_entropy(branch.module, task.test[0], context=task.test[1]).pooled_per_token
     overlap = rouge(best, task.references)
-    if cell["meteor"]:
+    if cell["meteor"] and cell["direction"].endswith("→en"):  # WordNet speaks English only
         overlap["meteor"] = meteor(best, task.references)
     return {
         "bleu": {width: _bleu(texts, task.references) for width, texts in translations.items()},
         "by_length": {
-            str(part): None if part.score is None else part.score._asdict()
+            part.name: None if part.score is None else part.score._asdict()
             for part in bleu_by_length(best, task.references, edges=cell["edges"])
         },
         "overlap": {name: value._asdict() for name, value in overlap.items()},

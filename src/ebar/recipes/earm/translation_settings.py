@@ -25,7 +25,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "corpus": "iwslt14", "pairs": None, "test_pairs": None, "vocabulary": 10_000, "maximal_length": 256,
         "longest": 176, "layers": 6, "hidden": 512, "heads": 4, "feedforward": 1024, "dropout": 0.3, "tokens": 4096,
         "epochs": 100, "start_epoch": 15, "learning_rate": 5e-4, "schedule": "inverse_square_root", "warmup": 4000,
-        **MEASURES, "edges": [25, 50], "meteor": True,
+        **MEASURES, "edges": [25, 50], "meteor": True, "weight_decay": 1e-4,
     },
 }  # fmt: skip
 SEEDS = {"demo": 2, "cpu": 3, "paper": 5}

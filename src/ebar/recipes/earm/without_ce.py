@@ -1,20 +1,14 @@
 """The contrastive term by itself, from scratch and after pre-training: the document found that it does not work."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Generator
 
 from ebar.models.autoregressive import Autoregressive
-from ebar.models.stepwise import teacher_forced
-from ebar.objectives.contrastive import Scored, contrast
 from ebar.objectives.earm import Earm
-from ebar.objectives.fakes import draw_fakes
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
-from ebar.objectives.token_scores import token_scores
 from ebar.pipelines.forked import Branch, Fork, train_forked
 from ebar.recipes.earm.language_modelling import Task, build, task_of
 from ebar.recipes.earm.language_settings import cell_for
@@ -25,7 +19,7 @@ from ebar.report.plots import Line, Panel
 from ebar.training import Batches
 from ebar.training.optimisers import Adam
 from ebar.training.schedules import Cosine
-from ebar.types import Clock, Loss, Objective, Sequences
+from ebar.types import Objective
 
 CORPUS = {"demo": "toy", "cpu": "enwik8-10m", "paper": "wikitext-103"}
 SEEDS = {"demo": 2, "cpu": 3, "paper": 3}
@@ -47,28 +41,6 @@ COST = "held-out nats per token"
 DIFFERENCE = "held-out nats per token at the end, minus that of cross-entropy, paired"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alone:
-    """The mean over steps of Lₖ, for sequences of fixed length."""
-
-    model: Autoregressive
-    data_term: bool = True
-    recent: int = 2
-    player: str = "model"
-
-    def losses(self, batch: Sequences, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
-        fakes = draw_fakes(self.model, batch.lengths, generator=generator)
-        real, fake = (token_scores(teacher_forced(self.model, x.tokens), x.tokens) for x in (batch, fakes))
-        found = contrast(
-            Scored(real, batch.mask()), Scored(fake, fakes.mask()), recent=self.recent, data_term=self.data_term
-        )
-        metrics = {
-            "nll_per_token": -float(real.log_prob.detach().mean()),
-            "effective_share": float((found.effective / found.alive).mean()),
-        }
-        yield Loss(found.terms.mean(), self.player, metrics, weight=float(batch.lengths.sum()))
-
-
 def cells(scale: str) -> list[Cell]:
     """One run a seed."""
     return [cell_for(scale, CORPUS[scale], seed, **SMALLER[scale]) for seed in range(SEEDS[scale])]
@@ -80,7 +52,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     task = task_of(cell)
 
     def alone(data_term: bool) -> Callable[[Autoregressive], Objective]:
-        return lambda model: Alone(model=model, data_term=data_term)
+        return lambda model: Earm(model=model, weight=1.0, cross_entropy=False, data_term=data_term, window=None)
 
     def plain(model: Autoregressive) -> Objective:
         return MaximumLikelihood(model=model)
