@@ -5,6 +5,7 @@ import lzma
 import zlib
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +19,30 @@ from ebar.types import Sequences, Space
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
-def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file with their numbers, counted from 1; an empty line is an empty sequence."""
-    number = 0
+@contextmanager
+def readable(path: Path, reached: Callable[[], str]) -> Iterator[Any]:
+    """A file, opened; what goes wrong while it is read is told in one sentence, with how far reading had come."""
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
-            for number, raw in enumerate(file, 1):
-                try:
-                    text = raw.decode()
-                except UnicodeDecodeError as error:
-                    raise UserError(f"{path}, line {number}: byte {error.start + 1} is not UTF-8.") from None
-                yield number, text.removesuffix("\n").removesuffix("\r")
+            yield file
     except FileNotFoundError:
         raise UserError(f"There is no file {path}.") from None
     except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError):
-        raise UserError(f"{path} cannot be decompressed past line {number}: it is damaged or cut short.") from None
+        raise UserError(f"{path} cannot be decompressed past {reached()}: it is damaged or cut short.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file with their numbers, counted from 1; an empty line is an empty sequence."""
+    number = 0
+    with readable(path, lambda: f"line {number}") as file:
+        for number, raw in enumerate(file, 1):
+            try:
+                text = raw.decode()
+            except UnicodeDecodeError as error:
+                raise UserError(f"{path}, line {number}: byte {error.start + 1} is not UTF-8.") from None
+            yield number, text.removesuffix("\n").removesuffix("\r")
     if number == 0:
         raise UserError(f"{path} is empty: it needs one sequence per line.")
 

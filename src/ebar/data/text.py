@@ -1,12 +1,8 @@
 """Text as one stream of tokens, cut into windows of one length."""
 
-import gzip
-import lzma
-import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +10,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ebar.data.corpora import OPENERS, lines
+from ebar.data.corpora import lines, readable
 from ebar.data.tokenisers import Bytes, Tokeniser, encode_many
 from ebar.errors import UserError
 from ebar.types import Sequences
@@ -86,18 +82,10 @@ def _encoded(texts: Texts, tokeniser: Tokeniser, together: list[str], first: int
 
 
 def _raw(path: Path) -> Iterator[bytes]:
-    opener: Any = OPENERS.get(path.suffix, open)
     done = 0
-    try:
-        with opener(path, "rb") as file:
-            while block := file.read(BLOCK):
-                yield block
-                done += len(block)
-    except FileNotFoundError:
-        raise UserError(f"There is no file {path}.") from None
-    except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError):
-        raise UserError(f"{path} cannot be decompressed past byte {done:,}: it is damaged or cut short.") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+    with readable(path, lambda: f"byte {done:,}") as file:
+        while block := file.read(BLOCK):
+            yield block
+            done += len(block)
     if done == 0:
         raise UserError(f"{path} is empty.")

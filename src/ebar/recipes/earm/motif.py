@@ -129,7 +129,7 @@ def objectives(cell: Cell, steps: int) -> dict[str, Callable[[Autoregressive], O
     least = cell["least_truth"]
     return {
         R: lambda model: MaximumLikelihood(model=model),
-        SCHEDULED: lambda model: MaximumLikelihood(model=model),
+        SCHEDULED: lambda model: ScheduledSampling(model=model, slope=(1 - least) / steps, floor=least),
         EARM: lambda model: Earm(model=model, **cell["earm"]),
     }
 
