@@ -13,7 +13,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "earm": {"weight": 0.05, "window": 10},
     },
     "cpu": {
-        "corpus": "mnist", "images": 30_000, "held_out": 1000, "test_images": 10_000, "rows": 32, "features": 16,
+        "corpus": "mnist", "images": 25_000, "held_out": 1000, "test_images": 10_000, "rows": 32, "features": 16,
         "layers": 5, "epochs": 4, "start_epoch": 3, "learning_rate": 4e-3, "warmup": 50, "samples": 50,
         "earm": {"weight": 0.05, "window": 50},
     },

@@ -49,7 +49,7 @@ RIVALS = (SCHEDULED, EARM, STUDENT)
 FOLDERS = {R: "r", SCHEDULED: "scheduled_sampling", EARM: "earm"}
 SIZES = {
     "demo": {60: 2},
-    "cpu": {500: 3},  # r is good, and not so good
+    "cpu": {500: 3},
     "paper": {5000: 5, 500: 5, 100: 5, 50: 5},
 }
 FAKES = 32  # in a batch, at least: batches of D are small, and weights relative to few fakes are biased
