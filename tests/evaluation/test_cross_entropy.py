@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from ebar.energies.linear import Linear
-from ebar.evaluation.cross_entropy import cross_entropy
+from ebar.evaluation.bits_per_dimension import bits_difference
+from ebar.evaluation.cross_entropy import cross_entropy, cross_entropy_difference
 from ebar.evaluation.frequencies import frequencies, frequency, mean_length
 from ebar.features.feature import Features
 from ebar.models.tabular import Tabular
@@ -80,3 +81,15 @@ def test_frequencies_and_lengths_by_hand():
     assert (starts.low, starts.high) == pytest.approx((0.300642, 0.954413), abs=1e-6)  # Wilson, 3 of 4
     assert found["length"].value == mean_length(DATA).value == pytest.approx(9 / 4)
     assert "no draw has the feature 'motif'" in str(frequency(torch.zeros(50), name="motif").warning)
+
+
+def test_a_difference_of_costs_is_paired(generator):
+    space = Space(vocabulary=3, length=4, end=2)
+    one, other = (Tabular.random(space, conditions=1, generator=generator) for _ in range(2))
+    data = one.sample(200, generator=generator)
+    found = cross_entropy_difference(one, other, data)
+    alone = [cross_entropy(model, data).pooled_per_token for model in (one, other)]
+    assert found.value == pytest.approx(alone[0].value - alone[1].value, rel=1e-9)
+    assert cross_entropy_difference(one, one, data).high == 0.0  # nothing differs, so nothing is uncertain
+    bits = bits_difference(one, other, data)
+    assert bits.value == pytest.approx(found.value / math.log(2))

@@ -1,12 +1,14 @@
+import base64
 import io
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
-from ebar.report.image_sheet import GIVEN, Shape, completion_sheet, png, sample_sheet
+from ebar.report.image_sheet import GIVEN, Shape, completion_sheet, png, sample_sheet, write_sheets
 from ebar.types import Sequences
 
 BINARY = Shape(height=2, width=2, levels=2)
@@ -65,3 +67,14 @@ def test_what_is_given_of_a_completion_is_tinted():
     assert sheet[3, 7].tolist() == sheet[3, 10].tolist() == [255, 255, 255]
     with pytest.raises(ValueError, match="3 completions of 2 images"):
         completion_sheet(sequences([0] * 4, [1] * 4), sequences([0] * 4, [1] * 4, [1] * 4), 2, BINARY)
+
+
+def test_sheets_stand_below_one_another_in_one_file(tmp_path):
+    sheet = png(torch.zeros(4, 6, 3, dtype=torch.uint8))
+    text = base64.b64encode(sheet).decode()
+    write_sheets({"a & b": text, "c": text}, tmp_path / "sheets.svg")
+    written = (tmp_path / "sheets.svg").read_text()
+    assert written.count('width="6" height="4"') == 2
+    assert "a &amp; b" in written
+    assert written.count(text) == 2
+    ElementTree.fromstring(written.partition("\n")[2])  # well-formed

@@ -126,4 +126,7 @@ def write_sheets(sheets: Mapping[str, str], path: Path) -> None:
         top, widest = top + 30 + height, max(widest, width, 9 * len(name))
     body = "\n".join(parts)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'<svg xmlns="http://www.w3.org/2000/svg" width="{widest}" height="{top}">\n{body}\n</svg>\n')
+    size = f'width="{widest}" height="{top}"'
+    path.write_text(
+        f'<?xml version="1.0" encoding="utf-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" {size}>\n{body}\n</svg>\n'
+    )

@@ -12,9 +12,9 @@ MEASURES: dict[str, Any] = {"widths": [1, 5], "edges": [6, 10], "candidates": []
 
 SCALES: dict[str, dict[str, Any]] = {
     "demo": {
-        "corpus": "toy", "pairs": 300, "test_pairs": None, "vocabulary": 300, "maximal_length": 40, "longest": 40,
-        "layers": 1, "hidden": 16, "heads": 2, "feedforward": 32, "dropout": 0.1, "tokens": 1024, "epochs": 4,
-        "start_epoch": 2, "learning_rate": 5e-3, "schedule": "cosine", "warmup": 5, **MEASURES, "edges": [2, 3],
+        "corpus": "toy", "pairs": 150, "test_pairs": None, "vocabulary": 300, "maximal_length": 40, "longest": 40,
+        "layers": 1, "hidden": 16, "heads": 2, "feedforward": 32, "dropout": 0.1, "tokens": 1024, "epochs": 2,
+        "start_epoch": 1, "learning_rate": 5e-3, "schedule": "cosine", "warmup": 5, **MEASURES, "edges": [2, 3],
     },
     "cpu": {
         "corpus": "tatoeba", "pairs": 20_000, "test_pairs": 1000, "vocabulary": 2000, "maximal_length": 100,
