@@ -22,7 +22,7 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
             "learning_rate": 2e-3, "warmup": 50, **SHARED,
         },
         "enwik8-10m": {
-            "tokens": 250_000, "held_out": 50_000, "vocabulary": 256, "window": 100, "rows": 16, "layers": 2,
+            "tokens": 120_000, "held_out": 50_000, "vocabulary": 256, "window": 100, "rows": 16, "layers": 2,
             "hidden": 128, "heads": 4, "feedforward": 512, "dropout": 0.1, "epochs": 5, "start_epoch": 3,
             "learning_rate": 2e-3, "warmup": 50, **SHARED,
         },

@@ -18,7 +18,6 @@ from ebar.report.plots import Line, Panel
 WEIGHTS = {"demo": [0.05, 0.5], "cpu": [0.01, 0.05, 0.5], "paper": [0.01, 0.05, 0.1, 0.5]}
 STARTS = {"demo": [1, 2], "cpu": [1, 3, 4], "paper": [5, 15, 25]}
 CORPUS = {"demo": "toy", "cpu": "enwik8-10m", "paper": "wikitext-103"}
-SMALLER: dict[str, dict[str, int]] = {"demo": {}, "cpu": {"tokens": 120_000}, "paper": {}}
 SEEDS = {"demo": 1, "cpu": 1, "paper": 3}
 PERPLEXITY = "perplexity per token"
 DIFFERENCE = "nats per token, E-ARM − without, paired over windows"
@@ -33,7 +32,7 @@ DOCUMENT = {
 def cells(scale: str) -> list[Cell]:
     """One run for each start: all λ fork from its trunk."""
     return [
-        cell_for(scale, CORPUS[scale], seed, start_epoch=start, weights=WEIGHTS[scale], **SMALLER[scale])
+        cell_for(scale, CORPUS[scale], seed, start_epoch=start, weights=WEIGHTS[scale])
         for seed in range(SEEDS[scale])
         for start in STARTS[scale]
     ]
