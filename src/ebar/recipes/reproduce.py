@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ebar.errors import UserError, choose
 from ebar.progress import bar
 from ebar.recipes import RECIPES, SCALES
-from ebar.recipes.recipe import Cell, Recipe, Shares
+from ebar.recipes.recipe import Cell, Recipe, Row, Shares
 from ebar.recipes.table import page
 from ebar.training.run import environment
 from ebar.training.storage import replace, saving, to_json
@@ -105,13 +105,19 @@ def reproduce(
         "commit": around["commit"],
         # Of all runs together, those of an earlier, interrupted call included.
         "wall_seconds": round(sum(entry["seconds"] for entry in finished), 1),
-        "rows": [asdict(row) for row in rows],
+        "rows": [_plain(row) for row in rows],
     }
     content = to_json(record, indent=1)
     with saving(str(path)):
         replace(path.with_suffix(".md"), page(json.loads(content), path.with_suffix(".svg").name).encode())
         replace(path, content)
     return path
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    """A row as JSON; most have no picture, and say nothing of it."""
+    fields = asdict(row)
+    return fields if row.picture is not None else {key: value for key, value in fields.items() if key != "picture"}
 
 
 def _key(cell: Cell, commit: str | None) -> str:
