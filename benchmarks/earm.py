@@ -17,8 +17,6 @@ By operations, backward being two forwards, it is (3 + 3 + 1)/3 = 2.33. Document
 Langevin dynamics.
 """
 
-import argparse
-import json
 import math
 import os
 import time
@@ -27,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from command import run
 from torch import Generator
 
 from ebar.backbones.encoder_decoder import EncoderDecoder
@@ -110,9 +109,8 @@ def compared(name: str, model: Autoregressive, batch: Any, generator: Generator,
         "": earm,
         "maximum_likelihood": MaximumLikelihood(model=model),
         "scheduled": ScheduledSampling(model=model),
+        "langevin_20": Earm(model=model, negatives="langevin"),
     }
-    if hasattr(earm, "negatives"):
-        objectives["langevin_20"] = Earm(model=model, negatives="langevin")
     model.train()
     optimiser = torch.optim.Adam(model.parameters(), 1e-6)
     x = batch if isinstance(batch, Sequences) else batch[0]
@@ -154,21 +152,5 @@ def measure(rounds: int = ROUNDS) -> dict[str, float]:
     return figures
 
 
-def main() -> None:
-    """Print the figures, as one JSON object on the last line where asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
-    parser.add_argument("--prepare", action="store_true", help="nothing to prepare: no trained model is needed")
-    arguments = parser.parse_args()
-    if arguments.prepare:
-        return
-    figures = measure()
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        print(f"{name:45} {value:.4g}")
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure)

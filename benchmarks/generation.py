@@ -13,8 +13,6 @@ machine slows both or neither.
 - `tokens_per_second`: of ebar's sampler.
 """
 
-import argparse
-import json
 import logging
 import math
 import time
@@ -22,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from command import run
 from torch import Generator
 
 from ebar.backbones.gpt2 import from_gpt2
@@ -101,6 +100,7 @@ def check(model: Autoregressive, models: dict[str, Any], begin: torch.Tensor) ->
 
 def measure() -> dict[str, float]:
     """The figures, and the times they come from."""
+    logging.disable(logging.WARNING)
     large, small = measure_over(8000), measure_over(500)
     return {
         "speedup": min(value for name, value in large.items() if name != "ebar") / large["ebar"],
@@ -112,22 +112,5 @@ def measure() -> dict[str, float]:
     }
 
 
-def main() -> None:
-    """Print the figures, as one JSON object on the last line where asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
-    parser.add_argument("--prepare", action="store_true", help="nothing to prepare: no trained model is needed")
-    arguments = parser.parse_args()
-    if arguments.prepare:
-        return
-    logging.disable(logging.WARNING)
-    figures = measure()
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        print(f"{name:45} {value:.4g}")
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure)

@@ -13,13 +13,12 @@ its best of 5, so that a busy machine slows all of them or none.
 - `compiled_…`: the same with the step compiled, compilation not counted.
 """
 
-import argparse
-import json
 import math
 import time
 from collections.abc import Callable
 
 import torch
+from command import run
 from torch import Generator, Tensor
 
 from ebar.backbones.lstm import Lstm
@@ -113,21 +112,5 @@ def measure() -> dict[str, float]:
     }
 
 
-def main() -> None:
-    """Print the figures, as one JSON object on the last line where asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
-    parser.add_argument("--prepare", action="store_true", help="nothing to prepare: no trained model is needed")
-    arguments = parser.parse_args()
-    if arguments.prepare:
-        return
-    figures = measure()
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        print(f"{name:45} {value:.4g}")
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure)

@@ -35,6 +35,21 @@ class DecoderState(NamedTuple):
         )
 
 
+def each_row(contexts: int, rows: int, device: torch.device) -> Int[Tensor, " rows"]:
+    """Which context each of the context-major rows belongs to."""
+    return torch.arange(contexts, device=device).repeat_interleave(rows // contexts)
+
+
+def served(
+    first: Float[Tensor, "contexts width"], state: DecoderState, rows: int
+) -> tuple[Float[Tensor, "rows width"], DecoderState]:
+    """What was read once for each context, for all rows that share it."""
+    if rows == len(first):
+        return first, state
+    each = each_row(len(first), rows, first.device)
+    return first[each], state.select(each)
+
+
 class Decoder(nn.Module):
     """Tokens → hidden vectors; the last of the `inputs` vectors is the beginning's."""
 

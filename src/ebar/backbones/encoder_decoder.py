@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ebar.backbones.decoder import Decoder, DecoderState, checked, stack
+from ebar.backbones.decoder import Decoder, DecoderState, checked, each_row, served, stack
 from ebar.backbones.dropout import dropped
 from ebar.backbones.positions import Sinusoidal
 from ebar.backbones.transformer_layer import Activation
@@ -73,11 +73,7 @@ class EncoderDecoder(nn.Module):
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows width"], DecoderState]:
         state = self.encode(_source(context))
         hidden, state = self.decoder(self.decoder.beginning(len(state.source[0])), state)
-        first = hidden[:, 0]
-        if rows == len(first):
-            return first, state
-        each = _each(len(first), rows, first.device)
-        return first[each], state.select(each)
+        return served(hidden[:, 0], state, rows)
 
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: DecoderState
@@ -93,7 +89,7 @@ class EncoderDecoder(nn.Module):
         """One pass of the encoder over the sources, one of the decoder over the beginning and the inputs."""
         rows, state = len(inputs), self.encode(_source(context))
         if rows != len(state.source[0]):
-            state = state.select(_each(len(state.source[0]), rows, inputs.device))
+            state = state.select(each_row(len(state.source[0]), rows, inputs.device))
         return self.decoder(torch.cat([self.decoder.beginning(rows), inputs], 1), state)[0]  # type: ignore[no-any-return]
 
     def stepper(self, state: DecoderState) -> TransformerStepper:
@@ -105,8 +101,3 @@ def _source(context: Context | None) -> Sequences:
     if context is None:
         raise UserError("An encoder–decoder translates something: give it source sentences as the context.")
     return context.given
-
-
-def _each(contexts: int, rows: int, device: torch.device) -> Int[Tensor, " rows"]:
-    """Which context each of the context-major rows belongs to."""
-    return torch.arange(contexts, device=device).repeat_interleave(rows // contexts)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ebar.backbones.decoder import Decoder, DecoderState
+from ebar.backbones.decoder import Decoder, DecoderState, served
 from ebar.backbones.transformer_layer import Activation
 from ebar.backbones.transformer_stepper import TransformerStepper
 from ebar.types import Context
@@ -48,10 +48,7 @@ class Transformer(nn.Module):
             if not _equal(context):
                 first = picked(hidden, given.lengths[:, None])[:, 0]
                 state = state._replace(place=given.lengths + 1, counts=F.pad(given.mask(), (1, 0), value=True))
-        if rows == len(first):
-            return first, state
-        each = torch.arange(len(first), device=first.device).repeat_interleave(rows // len(first))
-        return first[each], state.select(each)
+        return served(first, state, rows)
 
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: DecoderState

@@ -63,7 +63,7 @@ def train_forked(
 
     `held_out` gives the objective and the data that the best weights are chosen by, the same for all branches.
     """
-    module, _ = _train(folder / TRUNK, fork, fork.at, build, trunk, batches, held_out)
+    _train(folder / TRUNK, fork, fork.at, build, trunk, batches, held_out)
     trained = {}
     for name, objective in branches.items():
         own = folder / name

@@ -84,7 +84,6 @@ def train_pair(cell: Cell, train: Images, validation: Images, folder: Path) -> d
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """Both branches, trained, measured and drawn from."""
-    torch.manual_seed(cell["seed"])
     train, validation, test = splits_of(cell)
     branches = train_pair(cell, train, validation, folder)
     seen = train.select(slice(0, min(len(test), 2000)))

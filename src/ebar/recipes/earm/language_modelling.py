@@ -1,6 +1,6 @@
 """One run of a language-modelling experiment: a Transformer and E-ARM twins that share its history."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,11 +62,32 @@ def _streams(cell: Cell) -> tuple[Tokeniser, list[torch.Tensor], float | None]:
     return tokeniser, streams, len(streams[2]) / words
 
 
-def train_twins(cell: Cell, task: Task, folder: Path, twins: dict[str, dict[str, Any]]) -> dict[str, Branch]:
-    """The base and its twins, each with its own E-ARM options."""
+Objectives = Mapping[str, Callable[[Autoregressive], Objective]]
+
+
+def plain(model: Autoregressive) -> Objective:
+    """Cross-entropy alone."""
+    return MaximumLikelihood(model=model)
+
+
+def run_twins(cell: Cell, folder: Path, twins: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The base and its twins, each with its own E-ARM options, trained and measured."""
+    task = task_of(cell)
+
+    def twin(options: Mapping[str, Any]) -> Callable[[Autoregressive], Objective]:
+        return lambda model: Earm(model=model, **options)
+
+    objectives = {"base": plain, **{name: twin(options) for name, options in twins.items()}}
+    branches = train_branches(cell, task, folder, plain, objectives)
+    return {name: measured(branch, task, branches["base"]) for name, branch in branches.items()}
+
+
+def train_branches(
+    cell: Cell, task: Task, folder: Path, trunk: Callable[[Autoregressive], Objective], branches: Objectives
+) -> dict[str, Branch]:
+    """Branches of one trunk, chosen by their held-out likelihood."""
     batches = Batches(data=task.train, batch_size=cell["rows"], seed=cell["seed"], drop_last=True)
-    steps = len(batches)
-    cosine = Cosine(steps=cell["epochs"] * steps, warmup=cell["warmup"])
+    cosine = Cosine(steps=cell["epochs"] * len(batches), warmup=cell["warmup"])
     fork = Fork(
         epochs=cell["epochs"],
         at=cell["start_epoch"],
@@ -76,21 +97,8 @@ def train_twins(cell: Cell, task: Task, folder: Path, twins: dict[str, dict[str,
         checkpoint_every=500,
     )
     validation = Batches(data=task.validation, batch_size=64, shuffle=False)
-
-    def base(model: Autoregressive) -> Objective:
-        return MaximumLikelihood(model=model)
-
-    def twin(options: dict[str, Any]) -> Callable[[Autoregressive], Objective]:
-        return lambda model: Earm(model=model, **options)
-
     return train_forked(
-        folder,
-        fork,
-        lambda: build(cell, task),
-        base,
-        {"base": base, **{name: twin(options) for name, options in twins.items()}},
-        batches,
-        lambda model: (MaximumLikelihood(model=model), validation),
+        folder, fork, lambda: build(cell, task), trunk, branches, batches, lambda model: (plain(model), validation)
     )
 
 

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from ebar.recipes.earm.language_modelling import measured, task_of, train_twins
+from ebar.recipes.earm.language_modelling import run_twins
 from ebar.recipes.earm.language_settings import SEEDS, cell_for
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Cell, Row
@@ -39,11 +37,7 @@ def cells(scale: str) -> list[Cell]:
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """The base, and a twin for each m."""
-    torch.manual_seed(cell["seed"])
-    task = task_of(cell)
-    twins = {name_of(m): {**cell["earm"], "recent": m} for m in cell["recent"]}
-    branches = train_twins(cell, task, folder, twins)
-    return {name: measured(branch, task, branches["base"]) for name, branch in branches.items()}
+    return run_twins(cell, folder, {name_of(m): {**cell["earm"], "recent": m} for m in cell["recent"]})
 
 
 def name_of(m: int | None) -> str:

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from ebar.recipes.earm.language_modelling import measured, task_of, train_twins
+from ebar.recipes.earm.language_modelling import run_twins
 from ebar.recipes.earm.language_settings import SCALES, SEEDS, cell_for
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Cell, Row
@@ -24,10 +22,7 @@ def cells(scale: str) -> list[Cell]:
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """The base and its twin, which share their history up to the start epoch."""
-    torch.manual_seed(cell["seed"])
-    task = task_of(cell)
-    branches = train_twins(cell, task, folder, {"earm": dict(cell["earm"])})
-    return {name: measured(branch, task, branches["base"]) for name, branch in branches.items()}
+    return run_twins(cell, folder, {"earm": cell["earm"]})
 
 
 def nats(result: dict[str, Any], branch: str) -> float:

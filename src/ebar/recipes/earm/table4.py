@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from ebar.recipes.earm.language_modelling import measured, task_of, train_twins
+from ebar.recipes.earm.language_modelling import run_twins
 from ebar.recipes.earm.language_settings import cell_for
 from ebar.recipes.earm.table3 import nats
 from ebar.recipes.experiment import Experiment, Result
@@ -40,11 +38,7 @@ def cells(scale: str) -> list[Cell]:
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """The base, and a twin for each λ."""
-    torch.manual_seed(cell["seed"])
-    task = task_of(cell)
-    twins = {str(weight): {**cell["earm"], "weight": weight} for weight in cell["weights"]}
-    branches = train_twins(cell, task, folder, twins)
-    return {name: measured(branch, task, branches["base"]) for name, branch in branches.items()}
+    return run_twins(cell, folder, {str(weight): {**cell["earm"], "weight": weight} for weight in cell["weights"]})
 
 
 def figures(results: Sequence[Result]) -> list[Row]:
@@ -56,9 +50,7 @@ def figures(results: Sequence[Result]) -> list[Row]:
             settings = {"λ": weight, "start epoch": cell["start_epoch"], "seed": cell["seed"]}
             told = DOCUMENT.get((weight, cell["start_epoch"]))
             value = math.exp(nats(result, name))
-            rows.append(
-                Row(name="perplexity per token", settings=settings, value=value, low=None, high=None, document=told)
-            )
+            rows.append(Row(name=PERPLEXITY, settings=settings, value=value, low=None, high=None, document=told))
             if name != "base":
                 rows.append(
                     over_seeds(DIFFERENCE, settings, [nats(result, name) - nats(result, "base")],

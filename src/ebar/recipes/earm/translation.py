@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from jaxtyping import Int
 from torch import Generator, Tensor
 
@@ -115,7 +114,6 @@ def resampled(model: Autoregressive, task: Task, candidates: int, seed: int) -> 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """Both branches, trained and measured every way that a table of the document asks for."""
-    torch.manual_seed(cell["seed"])
     task = task_of(cell)
     branches = train_pair(cell, task, folder)
     translations = {

@@ -1,24 +1,18 @@
 """The contrastive term by itself, from scratch and after pre-training: the document found that it does not work."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.earm import Earm
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
-from ebar.pipelines.forked import Branch, Fork, train_forked
-from ebar.recipes.earm.language_modelling import Task, build, task_of
+from ebar.pipelines.forked import Branch
+from ebar.recipes.earm.language_modelling import Objectives, Task, plain, task_of, train_branches
 from ebar.recipes.earm.language_settings import cell_for
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Cell, Row
 from ebar.recipes.statistics import over_seeds
 from ebar.report.plots import Line, Panel
-from ebar.training import Batches
-from ebar.training.optimisers import Adam
-from ebar.training.schedules import Cosine
 from ebar.types import Objective
 
 CORPUS = {"demo": "toy", "cpu": "enwik8-10m", "paper": "wikitext-103"}
@@ -48,14 +42,10 @@ def cells(scale: str) -> list[Cell]:
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """All ways from the same first weights, over the same batches; those after pre-training from the same trunk."""
-    torch.manual_seed(cell["seed"])
     task = task_of(cell)
 
     def alone(data_term: bool) -> Callable[[Autoregressive], Objective]:
         return lambda model: Earm(model=model, weight=1.0, cross_entropy=False, data_term=data_term, window=None)
-
-    def plain(model: Autoregressive) -> Objective:
-        return MaximumLikelihood(model=model)
 
     def both(model: Autoregressive) -> Objective:
         return Earm(model=model, **cell["earm"])
@@ -69,31 +59,11 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
 
 
 def _trained(
-    cell: Cell, task: Task, folder: Path, trunk: Callable[[Autoregressive], Objective],
-    branches: Mapping[str, Callable[[Autoregressive], Objective]],
-) -> dict[str, Branch]:  # fmt: skip
-    batches = Batches(data=task.train, batch_size=cell["rows"], seed=cell["seed"], drop_last=True)
-    fork = Fork(
-        epochs=cell["epochs"],
-        at=cell["start_epoch"],
-        seed=cell["seed"],
-        optimiser=Adam(learning_rate=cell["learning_rate"], weight_decay=cell["weight_decay"]),
-        schedule=Cosine(steps=cell["epochs"] * len(batches), warmup=cell["warmup"]),
-        checkpoint_every=500,
-    )
-    validation = Batches(data=task.validation, batch_size=64, shuffle=False)
+    cell: Cell, task: Task, folder: Path, trunk: Callable[[Autoregressive], Objective], branches: Objectives
+) -> dict[str, Branch]:
     # A branch's name is that of its folder too.
     named = {f"branch-{place}": objective for place, objective in enumerate(branches.values())}
-    trained = train_forked(
-        folder,
-        fork,
-        lambda: build(cell, task),
-        trunk,
-        named,
-        batches,
-        lambda model: (MaximumLikelihood(model=model), validation),
-    )
-    return dict(zip(branches, trained.values(), strict=True))
+    return dict(zip(branches, train_branches(cell, task, folder, trunk, named).values(), strict=True))
 
 
 def figures(results: Sequence[Result]) -> list[Row]:
