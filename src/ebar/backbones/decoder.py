@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from ebar.backbones.dropout import dropped
@@ -15,24 +15,34 @@ from ebar.types import Sequences
 
 
 class DecoderState(NamedTuple):
-    """Keys and values of what each row has read, layer by layer."""
+    """Keys and values of what has been read, layer by layer: once for each row, or once for all rows of a context.
+
+    Rows are cheap to repeat: `select` copies what is a row's own, and the number of its context.
+    """
 
     memory: tuple[Float[Tensor, "rows seen 2 heads size"], ...]
+    """What each row has read after the prefix."""
     place: Int[Tensor, " rows"] | int
-    """How many tokens have been read, the beginning included; a number where all rows have read as many."""
-    counts: Bool[Tensor, "rows prefix"] | None = None
-    """Which of the first places of the memory count: those past the end of a shorter prefix do not. None: all."""
-    source: tuple[Float[Tensor, "rows source 2 heads size"], ...] = ()
-    source_counts: Bool[Tensor, "rows source"] | None = None
+    """How many tokens have been read, beginning and prefix included; a number where all rows have read as many."""
+    prefix: tuple[Float[Tensor, "contexts prefix 2 heads size"], ...] = ()
+    """What came before that."""
+    counts: Bool[Tensor, "contexts prefix"] | None = None
+    """Which places of the prefix count: those past the end of a shorter one do not. None: all."""
+    source: tuple[Float[Tensor, "contexts source 2 heads size"], ...] = ()
+    source_counts: Bool[Tensor, "contexts source"] | None = None
+    context: Int[Tensor, " rows"] | None = None
+    """Which context each row belongs to. None: row i to context i."""
 
     def select(self, rows: Int[Tensor, " selected"]) -> "DecoderState":
-        return DecoderState(
-            tuple(layer[rows] for layer in self.memory),
-            self.place if isinstance(self.place, int) else self.place[rows],
-            None if self.counts is None else self.counts[rows],
-            tuple(layer[rows] for layer in self.source),
-            None if self.source_counts is None else self.source_counts[rows],
+        return self._replace(
+            memory=tuple(layer[rows] for layer in self.memory),
+            place=self.place if isinstance(self.place, int) else self.place[rows],
+            context=rows if self.context is None else self.context[rows],
         )
+
+    def of_rows(self, part: Shaped[Tensor, "contexts ..."]) -> Shaped[Tensor, "rows ..."]:
+        """What each row's context has."""
+        return part if self.context is None else part[self.context]
 
 
 def each_row(contexts: int, rows: int, device: torch.device) -> Int[Tensor, " rows"]:
@@ -94,22 +104,28 @@ class Decoder(nn.Module):
     ) -> tuple[Float[Tensor, "rows length width"], DecoderState]:
         """One more segment; a state without memory is the beginning of everything."""
         length = inputs.shape[1]
-        seen = state.memory[0].shape[1] if state.memory else 0
+        seen = sum(part[0].shape[1] for part in (state.prefix, state.memory) if part)
         x = self.entered(inputs, state.place)
-        mask = None if seen == 0 else visible(state.counts, seen, length, x.device)
+        counts = None if state.counts is None else state.of_rows(state.counts)
+        mask = None if seen == 0 else visible(counts, seen, length, x.device)
         x, memory = self.through(x, state, mask, causal=seen == 0)
         return x, state._replace(memory=memory, place=state.place + length)
 
     def through(
         self, x: Float[Tensor, "rows length width"], state: DecoderState,
         mask: Bool[Tensor, "some_rows 1 some_length places"] | None, *, causal: bool,
-    ) -> tuple[Float[Tensor, "rows length width"], tuple[Float[Tensor, "rows places 2 heads size"], ...]]:  # fmt: skip
-        source_mask = None if state.source_counts is None else state.source_counts[:, None, None]
+    ) -> tuple[Float[Tensor, "rows length width"], tuple[Float[Tensor, "rows seen 2 heads size"], ...]]:  # fmt: skip
+        source_mask = None if state.source_counts is None else state.of_rows(state.source_counts)[:, None, None]
         after = []
         for number, layer in enumerate(self.layers):
             memory = state.memory[number] if state.memory else None
-            source = state.source[number] if state.source else None
+            if state.prefix:
+                prefix = state.of_rows(state.prefix[number])
+                memory = prefix if memory is None else torch.cat([prefix, memory], 1)
+            source = state.of_rows(state.source[number]) if state.source else None
             x, memory = layer(x, memory, mask, causal=causal, source=source, source_mask=source_mask)
+            if state.prefix:  # copied, so that nothing holds on to the prefix of each row
+                memory = memory[:, state.prefix[number].shape[1] :].clone()
             after.append(memory)
         return self.norm(x), tuple(after)
 

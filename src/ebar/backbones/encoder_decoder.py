@@ -68,7 +68,8 @@ class EncoderDecoder(nn.Module):
         for layer in self.encoder:
             x, _ = layer(x, None, mask)
         x = self.norm(x)
-        return DecoderState((), 0, None, tuple(layer.cross.remember(x) for layer in decoder.layers), counts)  # type: ignore[operator, union-attr]
+        remembered = tuple(layer.cross.remember(x) for layer in decoder.layers)  # type: ignore[operator, union-attr]
+        return DecoderState((), 0, source=remembered, source_counts=counts)
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows width"], DecoderState]:
         state = self.encode(_source(context))

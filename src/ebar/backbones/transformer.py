@@ -48,6 +48,7 @@ class Transformer(nn.Module):
             if not _equal(context):
                 first = picked(hidden, given.lengths[:, None])[:, 0]
                 state = state._replace(place=given.lengths + 1, counts=F.pad(given.mask(), (1, 0), value=True))
+            state = state._replace(memory=(), prefix=state.memory)  # once, however many rows go on from it
         return served(first, state, rows)
 
     def advance(

@@ -1,11 +1,14 @@
-"""One step of a decoder without gradient or dropout, its keys and values written where there is room for them."""
+"""One step of a decoder without gradient or dropout, its keys and values written where there is room for them.
+
+What rows share, a prefix or a source, is kept once for each context and seen by all rows of the context in one product.
+"""
 
 import math
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ebar.backbones.attention import CrossAttention
@@ -19,28 +22,34 @@ class TransformerStepper:
     """A draw under way.
 
     When some rows end, the last ones move to their slots and nothing else is copied: `slots` says where each row is.
+    The same holds for contexts whose rows have all ended.
     """
 
     def __init__(self, decoder: Decoder, state: DecoderState):
         self.decoder = decoder
         self.layers: list[TransformerLayer] = list(decoder.layers)  # type: ignore[arg-type]
         with torch.no_grad():
-            self.seen = state.memory[0].shape[1]
-            self.own = [_Memory(layer, self.seen + ROOM) for layer in state.memory]
-            self.source = [_Memory(layer, layer.shape[1]) for layer in state.source]
-            self.place = state.place
-            self.mask = None
-            if state.counts is not None:
-                self.mask = _additive(state.counts, self.own[0].keys)
-            self.source_mask = None
-            if state.source_counts is not None:
-                self.source_mask = _additive(state.source_counts, self.source[0].keys)
+            shared = (*state.prefix, *state.source, *state.memory)[0]
+            rows = torch.arange(len(shared), device=shared.device) if state.context is None else state.context
+            served, self.groups = _grouped(rows)
+            self.prefix = [_Memory(layer[served], layer.shape[1]) for layer in state.prefix]
+            self.source = [_Memory(layer[served], layer.shape[1]) for layer in state.source]
+            self.prefix_mask = None if state.counts is None else _additive(state.counts[served], shared.dtype)
+            self.source_mask = (
+                None if state.source_counts is None else _additive(state.source_counts[served], shared.dtype)
+            )
+            empty = shared.new_empty(len(rows), 0, *shared.shape[2:])
+            own = state.memory or [empty] * len(self.layers)
+            self.seen = own[0].shape[1]
+            self.own = [_Memory(layer, self.seen + ROOM) for layer in own]
+            self.place = state.place if isinstance(state.place, int) else state.place.clone()
         self.slots: Tensor | None = None  # None: row i is in slot i
 
     @torch.no_grad()
     def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows width"]:
         if self.seen == self.own[0].keys.shape[2]:
-            self._make_room()
+            for memory in self.own:
+                memory.keys, memory.values = _roomier(memory.keys), _roomier(memory.values)
         if self.slots is not None:
             tokens = torch.empty_like(tokens).index_copy_(0, self.slots, tokens)
         x = F.embedding(tokens, self.decoder.inputs) * self.decoder.scale
@@ -53,45 +62,92 @@ class TransformerStepper:
             memory = self.own[number]
             memory.keys[:, :, self.seen - 1] = key
             memory.values[:, :, self.seen - 1] = value
-            x += own.out(memory.seen_by(query, self.seen, self.mask))
+            x += own.out(self._seen(number, query).flatten(1))
             cross = layer.cross
             if isinstance(cross, CrossAttention) and layer.cross_norm is not None:
                 query = cross.query(layer.cross_norm(x)).view(-1, cross.heads, cross.size)
-                source = self.source[number]
-                x += cross.out(source.seen_by(query, source.keys.shape[2], self.source_mask))
+                source, _ = self.source[number].seen_by(self.groups.gather(query), mask=self.source_mask)
+                x += cross.out(self.groups.scatter(source).flatten(1))
             x += layer.narrow(layer.activation(layer.wide(layer.feedforward_norm(x))))
         hidden: Tensor = self.decoder.norm(x)
         return hidden if self.slots is None else hidden[self.slots]
 
+    def _seen(self, number: int, query: Float[Tensor, "slots heads size"]) -> Float[Tensor, "slots heads size"]:
+        """Of the prefix and of what each row has read since.
+
+        A softmax over both is the mean of the two softmaxes, weighted by what each sums to: σ of the logarithms'
+        difference.
+        """
+        own, own_sum = self.own[number].seen_by(query[:, :, None], self.seen)
+        if not self.prefix:
+            return own[:, :, 0]
+        prefix, prefix_sum = self.prefix[number].seen_by(self.groups.gather(query), mask=self.prefix_mask)
+        share = torch.sigmoid(self.groups.scatter(prefix_sum) - own_sum[:, :, 0])
+        return torch.lerp(own[:, :, 0], self.groups.scatter(prefix), share)
+
     @torch.no_grad()
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
         kept = rows if self.slots is None else self.slots[rows]
-        number = len(kept)
-        taken = torch.zeros(len(self.own[0].keys), dtype=torch.bool, device=kept.device)
-        taken[kept] = True
-        if int(taken.sum()) < number:  # some row goes on as several
-            self._each(lambda part: part[kept])
-            self.slots = None
-            return
-        free, moving = (~taken[:number]).nonzero().squeeze(1), taken[number:].nonzero().squeeze(1) + number
-        self._each(lambda part: _moved(part, moving, free)[:number])
-        to = torch.arange(len(taken), device=kept.device)
-        to[moving] = free
-        self.slots = to[kept]
+        context = self.groups.context
+        if len(torch.unique(kept)) < len(kept):  # some row goes on as several
+            self._each_row(lambda part: part[kept])
+            context, self.slots = context[kept], None
+        else:
+            moved = _Moved(kept, len(context))
+            self._each_row(moved)
+            context, self.slots = moved(context), moved.to[kept]
+        self._regroup(context)
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> None:
-        for memory in (*self.own, *self.source):
-            memory.keys, memory.values = change(memory.keys), change(memory.values)
+    def _regroup(self, context: Int[Tensor, " slots"]) -> None:
+        """Contexts without a row are left out."""
+        served = torch.unique(context)
+        if len(served) < self.groups.contexts:
+            moved = _Moved(served, self.groups.contexts)
+            for memory in (*self.prefix, *self.source):
+                memory.change(moved)
+            self.prefix_mask = None if self.prefix_mask is None else moved(self.prefix_mask)
+            self.source_mask = None if self.source_mask is None else moved(self.source_mask)
+            context = moved.to[context]
+        self.groups = _Groups(context, len(served))
+
+    def _each_row(self, change: Callable[[Tensor], Tensor]) -> None:
+        for memory in self.own:
+            memory.change(change)
         if isinstance(self.place, Tensor):
             self.place = change(self.place)
-        self.mask = None if self.mask is None else change(self.mask)
-        self.source_mask = None if self.source_mask is None else change(self.source_mask)
 
-    def _make_room(self) -> None:
-        for memory in self.own:
-            memory.keys, memory.values = _roomier(memory.keys), _roomier(memory.values)
-        if self.mask is not None:
-            self.mask = F.pad(self.mask, (0, self.mask.shape[-1]))
+
+class _Groups:
+    """Which slots share a context: a row of `widest` places for each context, some of them empty."""
+
+    def __init__(self, context: Int[Tensor, " slots"], contexts: int):
+        self.context, self.contexts = context, contexts
+        sizes = torch.bincount(context, minlength=contexts)
+        self.widest = int(sizes.max()) if contexts else 0
+        order = torch.argsort(context, stable=True)
+        within = torch.arange(len(context), device=context.device) - (sizes.cumsum(0) - sizes)[context[order]]
+        self.places = torch.empty_like(context).index_copy_(0, order, context[order] * self.widest + within)
+        self.full = bool((self.places == torch.arange(len(context), device=context.device)).all())
+        self.full = self.full and len(context) == contexts * self.widest
+
+    def gather(self, part: Float[Tensor, "slots heads size"]) -> Float[Tensor, "contexts heads widest size"]:
+        if not self.full:
+            empty = part.new_zeros(self.contexts * self.widest, *part.shape[1:])
+            part = empty.index_copy_(0, self.places, part)
+        return part.view(self.contexts, self.widest, *part.shape[1:]).transpose(1, 2)
+
+    def scatter(self, part: Float[Tensor, "contexts heads widest size"]) -> Float[Tensor, "slots heads size"]:
+        part = part.transpose(1, 2).flatten(0, 1)
+        return part if self.full else part[self.places]
+
+
+def _grouped(context: Int[Tensor, " rows"]) -> tuple[Int[Tensor, " contexts"], _Groups]:
+    """The contexts that are served, and which rows share one; none do where most places would be empty."""
+    served, inverse = torch.unique(context, return_inverse=True)
+    groups = _Groups(inverse, len(served))
+    if groups.contexts * groups.widest <= 4 * len(context):
+        return served, groups
+    return context, _Groups(torch.arange(len(context), device=context.device), len(context))
 
 
 class _Memory:
@@ -103,31 +159,48 @@ class _Memory:
         together[:, :, :, :places] = memory.permute(2, 0, 3, 1, 4)
         self.keys, self.values = together
 
+    def change(self, change: Callable[[Tensor], Tensor]) -> None:
+        self.keys, self.values = change(self.keys), change(self.values)
+
     def seen_by(
-        self, query: Float[Tensor, "rows heads size"], places: int, mask: Float[Tensor, "rows heads room"] | None
-    ) -> Float[Tensor, "rows width"]:
-        """softmax(q·kᵀ/√size + mask)·v over the first places."""
-        rows, heads, size = query.shape
+        self, query: Float[Tensor, "rows heads queries size"], places: int | None = None, *,
+        mask: Float[Tensor, "rows places"] | None = None,
+    ) -> tuple[Float[Tensor, "rows heads queries size"], Float[Tensor, "rows heads queries 1"]]:  # fmt: skip
+        """softmax(q·kᵀ/√size + mask)·v over the first places, and the logarithm of what the softmax divides by."""
+        rows, heads, queries, size = query.shape
         keys, values = self.keys[:, :, :places].flatten(0, 1), self.values[:, :, :places].flatten(0, 1)
-        query, scale = query.reshape(rows * heads, 1, size), 1 / math.sqrt(size)
+        query, scale = query.reshape(rows * heads, queries, size), 1 / math.sqrt(size)
         if mask is None:
             scores = torch.baddbmm(query[:, :, :1], query, keys.transpose(1, 2), beta=0, alpha=scale)
         else:
-            scores = torch.baddbmm(
-                mask[:, :, :places].reshape(rows * heads, 1, places), query, keys.transpose(1, 2), alpha=scale
-            )
-        return torch.bmm(torch.softmax(scores, -1), values).view(rows, heads * size)
+            hidden = mask[:, None].expand(-1, heads, -1).flatten(0, 1)[:, None]
+            scores = torch.baddbmm(hidden, query, keys.transpose(1, 2), alpha=scale)
+        weights = torch.softmax(scores, -1)
+        total = scores.amax(-1, keepdim=True) - weights.amax(-1, keepdim=True).log()  # as exact for any other place
+        seen = torch.bmm(weights, values)
+        return seen.view(rows, heads, queries, size), total.view(rows, heads, queries, 1)
 
 
-def _additive(counts: Tensor, keys: Float[Tensor, "rows heads room size"]) -> Float[Tensor, "rows heads room"]:
+class _Moved:
+    """The kept rows in the first slots: only those that were past them move, to where there is a gap."""
+
+    def __init__(self, kept: Int[Tensor, " kept"], slots: int):
+        self.number = len(kept)
+        taken = torch.zeros(slots, dtype=torch.bool, device=kept.device)
+        taken[kept] = True
+        self.free = (~taken[: self.number]).nonzero().squeeze(1)
+        self.moving = taken[self.number :].nonzero().squeeze(1) + self.number
+        self.to = torch.arange(slots, device=kept.device)
+        self.to[self.moving] = self.free
+
+    def __call__(self, part: Tensor) -> Tensor:
+        part[self.free] = part[self.moving]
+        return part[: self.number]
+
+
+def _additive(counts: Bool[Tensor, "contexts places"], dtype: torch.dtype) -> Float[Tensor, "contexts places"]:
     """0 where a place counts and −inf where it does not."""
-    hidden = F.pad(~counts, (0, keys.shape[2] - counts.shape[1]))
-    return torch.zeros_like(keys[:, :, :, 0]).masked_fill_(hidden[:, None], -math.inf)
-
-
-def _moved(part: Tensor, source: Int[Tensor, " some"], to: Int[Tensor, " some"]) -> Tensor:
-    part[to] = part[source]
-    return part
+    return torch.zeros(counts.shape, dtype=dtype, device=counts.device).masked_fill_(~counts, -math.inf)
 
 
 def _roomier(part: Float[Tensor, "rows heads room size"]) -> Float[Tensor, "rows heads more size"]:

@@ -14,6 +14,7 @@ from ebar.backbones.backbone import Quick
 from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
 
 BLOCK = 2048  # rows computed at a time where there is no gradient: they fit in the cache
+READ = 256  # contexts read together there, or as many as a block has
 LOGITS = 2**26  # and so many logits at most: a quarter of a gigabyte
 SMALL = 512  # a vocabulary drawn from in one piece
 GROUP = 64  # tokens drawn from together in a larger one
@@ -83,17 +84,35 @@ def token_log_probs(model: Stepwise, x: Sequences, context: Context | None = Non
         safe = torch.where(x.mask()[:, :width], x.tokens[:, :width], 0)
         _condition(batch, context, safe.device)  # refuses what cannot be shared evenly
         return _picked(model.teacher_forced(safe, context), safe, x)
-    first, state = model.start(context_rows(context), context)
-    condition = _condition(batch, context, first.device)
     logits_of_a_row = max(1, min(x.tokens.shape[1], model.space.length) * model.space.vocabulary)
     size = max(batch, 1) if torch.is_grad_enabled() else max(1, min(BLOCK, LOGITS // logits_of_a_row))
     parts = []
-    for begin in range(0, max(batch, 1), size):
-        block = slice(begin, begin + size)
-        rows = condition[block]
+    for block, first, state in _started(model, batch, context, size):
         inside = Sequences(x.tokens[block], x.lengths[block])
-        parts.append(_block_log_probs(model, inside, first[rows], state.select(rows)))
+        parts.append(_block_log_probs(model, inside, first, state))
     return torch.cat(parts)
+
+
+def _started(
+    model: Stepwise, batch: int, context: Context | None, size: int
+) -> Iterator[tuple[slice, Float[Tensor, "rows vocabulary"], State]]:
+    """Blocks of `size` rows at the start of their contexts, which are read for a few blocks at a time.
+
+    Not for all: what is remembered of thousands of long prefixes would not fit. Where readings meet, both have the
+    context whose rows they share.
+    """
+    device = None if context is None else context.given.lengths.device
+    condition = _condition(batch, context, device)
+    few = size * max(1, READ * (batch // context_rows(context)) // size)
+    for begin in range(0, max(batch, 1), size):
+        if begin % few == 0:
+            ahead = condition[begin : begin + few]
+            low, high = (int(ahead[0]), int(ahead[-1]) + 1) if batch else (0, 1)
+            read = None if context is None else context.select(torch.arange(low, high, device=device))
+            first, state = model.start(high - low, read)
+        block = slice(begin, begin + size)
+        each = (condition[block] - low).to(first.device)
+        yield block, first[each], state.select(each)
 
 
 def _block_log_probs(
@@ -119,7 +138,7 @@ def _picked(
     return torch.cat([picked, beyond.masked_fill(x.mask()[:, width:], -math.inf)], 1)
 
 
-def _condition(batch: int, context: Context | None, device: torch.device) -> Int[Tensor, " batch"]:
+def _condition(batch: int, context: Context | None, device: torch.device | None) -> Int[Tensor, " batch"]:
     """The row of the context that each of `batch` context-major rows belongs to."""
     conditions = context_rows(context)
     if batch % conditions:
@@ -196,32 +215,39 @@ def ancestral_by_token(
     generator: Generator,
     choose: Chooser = draw_tokens,
 ) -> tuple[Sequences, Float[Tensor, "batch length"]]:
-    """Draws, and the log-probability of each of their tokens; 0 on padding.
-
-    Each context is read once; then a block of rows is drawn at a time, few enough for the cache.
-    """
-    first, state = model.start(context_rows(context), context)
-    condition = _condition(n * context_rows(context), context, first.device)
+    """Draws, and the log-probability of each of their tokens; 0 on padding. A block of rows is drawn at a time."""
     blocks = [
-        _draw_block(model, first[rows], state.select(rows), generator=generator, choose=choose)
-        for rows in torch.split(condition, BLOCK)
+        draw_block(model, first, state, generator=generator, choose=choose)
+        for _, first, state in _started(model, n * context_rows(context), context, BLOCK)
     ]
     x = Sequences.join([x for x, _ in blocks])
     width = x.tokens.shape[1]
     return x, torch.cat([F.pad(log_probs, (0, width - log_probs.shape[1])) for _, log_probs in blocks])
 
 
-def _draw_block(
-    model: Stepwise, logits: Float[Tensor, "rows vocabulary"], state: State, *, generator: Generator, choose: Chooser
+def draw_block(
+    model: Stepwise,
+    logits: Float[Tensor, "rows vocabulary"],
+    state: State,
+    *,
+    stems: Int[Tensor, "rows read"] | None = None,
+    generator: Generator,
+    choose: Chooser = draw_tokens,
 ) -> tuple[Sequences, Float[Tensor, "rows length"]]:
-    """Rows that have ended are no longer computed."""
+    """Whole sequences from where the model stands, and the log-probabilities of what was drawn; 0 before that.
+
+    `stems` are the tokens read so far, none by default. Rows that have ended are no longer computed.
+    """
     stepper = model.stepper(state) if isinstance(model, Quick) else Advances(model, state)
     space, rows, device = model.space, len(logits), logits.device
+    first = 0 if stems is None else stems.shape[1]
     tokens = torch.zeros(rows, space.length, dtype=torch.long, device=device)
+    if stems is not None:
+        tokens[:, :first] = stems
     picked = torch.zeros(rows, space.length, dtype=logits.dtype, device=device)
     lengths = torch.full((rows,), space.length, device=device)
     alive = torch.arange(rows, device=device)
-    for place in range(space.length):
+    for place in range(first, space.length):
         log_probs = torch.log_softmax(logits, -1)
         token = choose(log_probs, generator)
         tokens[alive, place] = token
