@@ -1,0 +1,84 @@
+"""UniT and BiT of document 002: what reads prefix and continuation for an energy."""
+
+import copy
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from ebar.backbones.backbone import Reads
+from ebar.backbones.encoder import BidirectionalTransformer
+from ebar.energies.joined import joined, trimmed
+from ebar.energies.neural import Encoded, Neural, Pool
+from ebar.errors import UserError
+from ebar.types import Context, Sequences
+
+
+class Causal(nn.Module):
+    """UniT: a backbone that reads from left to right, each place blind to what follows it."""
+
+    def __init__(self, backbone: nn.Module):
+        super().__init__()
+        if not isinstance(backbone, Reads):
+            raise UserError(
+                f"{type(backbone).__name__} does not read a whole sequence in one pass, so it makes no energy:"
+                " take a transformer or an lstm."
+            )
+        self.backbone: Any = backbone
+
+    @property
+    def width(self) -> int:
+        return int(self.backbone.width)
+
+    def forward(self, x: Sequences, context: Context | None, pool: Pool) -> Encoded:
+        """Each shared prefix is read once, unless its own places are pooled too."""
+        if pool == "all":
+            x, context = joined(x, context).whole, None
+        x = trimmed(x)
+        inside = x.mask()
+        # Padding may hold anything; the first vector is what comes before the first token.
+        vectors = self.backbone.embed(torch.where(inside, x.tokens, 0))
+        return Encoded(self.backbone.read(vectors, context)[:, 1:], inside)
+
+
+class Bidirectional(nn.Module):
+    """BiT: every place of prefix and continuation sees all of both."""
+
+    def __init__(self, backbone: BidirectionalTransformer):
+        super().__init__()
+        self.backbone = backbone
+
+    @property
+    def width(self) -> int:
+        return self.backbone.width
+
+    def forward(self, x: Sequences, context: Context | None, pool: Pool) -> Encoded:
+        whole, continuation = joined(x, context)
+        return Encoded(self.backbone(whole), continuation if pool == "continuation" else whole.mask())
+
+
+@runtime_checkable
+class HasBackbone(Protocol):
+    """A model made of a backbone and a head."""
+
+    backbone: Any
+
+
+def unit(backbone: nn.Module, *, pool: Pool = "continuation") -> Neural:
+    """An energy that reads as a language model does, with the backbone's weights as they are."""
+    return Neural(Causal(backbone), pool=pool)
+
+
+def unit_from(q: Any, *, pool: Pool = "continuation") -> Neural:
+    """UniT from a copy of q's own weights, which knows the language before it learns to tell draws from data."""
+    if not isinstance(q, HasBackbone):
+        raise UserError(
+            f"UniT starts from the backbone of one of ebar's own models, which {type(q).__name__} has not:"
+            " take a pretrained network that reads the text instead."
+        )
+    return unit(copy.deepcopy(q.backbone).requires_grad_(), pool=pool)
+
+
+def bit(backbone: BidirectionalTransformer, *, pool: Pool = "continuation") -> Neural:
+    """An energy that sees both sides of every token."""
+    return Neural(Bidirectional(backbone), pool=pool)

@@ -1,0 +1,92 @@
+"""The energy of document 002: a scalar on the mean of a network's hidden vectors of prefix and continuation."""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ebar.types import Context, Sequences, context_rows
+
+Pool = Literal["continuation", "all"]
+NUMBERS = 2**23  # of hidden vectors, computed at a time where there is no gradient
+
+
+class Encoded(NamedTuple):
+    """Hidden vectors, and which of them are pooled."""
+
+    hidden: Float[Tensor, "rows places width"]
+    counts: Bool[Tensor, "rows places"]
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Reads [C; x]: `Causal` (UniT), `Bidirectional` (BiT), `Reencoded` (BiT*)."""
+
+    @property
+    def width(self) -> int:
+        """Of a hidden vector."""
+        ...
+
+    def __call__(self, x: Sequences, context: Context | None, pool: Pool) -> Encoded:
+        """Vectors of at least the places that are pooled: those of x, or of C and x.
+
+        The context has one row for each of x's rows, or each of its rows serves equally many, context-major.
+        """
+        ...
+
+
+class Neural(nn.Module):
+    """E(x, C) = w·mean(hidden vectors) + b, zero at first: training sets out from q, with log Z = 0.
+
+    The bias lets noise-contrastive estimation learn a normalised model: it is the constant that absorbs log Z.
+    Without a gradient, as many rows at a time as keep memory bounded.
+    """
+
+    def __init__(self, encoder: Encoder, *, pool: Pool = "continuation"):
+        super().__init__()
+        if pool not in ("continuation", "all"):
+            raise ValueError(f"hidden vectors are pooled over the continuation or over all, not over {pool}")
+        self.encoder, self.pool = encoder, pool
+        self.head = nn.Linear(encoder.width, 1)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        batch, contexts = len(x.lengths), context_rows(context)
+        if batch % contexts:
+            raise ValueError(f"{batch} sequences cannot be shared evenly among {contexts} contexts")
+        if batch == 0:
+            return self.head.bias.new_zeros(0)
+        if torch.is_grad_enabled():
+            return self._energies(x, context)
+        places = x.tokens.shape[1] + (0 if context is None else context.given.tokens.shape[1])
+        size = max(1, NUMBERS // (max(1, places) * self.encoder.width))
+        return torch.cat([self._energies(*block) for block in blocks(x, context, size)])
+
+    def _energies(self, x: Sequences, context: Context | None) -> Float[Tensor, " batch"]:
+        hidden, counts = self.encoder(x, context, self.pool)
+        pooled = mean_pooled(hidden.to(self.head.weight.dtype), counts)
+        return self.head(pooled).squeeze(1)  # type: ignore[no-any-return]
+
+
+def mean_pooled(
+    hidden: Float[Tensor, "rows places width"], counts: Bool[Tensor, "rows places"]
+) -> Float[Tensor, "rows width"]:
+    """The mean over the places that count; 0 where none does."""
+    weights = counts.to(hidden.dtype) / counts.sum(1, keepdim=True).clamp(min=1)
+    return (weights[:, None] @ torch.where(counts[:, :, None], hidden, 0.0)).squeeze(1)
+
+
+def blocks(x: Sequences, context: Context | None, size: int) -> Iterator[tuple[Sequences, Context | None]]:
+    """At most `size` rows at a time, each with its contexts: several of them whole, or a part of one."""
+    batch, contexts = len(x.lengths), context_rows(context)
+    draws = batch // contexts
+    together = max(1, size // draws)
+    every, each = torch.arange(batch, device=x.lengths.device), torch.arange(contexts, device=x.lengths.device)
+    for first in range(0, contexts, together):
+        own = each[first : first + together]
+        rows = every[first * draws : (first + len(own)) * draws]
+        for part in torch.split(rows, size) if len(own) == 1 else (rows,):
+            yield x.select(part), None if context is None else context.select(own)

@@ -1,0 +1,157 @@
+"""BiT* of document 002: a pretrained network reads the text that q's tokens spell, in tokens of its own."""
+
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
+
+from ebar.data.pretrained_tokeniser import PretrainedTokeniser
+from ebar.data.tokenisers import Tokeniser
+from ebar.energies.neural import Encoded, Pool
+from ebar.errors import UserError
+from ebar.types import Context, Sequences, context_rows
+
+
+class Reread(NamedTuple):
+    """One text in the network's tokens, its special ones included."""
+
+    ids: list[int]
+    counts: list[bool]  # which are pooled
+
+
+class Reencoded(nn.Module):
+    """A Hugging Face network (an encoder, or the body of a causal model) over text: an `Encoder` for `Neural`.
+
+    q's tokens of C and of [C; x] are spelt by q's tokeniser; an end token spells nothing and is left out. A token of
+    the network that holds a character of x's, be it the last of a word that C begins, is one of the continuation.
+    Where there is none (blanks alone, say), all tokens are pooled, the special ones too. Text that takes more tokens
+    than the network has positions is refused; with `cut_prefix` the beginning of the prefix is left out instead, and
+    `cut` counts how often.
+    """
+
+    def __init__(
+        self, network: nn.Module, tokenizer: Any, spelling: Tokeniser, *, end: int | None = None,
+        cut_prefix: bool = False,
+    ):  # fmt: skip
+        """`tokenizer` is the network's own, ebar's, transformers' (a fast one) or a plain one; `spelling` is q's."""
+        super().__init__()
+        self.network = network
+        self.tokenizer = _own(tokenizer)
+        self.spelling, self.end, self.cut_prefix, self.cut = spelling, end, cut_prefix, 0
+        config: Any = network.config
+        self.width = int(config.hidden_size)
+        self.padding = int(getattr(config, "pad_token_id", None) or 0)
+        self.positions = _positions(network)
+        known, tokens = int(network.get_input_embeddings().num_embeddings), self.tokenizer.get_vocab_size()  # type: ignore[operator]
+        if tokens > known:
+            raise UserError(
+                f"The encoder's tokeniser has {tokens:,} tokens and the network knows {known:,}: they do not belong"
+                " together."
+            )
+
+    def forward(self, x: Sequences, context: Context | None, pool: Pool) -> Encoded:
+        rows = self.reread(x, context, pool)
+        width = max(len(row.ids) for row in rows)
+        device = next(self.network.parameters()).device
+        ids = torch.tensor([row.ids + [self.padding] * (width - len(row.ids)) for row in rows], device=device)
+        lengths = torch.tensor([len(row.ids) for row in rows], device=device)
+        counts = torch.tensor([row.counts + [False] * (width - len(row.ids)) for row in rows], device=device)
+        return Encoded(self._hidden(ids, Sequences(ids, lengths).mask()), counts)
+
+    def reread(self, x: Sequences, context: Context | None, pool: Pool = "continuation") -> list[Reread]:
+        """Each row in the network's tokens."""
+        given = [[]] if context is None else _rows(context.given)
+        draws = len(x.lengths) // context_rows(context)
+        before = [prefix for prefix in given for _ in range(draws)]
+        spelt = [text for text in map(self._text, given) for _ in range(draws)]
+        texts = [self._text(prefix + self._ended(row)) for prefix, row in zip(before, _rows(x), strict=True)]
+        encodings = self.tokenizer.encode_batch(texts)
+        return [
+            self._reread(encoding, 0 if pool == "all" else _shared(prefix, text))
+            for encoding, prefix, text in zip(encodings, spelt, texts, strict=True)
+        ]
+
+    def _reread(self, encoding: Any, boundary: int) -> Reread:
+        """`boundary`: how many characters the prefix has."""
+        ids, special = list(encoding.ids), encoding.special_tokens_mask
+        if not ids:
+            raise UserError(
+                "The encoder's tokeniser makes no token of a text, not even a special one, so there is nothing to"
+                " read: take the tokeniser that was made for this encoder."
+            )
+        counts = [not mark and ends > boundary for mark, (_, ends) in zip(special, encoding.offsets, strict=True)]
+        excess = 0 if self.positions is None else len(ids) - self.positions
+        if excess > 0:
+            prefix = [at for at, (mark, counted) in enumerate(zip(special, counts, strict=True)) if not mark | counted]
+            if not self.cut_prefix or len(prefix) < excess:
+                raise UserError(
+                    f"A prefix with its continuation takes {len(ids):,} of the encoder's tokens, {sum(counts):,} of"
+                    f" them the continuation's, and the encoder has {self.positions:,} positions: make"
+                    f" {'the continuation' if self.cut_prefix else 'the prefix'} shorter, or take an encoder with more."
+                )
+            self.cut += 1
+            gone = set(prefix[:excess])
+            ids = [token for at, token in enumerate(ids) if at not in gone]
+            counts = [counted for at, counted in enumerate(counts) if at not in gone]
+        return Reread(ids, counts if any(counts) else [True] * len(ids))
+
+    def _text(self, tokens: list[int]) -> str:
+        try:
+            return self.spelling.decode(tokens)
+        except UserError as error:
+            raise UserError(f"The encoder reads text, and these tokens do not spell any: {error}") from None
+
+    def _ended(self, row: list[int]) -> list[int]:
+        return row[:-1] if row and row[-1] == self.end else row
+
+    def _hidden(self, ids: Int[Tensor, "rows places"], inside: Bool[Tensor, "rows places"]) -> Tensor:
+        out = self.network(input_ids=ids, attention_mask=inside.long())
+        hidden: Tensor | None = getattr(out, "last_hidden_state", None)
+        if hidden is None:
+            raise UserError(
+                f"{type(self.network).__name__} gives no hidden vectors: take its body alone (network.base_model)."
+            )
+        return hidden
+
+
+def _own(tokenizer: Any) -> Any:
+    """A copy that neither cuts nor pads: a tokeniser's file may say that it does, and others may tell it to."""
+    from tokenizers import Tokenizer
+
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if isinstance(backend, PretrainedTokeniser):
+        own = Tokenizer.from_str(backend.model)
+    elif isinstance(backend, Tokenizer):
+        own = Tokenizer.from_str(backend.to_str())
+    else:
+        raise UserError(f"{type(tokenizer).__name__} does not say which characters a token has: take a fast tokeniser.")
+    own.no_truncation()
+    own.no_padding()
+    own.encode_special_tokens = True  # that is: what text spells as a special token is text
+    return own
+
+
+def _positions(network: nn.Module) -> int | None:
+    """How many tokens it can read; None where there is no limit.
+
+    A table of positions with a row for padding, RoBERTa's, counts from the row after it.
+    """
+    limit: int | None = getattr(network.config, "max_position_embeddings", None)
+    for name, part in network.named_modules():
+        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding) and limit is not None:
+            return part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)
+    return limit
+
+
+def _rows(x: Sequences) -> list[list[int]]:
+    pairs = zip(x.tokens.tolist(), x.lengths.tolist(), strict=True)
+    return [row[:length] for row, length in pairs]
+
+
+def _shared(prefix: str, whole: str) -> int:
+    """How many characters the prefix has in the whole; the last may change where a character is cut in two."""
+    if whole.startswith(prefix):
+        return len(prefix)
+    return next(at for at, pair in enumerate(zip_longest(prefix, whole)) if pair[0] != pair[1])
