@@ -1,0 +1,91 @@
+"""What E[e⁻ᴱ | C, x₍<t₎] is made of: energies of how q goes on, or of all that can follow where one token is left."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor, nn
+
+from ebar.models.futures import futures
+from ebar.models.stepwise import evaluating
+from ebar.types import Context, Energy, Sequences, Space, State, Stepwise
+
+BATCH = 1024  # sequences drawn and scored at a time
+
+
+@contextmanager
+def still(*parts: object) -> Iterator[None]:
+    """Without dropout or gradient in any of these."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        for part in parts:
+            if isinstance(part, nn.Module):
+                stack.enter_context(evaluating(part))
+        yield
+
+
+def future_energies(
+    q: Stepwise,
+    energy: Energy[Sequences],
+    stems: Int[Tensor, "stems place"],
+    logits: Float[Tensor, "stems vocabulary"],
+    state: State,
+    context: Context | None,
+    n: int,
+    *,
+    batch_size: int = BATCH,
+    generator: Generator,
+) -> Float[Tensor, "stems draws"]:
+    """Energies of n sequences drawn from q for each stem; the context has a row for each stem."""
+    if len(stems) == 0:
+        return torch.zeros(0, n, dtype=torch.float64, device=logits.device)
+    at_once, parts = max(1, batch_size // n), []
+    for rows in torch.split(torch.arange(len(stems), device=logits.device), at_once):
+        own = None if context is None else context.select(rows)
+        drawn = [
+            energy(futures(q, stems[rows], logits[rows], state.select(rows), size, generator=generator), own)
+            .double()
+            .view(len(rows), size)
+            for size in _sizes(n, batch_size)
+        ]
+        parts.append(torch.cat(drawn, 1))
+    return torch.cat(parts)
+
+
+def _sizes(n: int, most: int) -> list[int]:
+    whole, rest = divmod(n, most)
+    return [most] * whole + [rest] * (rest > 0)
+
+
+def one_row(context: Context | None, row: int) -> Context | None:
+    """The condition of one row."""
+    return None if context is None else context.select(torch.tensor([row], device=context.given.lengths.device))
+
+
+def closing_place(space: Space) -> int:
+    """The place whose token decides the whole sequence: the last, or the last but one where the last is the end's."""
+    return space.length - 1 if space.end is None else max(0, space.length - 2)
+
+
+def closings(stem: Int[Tensor, " place"], tokens: Int[Tensor, " some"], space: Space) -> Sequences:
+    """The sequences that a stem and each of some tokens in the closing place make."""
+    whole = torch.cat([stem.expand(len(tokens), -1), tokens[:, None]], 1)
+    if space.end is None or space.length == 1:
+        return Sequences(whole, torch.full_like(tokens, space.length))
+    ended = torch.cat([whole, torch.full_like(tokens, space.end)[:, None]], 1)
+    return Sequences(ended, torch.where(tokens == space.end, space.length - 1, space.length))
+
+
+def closing_energies(
+    energy: Energy[Sequences],
+    stem: Int[Tensor, " place"],
+    tokens: Int[Tensor, " some"],
+    context: Context | None,
+    space: Space,
+    *,
+    batch_size: int = BATCH,
+) -> Float[Tensor, " some"]:
+    """E of the stem closed by each of the tokens; the context has one row."""
+    parts = [energy(closings(stem, some, space), context).double() for some in torch.split(tokens, batch_size)]
+    return torch.cat(parts)

@@ -1,0 +1,212 @@
+"""The perplexity of p(x|C) = q(x|C)·exp(−E(x, C))/Z(C), as an interval: Z is estimated, prefix by prefix.
+
+Too small a log Z flatters the model. So the interval goes from what T = log (1/n)Σe⁻ᴱ says, whose bias is −c/n, to
+what its jackknife companion 2J − T says, whose bias is +c/n (`maths.jackknife`), each at its own confidence limit.
+Document 002; Deng et al. 2020 (arXiv:2004.11714), Nowozin 2018.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ebar.errors import UserError
+from ebar.estimators.log_z import LogZ, log_mean
+from ebar.maths.importance import FEWEST_DRAWS, LARGEST_K, SMALLEST_SAMPLE, all_warnings, check_weights, pareto_k
+from ebar.maths.jackknife import half_width, log_fall, log_mean_bounds
+from ebar.maths.log_space import effective_sample_size, log_mean_exp
+from ebar.types import Estimate
+
+SHARE_NEEDED = 0.95  # of the prefixes must have weights without a heavy tail
+LARGEST_MOVE = 0.05  # nats by which the mean log Z may move when the draws are doubled
+
+
+class AtDraws(NamedTuple):
+    """What the first so many draws of each prefix would have said."""
+
+    draws: int
+    low: float
+    value: float
+    high: float
+    log_z: float  # mean over prefixes of T
+    log_z_upper: float  # and of 2J − T
+
+
+class JointPerplexity(NamedTuple):
+    """Perplexity per token of the joint model on some continuations, each given its prefix."""
+
+    base: float  # of q alone on the same tokens: exact
+    low: float  # from the lower confidence limit of T
+    value: float  # from J, whose bias is O(n⁻²)
+    high: float  # from the upper confidence limit of 2J − T
+    difference: Estimate  # joint − base in nats per token; its interval is for other prefixes of the kind too
+    log_z: list[LogZ]  # one per prefix
+    k: list[float]  # Pareto k̂ of each prefix's weights; NaN where there is no tail to fit
+    share_light: float  # of the prefixes: k̂ < 0.7, or, where weights are tied, an effective sample size of 30
+    moved: float  # mean change of log Z, in nats, from the first half of the draws to all of them
+    moved_most: float  # the largest change of any prefix, in absolute value
+    by_draws: list[AtDraws]  # n/8, n/4, n/2 and n draws
+    level: float = 0.95
+
+    @property
+    def established(self) -> bool:
+        """Whether the draws were enough to believe the interval."""
+        return self._doubt() is None
+
+    @property
+    def verdict(self) -> str:
+        """`below` or `above` the base on these continuations, or why neither can be said."""
+        doubt = self._doubt()
+        if doubt is not None:
+            return f"not established: {doubt}"
+        if self.high < self.base:
+            return "below"
+        if self.low > self.base:
+            return "above"
+        return f"not established: the base's {self.base:.2f} lies between {self.low:.2f} and {self.high:.2f}"
+
+    @property
+    def perplexity(self) -> Estimate:
+        """As an estimate, the doubt as its warning; the effective sample size is the mean of the prefixes'."""
+        size = sum(row.estimate.effective_sample_size for row in self.log_z) / len(self.log_z)
+        return Estimate(self.value, self.low, self.high, size, self._doubt(), self.level)
+
+    def _doubt(self) -> str | None:
+        tail = move = None
+        if not self.share_light >= SHARE_NEEDED:
+            tail = f"k̂ < {LARGEST_K} for only {self.share_light:.0%} of the prefixes ({SHARE_NEEDED:.0%} are needed)"
+        if not abs(self.moved) < LARGEST_MOVE:
+            move = f"doubling the draws moves log Z by {self.moved:.3f} nats ({LARGEST_MOVE} is the most allowed)"
+        return all_warnings(tail, move)
+
+
+def joint_perplexity(
+    log_q: Float[Tensor, " prefixes"],
+    energy: Float[Tensor, " prefixes"],
+    draw_energies: Float[Tensor, "prefixes draws"],
+    lengths: Int[Tensor, " prefixes"],
+    *,
+    level: float = 0.95,
+) -> JointPerplexity:
+    """exp(−Σ log p(x|C)/Σ lengths) from log q(x|C), E(x, C) and the energies of n draws from q(·|C), for each prefix C.
+
+    [low, high] is for these prefixes: its only error is that of Z, over draws that are independent from prefix to
+    prefix. `difference` counts the choice of prefixes too.
+    """
+    log_weights = -draw_energies.detach().double().cpu()
+    log_q, energy, tokens = (values.detach().double().cpu() for values in (log_q, energy, lengths))
+    _check(log_q, energy, log_weights, tokens)
+    draws = log_weights.shape[1]
+    total = float(tokens.sum())
+    log_scores = (log_q - energy).sum()
+    by_draws = []
+    for size in dict.fromkeys(max(1, draws // part) for part in (8, 4, 2, 1)):
+        first = log_weights[:, :size]
+        low, value, high = interval(log_scores, first, total, level=level)
+        bounds = log_mean_bounds(first)
+        means = float(bounds.lower.mean()), float(bounds.upper.mean())
+        by_draws.append(AtDraws(size, _exp(float(low)), _exp(float(value)), _exp(float(high)), *means))
+    whole = by_draws[-1]
+    change = log_mean_exp(log_weights) - log_mean_exp(log_weights[:, : max(1, draws // 2)])
+    # Where nothing was drawn at first, −∞ becomes something or stays: neither is a small move.
+    change = torch.where(change.isnan(), math.inf, change)
+    if draws == 1:
+        change = torch.full_like(change, math.inf)
+    k = pareto_k(log_weights)
+    light = _light(k, log_weights)
+    return JointPerplexity(
+        base=_exp(-float(log_q.sum()) / total),
+        low=whole.low,
+        value=whole.value,
+        high=whole.high,
+        difference=_difference(energy, log_weights, tokens, level),
+        log_z=log_mean(log_weights, level=level),
+        k=k.tolist(),
+        share_light=float(light.double().mean()),
+        moved=float(change.mean()),
+        moved_most=float(change.abs().max()),
+        by_draws=by_draws,
+        level=level,
+    )
+
+
+def interval(
+    log_scores: Float[Tensor, "*runs"],
+    log_weights: Float[Tensor, "*runs prefixes draws"],
+    tokens: float,
+    *,
+    level: float = 0.95,
+) -> tuple[Float[Tensor, "*runs"], Float[Tensor, "*runs"], Float[Tensor, "*runs"]]:
+    """Low, value and high of the nats per token, from Σ(log q − E) and the draws of −E, for many runs at once.
+
+    Leaving out a draw of one prefix moves that prefix's T alone, so the jackknife over all prefixes' draws adds up
+    their variances. 2J − T shares T's width: they differ by O(1/n), T varies by O(n^−½).
+    """
+    bounds = log_mean_bounds(log_weights)
+    falls = log_fall(log_weights)
+    width = half_width((falls - falls.mean(-1, keepdim=True)).flatten(-2), level)
+    if log_weights.shape[-1] == 1:
+        width = torch.full_like(width, math.inf)
+    sums = (bounds.lower.sum(-1) - width, bounds.corrected.sum(-1), bounds.upper.sum(-1) + width)
+    low, value, high = ((log_z - log_scores) / tokens for log_z in sums)
+    return low, value, high
+
+
+def difference(
+    energy: Float[Tensor, "*runs prefixes"],
+    log_weights: Float[Tensor, "*runs prefixes draws"],
+    tokens: Float[Tensor, " prefixes"],
+    *,
+    level: float = 0.95,
+) -> tuple[Float[Tensor, "*runs"], Float[Tensor, "*runs"], Float[Tensor, "*runs"]]:
+    """Low, value and high of Σ(E + log Z)/Σ lengths, for many runs at once.
+
+    The interval is the jackknife's over prefixes, whose spread holds the error of each one's log Z.
+    """
+    bounds = log_mean_bounds(log_weights)
+    ends = []
+    for log_z, side in ((bounds.lower, -1), (bounds.corrected, 0), (bounds.upper, 1)):
+        gains = energy + log_z
+        ratio = gains.sum(-1) / tokens.sum()
+        left_out = (ratio[..., None] * tokens - gains) / (tokens.sum() - tokens)
+        ends.append(ratio + side * half_width(left_out, level) if side else ratio)
+    return ends[0], ends[1], ends[2]
+
+
+def _difference(
+    energy: Float[Tensor, " prefixes"], log_weights: Float[Tensor, "prefixes draws"],
+    tokens: Float[Tensor, " prefixes"], level: float,
+) -> Estimate:  # fmt: skip
+    low, value, high = (float(end) for end in difference(energy, log_weights, tokens, level=level))
+    size = float(effective_sample_size(tokens.log()))
+    few = f"{len(tokens)} prefixes are too few to speak for others" if size < SMALLEST_SAMPLE else None
+    return Estimate(value, low, high, size, few, level)
+
+
+def _light(k: Float[Tensor, " prefixes"], log_weights: Float[Tensor, "prefixes draws"]) -> Tensor:
+    """Tied weights have no tail: there the effective sample size speaks. Too few draws say nothing of a tail."""
+    tied = k.isnan() & (log_weights.shape[1] >= FEWEST_DRAWS)
+    return (k < LARGEST_K) | (tied & (effective_sample_size(log_weights) >= SMALLEST_SAMPLE))
+
+
+def _check(
+    log_q: Float[Tensor, " prefixes"], energy: Float[Tensor, " prefixes"],
+    log_weights: Float[Tensor, "prefixes draws"], tokens: Float[Tensor, " prefixes"],
+) -> None:  # fmt: skip
+    if len(log_q) == 0 or log_weights.shape[1] == 0:
+        raise UserError("A joint perplexity needs at least one prefix and one draw for it: give more text.")
+    if bool((tokens < 1).any()):
+        raise UserError("Every continuation must hold at least one token: leave the empty ones out.")
+    for name, values in (("log-probability", log_q), ("energy", energy)):
+        if not bool(values.isfinite().all()):
+            row = int((~values.isfinite()).nonzero()[0])
+            raise UserError(
+                f"The {name} of continuation {row} is {float(values[row])}: leave it out or check the model."
+            )
+    check_weights(log_weights)
+
+
+def _exp(nats: float) -> float:
+    return math.exp(nats) if nats < 700 else math.inf

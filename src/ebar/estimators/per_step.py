@@ -1,0 +1,189 @@
+"""The joint model's cost token by token.
+
+    p(xₜ|x₍<t₎, C) = q(xₜ|x₍<t₎, C)·A(x₍≤t₎)/A(x₍<t₎),     A(x₍<t₎) = E[e⁻ᴱ | C, x₍<t₎]
+
+The A that divides at one place is the A that multiplied at the place before, so that the chain telescopes to
+q·e⁻ᴱ/Ẑ whatever the draws. Past the last token A is e⁻ᴱ itself; before the token that decides the sequence it is a
+sum over the vocabulary. Document 002, per-step perplexity.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
+
+from ebar.errors import UserError
+from ebar.estimators.futures import BATCH, closing_energies, closing_place, future_energies, one_row, still
+from ebar.maths.importance import SMALLEST_SAMPLE, check_weights
+from ebar.maths.jackknife import half_width, log_mean_bounds
+from ebar.models.stepwise import belongs
+from ebar.progress import bar
+from ebar.types import Context, Energy, Estimate, Sequences, Space, State, Stepwise, context_rows
+
+
+class Place(NamedTuple):
+    """One place of the continuations, a mean over those that reach it. Intervals are for other prefixes too."""
+
+    place: int
+    rows: int
+    base: Estimate  # perplexity of q
+    joint: Estimate  # perplexity of the joint model
+    difference: Estimate  # joint − base, nats, paired
+
+
+class Steps(NamedTuple):
+    """Every token's cost under q and under the joint model; 0 past a sequence's end."""
+
+    log_q: Float[Tensor, "rows length"]
+    log_joint: Float[Tensor, "rows length"]  # sums to log q − E − log Ẑ, which `log_means[:, 0]` is
+    log_means: Float[Tensor, "rows places"]  # log Â before each token and after the last; −E from there on
+    log_means_upper: Float[Tensor, "rows places"]  # the jackknife's upper companions; the same where Â is exact
+    lengths: Int[Tensor, " rows"]
+    level: float = 0.95
+
+    def places(self) -> list[Place]:
+        """Perplexity at each place."""
+        return [self._place(place) for place in range(int(self.lengths.max()))]
+
+    def _place(self, place: int) -> Place:
+        there = self.lengths > place
+        base = -self.log_q[there, place]
+        lower, upper = self.log_means[there], self.log_means_upper[there]
+        middle = lower[:, place] - lower[:, place + 1]
+        low = lower[:, place] - upper[:, place + 1]
+        high = upper[:, place] - lower[:, place + 1]
+        return Place(
+            place,
+            int(there.sum()),
+            _exponential(mean_between(base, base, base, level=self.level)),
+            _exponential(mean_between(base + low, base + middle, base + high, level=self.level)),
+            mean_between(low, middle, high, level=self.level),
+        )
+
+
+def per_step(
+    q: Stepwise,
+    energy: Energy[Sequences],
+    x: Sequences,
+    context: Context | None = None,
+    *,
+    n: int,
+    exact_last: bool = True,
+    rows_at_once: int = 32,
+    batch_size: int = BATCH,
+    level: float = 0.95,
+    generator: Generator,
+) -> Steps:
+    """log p(xₜ|x₍<t₎, C) for one continuation per row of the context, from n futures at each place.
+
+    The context and the tokens before a place are read once for all of the place's futures. With `exact_last`, the
+    deciding token's alternatives are all scored: as many energies as there are tokens, for each row. `rows_at_once` and
+    `batch_size` (futures at a time) bound the memory.
+    """
+    check_rows(q, x, context)
+    if n < 2:
+        raise UserError(f"An interval needs two futures or more at each place, not {n}.")
+    length = int(x.lengths.max())
+    parts = []
+    with still(q, energy), bar("scoring", len(x.lengths), "continuations") as progress:
+        for rows in torch.split(torch.arange(len(x.lengths), device=x.lengths.device), rows_at_once):
+            own = None if context is None else context.select(rows)
+            parts.append(_along(q, energy, x.select(rows), own, length, n, exact_last, batch_size, generator))
+            progress.advance(len(rows))
+    log_q, lower, upper = (torch.cat(found) for found in zip(*parts, strict=True))
+    # Past its end a row's A stays e⁻ᴱ, so that there the differences vanish.
+    return Steps(log_q, log_q + lower[:, 1:] - lower[:, :-1], lower, upper, x.lengths, level)
+
+
+def _along(
+    q: Stepwise, energy: Energy[Sequences], x: Sequences, context: Context | None, length: int, n: int,
+    exact_last: bool, batch_size: int, generator: Generator,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """log q, T and 2J − T at every place of some rows."""
+    own = energy(x, context).double()
+    check_weights(-own[:, None])
+    lower = -own[:, None].repeat(1, length + 1)
+    upper = lower.clone()
+    log_q = torch.zeros(len(own), length, dtype=torch.float64, device=own.device)
+    closing = closing_place(q.space)
+    logits, state = q.start(len(own), context)
+    alive = torch.arange(len(own), device=own.device)
+    for place in range(int(x.lengths.max())):
+        if place > 0:
+            logits, state, alive = _read(q, x, state, alive, place - 1)
+        log_probs = torch.log_softmax(logits.double(), -1)
+        log_q[alive, place] = log_probs.gather(1, x.tokens[alive, place][:, None]).squeeze(1)
+        some = None if context is None else context.select(alive)
+        stems = x.tokens[alive, :place]
+        if place == closing and exact_last:
+            exact = [
+                log_closing_mean(energy, stems[row], log_probs[row], one_row(some, row), q.space, batch_size=batch_size)
+                for row in range(len(alive))
+            ]
+            lower[alive, place] = upper[alive, place] = torch.stack(exact)
+        elif place <= closing:  # past it nothing is left to chance
+            energies = future_energies(
+                q, energy, stems, logits, state, some, n, batch_size=batch_size, generator=generator
+            )
+            check_weights(-energies)
+            bounds = log_mean_bounds(-energies)
+            lower[alive, place], upper[alive, place] = bounds.lower, bounds.upper
+    return log_q, lower, upper
+
+
+def check_rows(q: Stepwise, x: Sequences, context: Context | None) -> None:
+    """One sequence of the space for each row of the context."""
+    if len(x.lengths) == 0:
+        raise UserError("There is no continuation to score: give at least one.")
+    if context is not None and context_rows(context) != len(x.lengths):
+        raise UserError(f"{len(x.lengths)} continuations need as many prefixes, not {context.rows}.")
+    wrong = ~belongs(x, q.space)
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise UserError(f"Continuation {row} ({x.prefix(row)[:8]} …) is no sequence of {q.space}: cut it to length.")
+
+
+def _read(q: Stepwise, x: Sequences, state: State, alive: Tensor, place: int) -> tuple[Tensor, State, Tensor]:
+    """One more token of every row that goes on after it."""
+    going_on = (x.lengths[alive] > place + 1).nonzero().squeeze(1)
+    if len(going_on) < len(alive):
+        state, alive = state.select(going_on), alive[going_on]
+    logits, state = q.advance(x.tokens[alive, place][:, None], state)
+    return logits[:, 0], state, alive
+
+
+def log_closing_mean(
+    energy: Energy[Sequences],
+    stem: Int[Tensor, " place"],
+    log_probs: Float[Tensor, " vocabulary"],
+    context: Context | None,
+    space: Space,
+    *,
+    batch_size: int = BATCH,
+) -> Float[Tensor, ""]:
+    """log Σᵥ q(v|x₍<t₎)·e⁻ᴱ over the tokens that q allows in the closing place; the context has one row."""
+    tokens = (log_probs > -math.inf).nonzero().squeeze(1)
+    log_weights = -closing_energies(energy, stem, tokens, context, space, batch_size=batch_size)
+    check_weights(log_weights[None])
+    return torch.logsumexp(log_probs[tokens] + log_weights, 0)
+
+
+def mean_between(
+    low: Float[Tensor, " rows"], middle: Float[Tensor, " rows"], high: Float[Tensor, " rows"], *, level: float = 0.95
+) -> Estimate:
+    """A mean over rows: from the lower confidence limit of one estimate of it to the upper of another."""
+    n = len(middle)
+    if n == 1:
+        return Estimate(float(middle), -math.inf, math.inf, 1.0, "one prefix cannot speak for others", level)
+    widths = [float(half_width(values.double() / (n - 1), level)) for values in (low, high)]
+    few = f"{n} prefixes are too few to speak for others" if n < SMALLEST_SAMPLE else None
+    return Estimate(
+        float(middle.mean()), float(low.mean()) - widths[0], float(high.mean()) + widths[1], float(n), few, level
+    )
+
+
+def _exponential(nats: Estimate) -> Estimate:
+    values = [math.exp(value) if value < 700 else math.inf for value in (nats.value, nats.low, nats.high)]
+    return nats._replace(value=values[0], low=values[1], high=values[2])

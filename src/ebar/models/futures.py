@@ -1,0 +1,32 @@
+"""How a sequence goes on from where a model stands: draws from the middle of it."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
+
+from ebar.models.stepwise import BLOCK, draw_block
+from ebar.types import Sequences, State, Stepwise
+
+
+@torch.no_grad()
+def futures(
+    model: Stepwise,
+    stems: Int[Tensor, "stems place"],
+    logits: Float[Tensor, "stems vocabulary"],
+    state: State,
+    n: int,
+    *,
+    generator: Generator,
+) -> Sequences:
+    """n whole sequences for each stem, stem-major: the tokens read so far, then the model's own.
+
+    `logits` and `state` are the model's after these tokens, so that neither they nor the context are read again. No
+    stem may have ended. Models in training mode draw with dropout here: see `stepwise.evaluating`.
+    """
+    rows = torch.arange(len(stems), device=logits.device).repeat_interleave(n)
+    return Sequences.join(
+        [
+            draw_block(model, logits[some], state.select(some), stems=stems[some], generator=generator)[0]
+            for some in torch.split(rows, BLOCK)
+        ]
+    )

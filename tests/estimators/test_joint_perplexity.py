@@ -1,0 +1,123 @@
+"""The joint perplexity by hand, and when it says that nothing is established."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from ebar.errors import UserError
+from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
+from ebar.types import Estimate
+
+
+def normal(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def of(energies: Tensor, *, energy: float = 0.0, log_q: float = -8.0) -> JointPerplexity:
+    rows = len(energies)
+    return joint_perplexity(
+        torch.full((rows,), log_q), torch.full((rows,), energy), energies, torch.full((rows,), 4)
+    )  # fmt: skip
+
+
+def test_by_hand():
+    # Weights 1, 3 and 2, 2, so T = log 2 twice. Without one draw: log 3 and log 1; log 2 and log 2.
+    # J = 2T − ½(log 3 + log 1) for the first, T for the second. Tokens: 2 + 3. Cost of q: 10; of E: −1 + 3.
+    found = joint_perplexity(
+        torch.tensor([-4.0, -6.0]), torch.tensor([-1.0, 3.0]),
+        -torch.tensor([[1.0, 3.0], [2.0, 2.0]], dtype=torch.float64).log(), torch.tensor([2, 3]),
+    )  # fmt: skip
+    corrected = 2 * math.log(2) - math.log(3) / 2
+    assert found.base == pytest.approx(math.exp(10 / 5))
+    assert found.value == pytest.approx(math.exp((12 + corrected + math.log(2)) / 5))
+    assert found.difference.value == pytest.approx((2 + corrected + math.log(2)) / 5)
+    assert [row.lower for row in found.log_z] == pytest.approx([math.log(2)] * 2)
+    assert [row.upper for row in found.log_z] == pytest.approx([2 * corrected - math.log(2), math.log(2)])
+    # From one draw to two the first T goes from 0 to log 2, the second stays.
+    assert found.moved == pytest.approx(math.log(2) / 2)
+    assert found.moved_most == pytest.approx(math.log(2))
+    # Deviations ±½ log 3 and 0, 0: a variance of 2·(½ log 3)²·¾ over four draws; κ = 2, so 8 → 3 degrees of freedom.
+    width = 3.18244630528371 * math.sqrt(2 * (math.log(3) / 2) ** 2 * 3 / 4)
+    assert found.low == pytest.approx(math.exp((12 + 2 * math.log(2) - width) / 5))
+    assert found.high == pytest.approx(math.exp((12 + 2 * corrected + width) / 5))
+    assert not found.established
+    assert found.share_light == 0.0
+
+
+def test_shares_of_the_draws_are_its_first():
+    energies = normal(20, 800)
+    found = of(energies)
+    assert [row.draws for row in found.by_draws] == [100, 200, 400, 800]
+    for row in found.by_draws:
+        part = of(energies[:, : row.draws])
+        assert (row.low, row.value, row.high) == pytest.approx((part.low, part.value, part.high), rel=1e-12)
+        assert row.log_z == pytest.approx(sum(z.lower for z in part.log_z) / 20)
+        assert row.log_z_upper == pytest.approx(sum(z.upper for z in part.log_z) / 20)
+    assert found.moved == pytest.approx(found.by_draws[3].log_z - found.by_draws[2].log_z)
+    assert found.by_draws[0].high - found.by_draws[0].low > 1.5 * (found.high - found.low)
+
+
+def test_below_and_above_need_the_whole_interval():
+    energies = 0.3 * normal(50, 400)  # log Z = 0.045
+    assert of(energies, energy=-0.2).verdict == "below"
+    assert of(energies, energy=0.1).verdict == "above"
+    between = of(energies, energy=-0.045)
+    assert between.established
+    assert between.verdict.startswith("not established: the base's 7.39 lies between")
+    assert between.perplexity.warning is None
+
+
+def test_heavy_tails_are_not_established_however_low_the_perplexity():
+    heavy = 0.9 * torch.log(torch.rand(40, 1000, dtype=torch.float64, generator=torch.Generator().manual_seed(2)))
+    found = of(heavy, energy=-9.0)
+    assert found.high < found.base
+    assert found.share_light < 0.5
+    assert found.verdict.startswith("not established: k̂ < 0.7 for only")
+    assert isinstance(found.perplexity, Estimate)
+    assert found.perplexity.warning is not None
+
+
+def test_a_log_z_that_still_moves_is_not_established():
+    energies = torch.cat([0.3 * normal(30, 200), 0.3 * normal(30, 200, seed=2) - 0.2], 1)
+    found = of(energies, energy=-3.0)
+    assert found.share_light > 0.95
+    assert found.moved == pytest.approx(0.1, abs=0.02)
+    assert found.verdict.startswith("not established: doubling the draws moves log Z by 0.1")
+
+
+def test_tied_weights_are_judged_by_their_effective_size():
+    rare = torch.zeros(1, 400, dtype=torch.float64)
+    rare[0, 0] = -9.0  # one draw in 400 carries everything; k̂ has no tail to fit
+    even = torch.zeros(1, 400, dtype=torch.float64)
+    even[0, ::2] = -1.0
+    assert math.isnan(of(rare).k[0])
+    assert of(rare).share_light == 0.0
+    assert math.isnan(of(even).k[0])
+    assert of(even).share_light == 1.0
+    assert of(even[:, :80]).share_light == 0.0  # too few draws say nothing of a tail
+
+
+def test_draws_without_weight_leave_the_interval_open():
+    energies = torch.zeros(2, 200, dtype=torch.float64)
+    energies[0] = math.inf
+    found = of(energies)
+    assert found.high == math.inf
+    assert found.low < found.base
+    assert not found.established
+
+
+def test_what_cannot_be_scored_is_said():
+    good = torch.zeros(2, dtype=torch.float64)
+    draws, lengths = torch.zeros(2, 5, dtype=torch.float64), torch.tensor([3, 3])
+    with pytest.raises(UserError, match="at least one prefix"):
+        joint_perplexity(good[:0], good[:0], draws[:0], lengths[:0])
+    with pytest.raises(UserError, match="at least one token"):
+        joint_perplexity(good, good, draws, torch.tensor([3, 0]))
+    with pytest.raises(UserError, match="energy of continuation 1 is nan"):
+        joint_perplexity(good, torch.tensor([0.0, math.nan]).double(), draws, lengths)
+    bad = draws.clone()
+    bad[1, 2] = -math.inf
+    with pytest.raises(UserError, match="log-weight of draw 2 in row 1"):
+        joint_perplexity(good, good, bad, lengths)
