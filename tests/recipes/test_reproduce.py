@@ -186,11 +186,17 @@ def test_every_recipe_has_a_grid_of_distinct_seeded_cells_at_every_scale(name: s
     assert all("seed" in cell for cell in recipe.grid(scale))
 
 
+@pytest.fixture(scope="module")
+def shared_work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables read off the same runs find those of the table before."""
+    return tmp_path_factory.mktemp("work")
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_runs_at_scale_demo_on_two_workers(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, shared_work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--output", str(tmp_path / "results"), "--work", str(tmp_path / "work"), "--workers", "2", "--json"]
+    words = ["--output", str(tmp_path / "results"), "--work", str(shared_work), "--workers", "2", "--json"]
     assert main(["reproduce", name, "--scale", "demo", *words]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["rows"]

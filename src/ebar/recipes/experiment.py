@@ -22,6 +22,7 @@ class Experiment:
     figures: Callable[[Sequence[Result]], list[Row]]
     panels: Callable[[Sequence[Row]], Sequence[Panel | Dots]]
     runs: str | None = None  # tables read off the same runs name one folder for them
+    notes: Callable[[Sequence[Row]], list[str]] = lambda rows: []
 
     def grid(self, scale: str) -> list[Cell]:
         return self.cells(scale)
@@ -31,6 +32,9 @@ class Experiment:
 
     def rows(self, scale: str, results: Sequence[Result]) -> list[Row]:
         return self.figures(results)
+
+    def remarks(self, rows: Sequence[Row]) -> list[str]:
+        return self.notes(rows)
 
     def plot(self, rows: Sequence[Row], path: Path) -> None:
         draw(self.panels(rows), path)

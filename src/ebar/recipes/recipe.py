@@ -57,3 +57,10 @@ class Shares(Protocol):
     def runs(self) -> str | None:
         """The name they are kept under; None: the recipe's own."""
         ...
+
+
+@runtime_checkable
+class Remarks(Protocol):
+    """A recipe that has something to say about its figures: what differs from the document, and why."""
+
+    def remarks(self, rows: Sequence[Row]) -> list[str]: ...

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ebar.errors import UserError, choose
 from ebar.progress import bar
 from ebar.recipes import RECIPES, SCALES
-from ebar.recipes.recipe import Cell, Recipe, Row, Shares
+from ebar.recipes.recipe import Cell, Recipe, Remarks, Row, Shares
 from ebar.recipes.table import page
 from ebar.training.run import environment
 from ebar.training.storage import replace, saving, to_json
@@ -105,6 +105,7 @@ def reproduce(
         "commit": around["commit"],
         # Of all runs together, those of an earlier, interrupted call included.
         "wall_seconds": round(sum(entry["seconds"] for entry in finished), 1),
+        "notes": recipe.remarks(rows) if isinstance(recipe, Remarks) else [],
         "rows": [_plain(row) for row in rows],
     }
     content = to_json(record, indent=1)

@@ -42,6 +42,7 @@ def page(record: Mapping[str, Any], plot: str) -> str:
             "",
             *("| " + " | ".join(line) + " |" for line in lines),
             "",
+            *(line for note in record.get("notes", []) for line in (f"- {' '.join(note.split())}", "")),
         ]
     )
 
