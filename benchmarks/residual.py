@@ -5,7 +5,7 @@
 10,000 continuations of 40 tokens for one prefix of 120, by a Transformer of 4 layers × 256 over 8,000 tokens, in
 float32 with torch's default threads; the time is that of everything, from weights to tokens. Both ways have a cache
 of keys and values, and both have the draws' log-probabilities. They take turns, some of the rows each, so that a busy
-machine slows both or neither; rows that read the prefix for themselves come in blocks of 250, their fastest.
+machine slows both or neither; rows that read the prefix for themselves come in blocks of 250, as each keeps it.
 
 - `speedup`: the time of rows that read the prefix for themselves, divided by that of rows that share it.
 - `tokens_per_second`: of those that share it.
