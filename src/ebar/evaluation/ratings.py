@@ -1,0 +1,209 @@
+"""Which of two continuations people find the better one: blinded pairs, ratings files, and the sign test.
+
+Pairs are shown in an order drawn by a seed; the key that tells which is which is a file of its own. Ties (and pairs
+whose two texts are the same, which are not shown at all) are left out of the test and counted beside it.
+"""
+
+import csv
+import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Generator
+
+from ebar.errors import UserError
+from ebar.types import Estimate
+
+Choice = Literal["A", "B", "tie"]
+CHOICES: tuple[str, ...] = get_args(Choice)
+
+
+class Pair(NamedTuple):
+    """What a rater sees; nothing of it tells which system wrote which."""
+
+    name: str
+    prefix: str
+    a: str
+    b: str
+
+
+class Key(NamedTuple):
+    """What a rater must not see."""
+
+    study: str  # of the pairs as shown, so that ratings cannot be read with the key of others
+    ours: str  # the system whose share is asked for
+    theirs: str
+    ours_is_a: dict[str, bool]  # by the pair's name
+    same: int  # pairs not shown, their two texts being one
+
+    def to_json(self) -> str:
+        return json.dumps(self._asdict(), indent=1, ensure_ascii=False) + "\n"
+
+
+class Blinded(NamedTuple):
+    """A study: the pairs for its page, and the key for afterwards."""
+
+    pairs: list[Pair]
+    key: Key
+
+
+class Ratings(NamedTuple):
+    """One person's choices, by the pair's name."""
+
+    study: str
+    rater: str
+    choices: dict[str, Choice]
+
+
+class SignTest(NamedTuple):
+    """How often ours was preferred among the pairs that were decided."""
+
+    share: Estimate  # Clopper and Pearson's interval
+    p_value: float  # two-sided, exact: how often a fair coin would be at least as far from the middle
+    wins: int
+    losses: int
+    ties: int
+    unrated: int  # pairs shown that nobody rated
+    same: int
+    raters: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.share}, p = {self.p_value:.3g}: {self.wins} of {self.wins + self.losses} pairs "
+            f"({self.ties} ties, {self.same} with one text twice, {self.unrated} unrated; {self.raters} raters)"
+        )
+
+
+def blind(
+    prefixes: Sequence[str], ours: Sequence[str], theirs: Sequence[str], *, seed: int,
+    names: tuple[str, str] = ("joint", "base"),
+) -> Blinded:  # fmt: skip
+    """Pairs in an order of their own, and which text stands first in each, both drawn by the seed."""
+    if not len(prefixes) == len(ours) == len(theirs) > 0:
+        raise UserError(
+            f"{len(prefixes):,} prefixes, {len(ours):,} and {len(theirs):,} continuations do not go in pairs: "
+            "give one of each kind for every prefix."
+        )
+    generator = Generator().manual_seed(seed)
+    order = torch.randperm(len(prefixes), generator=generator).tolist()
+    first = (torch.rand(len(prefixes), generator=generator) < 0.5).tolist()
+    different = [row for row in order if ours[row] != theirs[row]]
+    if not different:
+        raise UserError("Both systems wrote the same everywhere: there is no pair to rate.")
+    pairs, ours_is_a = [], {}
+    for number, row in enumerate(different, 1):
+        name = f"{number:0{len(str(len(different)))}d}"
+        a, b = (ours[row], theirs[row]) if first[row] else (theirs[row], ours[row])
+        pairs.append(Pair(name, prefixes[row], a, b))
+        ours_is_a[name] = first[row]
+    study = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
+    return Blinded(pairs, Key(study, *names, ours_is_a, len(prefixes) - len(different)))
+
+
+def read_key(path: Path) -> Key:
+    """The key that `Key.to_json` has written."""
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        key = Key(**tree)
+        right = isinstance(key.ours_is_a, dict) and all(isinstance(each, bool) for each in key.ours_is_a.values())
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{path} cannot be read as a key ({error}): give the file written beside the page.") from None
+    if not right:
+        raise UserError(f"{path} does not say which text is whose: give the file written beside the page.")
+    return key
+
+
+def read_ratings(path: Path) -> Ratings:
+    """What the page has exported, as .json or .csv."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        study, rater, rows = _from_csv(text) if path.suffix == ".csv" else _from_json(text)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} cannot be read as ratings ({type(error).__name__}: {error}): give a file exported from the page."
+        ) from None
+    choices: dict[str, Choice] = {}
+    for name, choice in rows:
+        if choice not in CHOICES:
+            raise UserError(f"{path}: the choice for pair {name} is {choice!r}, not one of {', '.join(CHOICES)}.")
+        if name in choices:
+            raise UserError(f"{path} rates pair {name} twice: keep one of the two.")
+        choices[name] = choice
+    return Ratings(study, rater, choices)
+
+
+def _from_json(text: str) -> tuple[str, str, list[tuple[str, Any]]]:
+    tree = json.loads(text)
+    rows = [(str(row["pair"]), row["choice"]) for row in tree["ratings"]]
+    return str(tree["study"]), str(tree.get("rater", "")), rows
+
+
+def _from_csv(text: str) -> tuple[str, str, list[tuple[str, Any]]]:
+    rows = list(csv.DictReader(io.StringIO(text)))
+    owners = {(row["study"], row["rater"]) for row in rows}
+    if len(owners) != 1:
+        raise ValueError(f"{len(owners)} raters or studies where there should be one")
+    return *owners.pop(), [(row["pair"], row["choice"]) for row in rows]
+
+
+def sign_test(
+    ratings: Ratings | Iterable[Ratings], key: Key, *, unit: Literal["pair", "rating"] = "pair", level: float = 0.95
+) -> SignTest:
+    """Is ours preferred more often than not?
+
+    With several raters a pair counts once, by its majority of A and B, an even split being a tie: ratings of one pair
+    are not independent. `unit` "rating" counts each, and its interval is too narrow as soon as a pair has two.
+    """
+    people = [ratings] if isinstance(ratings, Ratings) else list(ratings)
+    votes: dict[str, list[int]] = {name: [] for name in key.ours_is_a}  # +1 ours, −1 theirs, 0 a tie
+    for person in people:
+        if person.study != key.study:
+            raise UserError(
+                f"The ratings of {person.rater or 'a rater'} are of study {person.study}, the key of {key.study}: "
+                "give the key written beside that page."
+            )
+        for name, choice in person.choices.items():
+            if name not in votes:
+                raise UserError(
+                    f"The ratings of {person.rater or 'a rater'} have a pair {name}, which the key has not."
+                )
+            votes[name].append(0 if choice == "tie" else 1 if (choice == "A") == key.ours_is_a[name] else -1)
+    rated = [some for some in votes.values() if some]
+    if unit == "pair":
+        rated = [[sum(some)] for some in rated]
+    found = Counter((vote > 0) - (vote < 0) for some in rated for vote in some)
+    wins, losses = found[1], found[-1]
+    if wins + losses == 0:
+        raise UserError("Nobody preferred either text anywhere: there is nothing to test.")
+    share = exact_share(wins, wins + losses, level=level)
+    if unit == "rating" and any(len(some) > 1 for some in rated):
+        share = share._replace(warning="ratings of one pair by several people are not independent")
+    unrated = sum(not some for some in votes.values())
+    return SignTest(share, coin_p_value(wins, losses), wins, losses, found[0], unrated, key.same, len(people))
+
+
+def exact_share(successes: int, trials: int, *, level: float = 0.95) -> Estimate:
+    """A share of independent trials with Clopper and Pearson's interval (1934): it covers at least as often as it says.
+
+    Its ends are quantiles of Beta(k, n − k + 1) and Beta(k + 1, n − k).
+    """
+    from scipy.special import betaincinv
+
+    if not 0 <= successes <= trials or trials == 0:
+        raise ValueError(f"{successes} of {trials} is no share")
+    tail = (1 - level) / 2
+    low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, tail))
+    high = 1.0 if successes == trials else float(betaincinv(successes + 1, trials - successes, 1 - tail))
+    return Estimate(successes / trials, low, high, float(trials), None, level)
+
+
+def coin_p_value(wins: int, losses: int) -> float:
+    """min(1, 2·P(a fair coin tossed wins + losses times falls on one side at most min(wins, losses) times))."""
+    from scipy.special import bdtr
+
+    return min(1.0, 2 * float(bdtr(min(wins, losses), wins + losses, 0.5)))
