@@ -1,0 +1,209 @@
+"""Any causal language model of Hugging Face as a distribution read token by token."""
+
+import inspect
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Generator, Tensor, nn
+
+from ebar.backbones.backbone import Stepper
+from ebar.errors import UserError
+from ebar.models.pretrained_state import PretrainedState, continued
+from ebar.models.pretrained_stepper import PretrainedStepper, can_step
+from ebar.models.stepwise import (
+    Advances,
+    ancestral,
+    by_advancing,
+    evaluating,
+    only_end_in_last_place,
+    sequence_log_prob,
+)
+from ebar.models.truncated import Truncated
+from ebar.types import Context, Sequences, Space
+
+MEMORY = 2**30  # bytes that a draw may take
+
+
+class _Prefixes(NamedTuple):
+    """Different prefixes, padded on their left."""
+
+    tokens: Int[Tensor, "different longest"]
+    counts: Bool[Tensor, "different longest"] | None  # None: there is no padding
+
+
+class Pretrained(nn.Module):
+    """q(x|C): the network reads `beginning` (where there is one), then the prefix C, then x.
+
+    Only the first `space.vocabulary` logits are used: some networks have more of them than there are tokens.
+    Each different prefix is read once, however many rows go on from it; a shorter one is padded on its left.
+    """
+
+    def __init__(self, network: nn.Module, space: Space, *, beginning: int | None):
+        super().__init__()
+        self.network, self.space, self.beginning = network, space, beginning
+        if "past_key_values" not in self._accepted():
+            raise ValueError(f"{type(network).__name__} keeps no keys and values of what it has read")
+
+    @property
+    def free_logits(self) -> bool:
+        return True
+
+    @property
+    def positions(self) -> int | None:
+        """How many tokens the network can read; None: any number."""
+        network: Any = self.network
+        found = getattr(network.config.get_text_config(), "max_position_embeddings", None)
+        return int(found) if found is not None and found > 0 else None
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many continuations fit in MEMORY while they are drawn: their keys, values and logits."""
+        network: Any = self.network
+        config = network.config.get_text_config()
+        heads = config.num_attention_heads
+        shared = getattr(config, "num_key_value_heads", None) or heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // heads
+        number = next(network.parameters()).element_size()
+        token = 2 * config.num_hidden_layers * shared * size * number
+        return max(1, MEMORY // int(self.space.length * token + 16 * self.space.vocabulary))
+
+    def start(
+        self, rows: int, context: Context | None = None
+    ) -> tuple[Float[Tensor, "rows vocabulary"], PretrainedState]:
+        prefixes, which = self._prefixes(rows, context)
+        output = self._read(prefixes.tokens, prefixes.counts, keep=1)
+        logits = only_end_in_last_place(self._used(output.logits[:, -1:]), 0, self.space)[:, 0]
+        return logits[which], PretrainedState(output.past_key_values, which, 0, prefixes.counts)
+
+    def advance(
+        self, tokens: Int[Tensor, "rows length"], state: PretrainedState
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], PretrainedState]:
+        if tokens.numel() == 0:
+            shape = (*tokens.shape, self.space.vocabulary)
+            nothing = torch.zeros(shape, device=self._device, dtype=next(self.network.parameters()).dtype)
+            return self._used(nothing), state._replace(place=state.place + tokens.shape[1])
+        counts = None
+        if state.counts is not None:
+            counts = F.pad(state.counts[state.rows], (0, tokens.shape[1]), value=True)
+        output = self._read(tokens, counts, cache=continued(state))
+        logits = only_end_in_last_place(self._used(output.logits), state.place + 1, self.space)
+        each = torch.arange(len(tokens), device=tokens.device)
+        return logits, PretrainedState(output.past_key_values, each, state.place + tokens.shape[1], counts)
+
+    def teacher_forced(
+        self, tokens: Int[Tensor, "rows length"], context: Context | None = None
+    ) -> Float[Tensor, "rows length vocabulary"]:
+        """Logits of each of the tokens given those before it; in one pass where no two rows share a prefix."""
+        prefixes, which = self._prefixes(len(tokens), context)
+        if len(prefixes.tokens) < len(tokens) or tokens.shape[1] < 1:
+            return by_advancing(self, tokens, context)
+        read = torch.cat([prefixes.tokens[which], tokens[:, :-1]], 1)
+        counts = prefixes.counts
+        if counts is not None:
+            counts = F.pad(counts[which], (0, tokens.shape[1] - 1), value=True)
+        output = self._read(read, counts, keep=tokens.shape[1], remember=False)
+        return only_end_in_last_place(self._used(output.logits[:, -tokens.shape[1] :]), 0, self.space)
+
+    def stepper(self, state: PretrainedState) -> Stepper:
+        """The prefixes' keys and values shared, where the network keeps nothing else."""
+        shares = len(state.rows) > 0 and can_step(state.cache)
+        return PretrainedStepper(self, state) if shares else Advances(self, state)
+
+    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        return sequence_log_prob(self, x, context)
+
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
+        return self.sample_with_log_prob(n, context, generator=generator)[0]
+
+    def sample_with_log_prob(
+        self, n: int, context: Context | None = None, *, generator: Generator
+    ) -> tuple[Sequences, Float[Tensor, " batch"]]:
+        with evaluating(self):
+            return ancestral(self, n, context, generator=generator)
+
+    def truncated(
+        self, *, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
+        length: int | None = None,
+    ) -> Truncated:  # fmt: skip
+        """A distribution of its own, that draws from this one with its tail cut off."""
+        return Truncated(self, temperature=temperature, top_k=top_k, top_p=top_p, length=length)
+
+    def next_logits(
+        self, tokens: Int[Tensor, "rows 1"], cache: Any, place: int, *, positions: Int[Tensor, "rows 1"] | None = None
+    ) -> Float[Tensor, "rows vocabulary"]:
+        """Logits in a place, after one more token; the cache is changed."""
+        where = {} if positions is None else {"position_ids": positions}
+        output = self.network(input_ids=tokens, past_key_values=cache, use_cache=True, **where)
+        return only_end_in_last_place(self._used(output.logits), place, self.space)[:, 0]
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    def _used(self, logits: Float[Tensor, "rows length all"]) -> Float[Tensor, "rows length vocabulary"]:
+        """In single precision at least: a probability needs it."""
+        used = logits[..., : self.space.vocabulary]
+        return used if used.dtype in (torch.float32, torch.float64) else used.float()
+
+    def _read(
+        self, tokens: Int[Tensor, "rows length"], counts: Bool[Tensor, "rows seen"] | None, *, cache: Any = None,
+        keep: int = 0, remember: bool = True,
+    ) -> Any:  # fmt: skip
+        """The network's output; `counts` runs over what the cache holds too. `keep`: so many last logits, 0: all."""
+        arguments: dict[str, Any] = {"use_cache": remember}
+        if cache is not None:
+            arguments["past_key_values"] = cache
+        if counts is not None:
+            arguments["attention_mask"] = counts.long()
+            arguments["position_ids"] = (counts.long().cumsum(1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
+        if keep and "logits_to_keep" in self._accepted():
+            arguments["logits_to_keep"] = keep
+        return self.network(input_ids=tokens.to(self._device), **arguments)
+
+    def _accepted(self) -> frozenset[str]:
+        network: Any = self.network
+        inner = network.get_base_model() if hasattr(network, "get_base_model") else network  # of peft
+        return frozenset(inspect.signature(inner.forward).parameters)
+
+    def _prefixes(self, rows: int, context: Context | None) -> tuple[_Prefixes, Int[Tensor, " rows"]]:
+        """The different prefixes, the beginning first, and which of them each row goes on from."""
+        given = Sequences(torch.zeros(1, 0, dtype=torch.long), torch.zeros(1, dtype=torch.long))
+        if context is not None:
+            given = context.given
+        contexts = len(given.lengths)
+        if rows % max(contexts, 1):
+            raise ValueError(f"{rows} sequences cannot be shared evenly among {contexts} contexts")
+        longest = int(given.lengths.max()) if contexts else 0
+        tokens, lengths = given.tokens[:, :longest].to(self._device), given.lengths.to(self._device)
+        self._check(lengths, longest)
+        # Padding may hold anything: prefixes are alike when what counts is.
+        marked = torch.cat([lengths[:, None], torch.where(given.mask().to(self._device)[:, :longest], tokens, 0)], 1)
+        different, kind = torch.unique(marked, dim=0, return_inverse=True)
+        lengths, tokens = different[:, 0], different[:, 1:]
+        if self.beginning is not None:
+            tokens, lengths = F.pad(tokens, (1, 0), value=self.beginning), lengths + 1
+        counts = None
+        if bool((lengths != lengths.amax()).any()):
+            if "position_ids" not in self._accepted():
+                raise UserError(
+                    f"{type(self.network).__name__} cannot read prefixes of unequal lengths together: "
+                    "give it prefixes of one length at a time."
+                )
+            place = torch.arange(tokens.shape[1], device=tokens.device) - (tokens.shape[1] - lengths[:, None])
+            counts = place >= 0
+            tokens = torch.where(counts, tokens.gather(1, place.clamp(min=0)), 0)
+        return _Prefixes(tokens, counts), kind.repeat_interleave(rows // max(contexts, 1))
+
+    def _check(self, lengths: Int[Tensor, " contexts"], longest: int) -> None:
+        if self.beginning is None and (len(lengths) == 0 or int(lengths.min()) < 1):
+            raise UserError(
+                f"{type(self.network).__name__} has no token that begins a text: give a prefix of one token or more."
+            )
+        needed = longest + (self.beginning is not None) + self.space.length - 1  # the last token is not read
+        if self.positions is not None and needed > self.positions:
+            raise UserError(
+                f"A prefix of {longest} tokens and a continuation of {self.space.length} are too long together: the "
+                f"model would read {needed} and can read {self.positions}, so make one of them shorter."
+            )
