@@ -2,8 +2,9 @@
 
 import dataclasses
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -73,7 +74,8 @@ def build_feature(words: str, alphabet: Alphabet, space: Space) -> Feature:
     return feature
 
 
-def _predicate(argument: str, alphabet: Alphabet, end: int | None) -> Predicate:
+def load_function(argument: str) -> tuple[str, Callable[..., Any]]:
+    """A function of the user's, given as FILE.py:FUNCTION, and its name."""
     path, _, name = argument.rpartition(":")
     if not path:
         raise UserError(f"A predicate is given as FILE.py:FUNCTION, not {argument!r}.")
@@ -88,4 +90,9 @@ def _predicate(argument: str, alphabet: Alphabet, end: int | None) -> Predicate:
     function = getattr(module, name, None)
     if not callable(function):
         raise UserError(f"{path} has no function {name!r}.")
+    return name, function
+
+
+def _predicate(argument: str, alphabet: Alphabet, end: int | None) -> Predicate:
+    name, function = load_function(argument)
     return Predicate(name=name, function=function, end=end, decode=alphabet.decode)

@@ -12,6 +12,8 @@ COMMANDS = {
     "language": "define a language exactly: counts, entropy, samples, comparison",
     "train": "fit an autoregressive model to a language or to your own data",
     "gam": "from a little data and a hunch about features to a better model",
+    "residual": "a discriminator as part of a language model: train, evaluate, generate, explain",
+    "control": "make features of a pretrained model's text come true: fit, sample, tune",
     "sample": "draw from a trained model, or from the model tilted by an energy",
     "decode": "translate or continue lines: beam search, greedy, sampling, energy resampling",
     "distil": "draws of a tilted model, to a file to train on; stopped at any instant, it goes on",

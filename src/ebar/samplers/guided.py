@@ -18,6 +18,8 @@ from ebar.samplers.guided_states import JointStates
 from ebar.samplers.surrogate import Law, Tally
 from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
 
+STEP = 2**23  # logits of one step at most: a large vocabulary comes with a large cache for each row
+
 
 class GuidedState(NamedTuple):
     """Where the base and the joint automaton stand, and what the weight of the prefix has come to."""
@@ -149,7 +151,7 @@ class Guided:
             condition = torch.arange(len(first), device=first.device).repeat_interleave(n)
             parts = [
                 self._walk_block(first[rows], state.select(rows), tally, generator)
-                for rows in torch.split(condition, BLOCK)
+                for rows in torch.split(condition, max(1, min(BLOCK, STEP // self.space.vocabulary)))
             ]
         x, log_prob, base_log_prob = zip(*parts, strict=True)
         return Walk(Sequences.join(list(x)), torch.cat(log_prob), torch.cat(base_log_prob))

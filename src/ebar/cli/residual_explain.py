@@ -1,0 +1,112 @@
+"""`ebar residual explain`: what the energy changes about the next word."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jsonargparse.typing import NonNegativeInt, PositiveInt
+from torch import Generator
+
+from ebar.cli.show import show_json, show_table
+from ebar.config.options import parse, parser
+from ebar.estimators.per_step import Steps, per_step
+from ebar.evaluation.next_words import NextWord, NextWords, next_words
+from ebar.pipelines.residual.journey import Journey, load_journey
+from ebar.pipelines.residual.prompts import context_of, continuation_of
+from ebar.progress import shown
+from ebar.types import Sequences
+
+
+def main(words: Sequence[str]) -> int:
+    """Next words under the base and the joint model; and, for a continuation, its cost token by token under both."""
+    options = parser(
+        words,
+        "residual explain",
+        "The likeliest next words after a prompt, under the base and under the joint model, which looks at how the\n"
+        "base would go on after each. With a continuation: what each of its tokens costs under both, in nats.",
+        "ebar residual explain runs/mine --prompt 'The old man' --futures 64\n"
+        "  ebar residual explain runs/mine --prompt 'The old man' --continuation ' went down to the sea and …'",
+    )
+    options.add_argument("run", type=Path, help="folder of a trained residual model")
+    options.add_argument("--prompt", type=str, required=True, help="the text before")
+    options.add_argument("--continuation", type=str | None, default=None, help="text after it, long enough")
+    options.add_argument("--words", type=PositiveInt, default=10, help="shown, of each model")
+    options.add_argument("--candidates", type=PositiveInt, default=50, help="tokens looked at, the base's likeliest")
+    options.add_argument("--futures", type=PositiveInt, default=64, help="of the base, after each token")
+    options.add_argument("--exact_last", action="store_true",
+        help="score every token in the last place: as many energies as there are tokens")  # fmt: skip
+    options.add_argument("--seed", type=NonNegativeInt, default=0, help="of the draws")
+    options.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments = parse(options, words)
+    journey = load_journey(arguments.run)
+    base, prompt = journey.base, arguments.prompt
+    context = context_of(base, prompt)
+    generator = Generator(device=journey.residual.device).manual_seed(arguments.seed)
+    with shown(not arguments.json):
+        found = next_words(
+            base.q, journey.energy, context, candidates=arguments.candidates, n=arguments.futures, generator=generator
+        )
+        x = steps = None
+        if arguments.continuation is not None:
+            x = continuation_of(base, prompt, arguments.continuation)
+            steps = per_step(
+                base.q, journey.energy, x, context, n=arguments.futures, exact_last=arguments.exact_last,
+                generator=generator,
+            )  # fmt: skip
+    if arguments.json:
+        show_json({
+            "prompt": prompt,
+            "next_words": [_word(journey, prompt, word) for word in found.words],
+            "rest": None if found.rest is None else _word(journey, prompt, found.rest),
+            "steps": None if steps is None or x is None else _steps(journey, prompt, x, steps),
+        })  # fmt: skip
+        return 0
+    _tell_words(journey, prompt, found, arguments.words)
+    if steps is not None and x is not None:
+        rows = [list(row.values()) for row in _steps(journey, prompt, x, steps)]
+        show_table("each token, nats", ("token", "base", "joint", "joint − base"), rows)
+        total = -float(steps.log_q.sum()), -float(steps.log_joint.sum())
+        sys.stdout.write(f"together: base {total[0]:.3f}, joint {total[1]:.3f} nats\n")
+    return 0
+
+
+def _word(journey: Journey, prompt: str, word: NextWord) -> dict[str, Any]:
+    return {"token": word.token, "text": _spelt(journey, prompt, word), "base": word.base, "joint": word.joint}
+
+
+def _spelt(journey: Journey, prompt: str, word: NextWord) -> str:
+    if word.token < 0:
+        return "(all others)"
+    return journey.base.spell(journey.base.tokeniser.encode(prompt), [word.token])
+
+
+def _tell_words(journey: Journey, prompt: str, found: NextWords, most: int) -> None:
+    """The likeliest of both side by side, each with what the other model gives it."""
+    reasons: dict[str, None] = {}
+    rows = []
+    pairs = zip(found.under_base(most), found.under_joint(most), strict=True)
+    rest = [] if found.rest is None else [(found.rest, found.rest)]
+    for rank, (base, joint) in [*enumerate(pairs, 1), *(("", pair) for pair in rest)]:
+        reasons |= {word.joint.warning: None for word in (base, joint) if word.joint.warning}
+        rows.append([
+            rank, repr(_spelt(journey, prompt, base)), base.base, f"{base.joint.value:.6f}",
+            repr(_spelt(journey, prompt, joint)), joint.joint._replace(warning=None), joint.base,
+        ])  # fmt: skip
+    header = ("", "likeliest under the base", "base", "joint", "likeliest under the joint model", "joint", "base")
+    show_table(f"after {prompt[-60:]!r}", header, rows)
+    for reason in reasons:
+        sys.stdout.write(f"⚠ {reason}\n")
+
+
+def _steps(journey: Journey, prompt: str, x: Sequences, steps: Steps) -> list[dict[str, Any]]:
+    before, tokens = journey.base.tokeniser.encode(prompt), x.prefix(0)
+    return [
+        {
+            "token": repr(journey.base.spell([*before, *tokens[:place]], [token])),
+            "base": -float(steps.log_q[0, place]),
+            "joint": -float(steps.log_joint[0, place]),
+            "difference": float(steps.log_q[0, place] - steps.log_joint[0, place]),
+        }
+        for place, token in enumerate(tokens)
+    ]

@@ -1,0 +1,33 @@
+"""Text as prefixes and what follows them: the chunks of a residual model. Document 002, §3.
+
+Every continuation has the same number of tokens: a stream has no ends. (Stories that end within a continuation would
+need chunks cut story by story; `Space.end` and `Sequences.lengths` allow for them, this cutting does not make them.)
+"""
+
+from jaxtyping import Int
+from torch import Tensor
+
+from ebar.data.text import windows
+from ebar.errors import UserError
+from ebar.types import Context, Sequences
+
+
+def continuations(
+    stream: Int[Tensor, " tokens"], *, prefix: int = 120, continuation: int = 40
+) -> tuple[Sequences, Context]:
+    """Consecutive chunks of `prefix` + `continuation` tokens, none overlapping another; a shorter rest is left out.
+
+    Disjoint, because a token that is a positive of one chunk and a condition of the next would count twice.
+    """
+    if prefix < 1 or continuation < 1:
+        raise UserError(f"A chunk has a prefix and a continuation of a token or more, not {prefix} and {continuation}.")
+    length = prefix + continuation
+    if len(stream) < length:
+        raise UserError(
+            f"The text has {len(stream):,} tokens, too few for one chunk of {prefix:,} + {continuation:,}: "
+            "give more text, or shorter prefixes and continuations."
+        )
+    chunks = windows(stream, length)
+    lengths = chunks.lengths
+    given = Sequences(chunks.tokens[:, :prefix].contiguous(), lengths - continuation)
+    return Sequences(chunks.tokens[:, prefix:].contiguous(), lengths - prefix), Context(given)

@@ -1,0 +1,45 @@
+"""A score of the text, from a classifier say, asked for a whole batch at a time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ebar.errors import UserError
+from ebar.types import Context, Sequences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TextScore:
+    """function(texts), numbers between `low` and `high`, one for each; an end token is no part of a text.
+
+    No automaton follows it, so looking ahead leaves it to the weights.
+    """
+
+    name: str
+    function: Callable[[list[str]], Sequence[float]]
+    decode: Callable[[list[int]], str]
+    end: int | None
+    before: str = ""
+    """Text that the tokens go on from, and which is scored with them."""
+    low: float = 0.0
+    high: float = 1.0
+
+    def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        texts = [self.before + self.decode(self._inside(x.prefix(row))) for row in range(len(x.lengths))]
+        values = torch.tensor([float(value) for value in self.function(texts)], dtype=torch.float64)
+        if len(values) != len(texts):
+            raise UserError(f"Feature {self.name!r} gave {len(values)} numbers for {len(texts)} texts.")
+        outside = ((values < self.low) | (values > self.high)).nonzero()
+        if len(outside):
+            row = int(outside[0])
+            raise UserError(
+                f"Feature {self.name!r} is {float(values[row])} on {texts[row]!r}, outside its bounds {self.low:g} and "
+                f"{self.high:g}: give it the bounds it keeps to."
+            )
+        return values.to(x.tokens.device)
+
+    def _inside(self, tokens: list[int]) -> list[int]:
+        return tokens[:-1] if self.end is not None and tokens and tokens[-1] == self.end else tokens

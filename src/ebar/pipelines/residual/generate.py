@@ -1,0 +1,141 @@
+"""Text from the joint model: candidates of the base, some of them chosen by their energy. Document 002, Algorithm 1.
+
+With a truncated base the draws follow q_topk·e⁻ᴱ, not q·e⁻ᴱ: what the truncation has cut off no energy brings back.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from ebar.errors import UserError
+from ebar.maths.importance import FEWEST_DRAWS, check_weights, diagnose, pareto_k
+from ebar.maths.log_space import effective_sample_size, normalised
+from ebar.models.autoregressive import Autoregressive
+from ebar.models.pretrained import Pretrained
+from ebar.models.tabular import Tabular
+from ebar.models.tilted import Tilted
+from ebar.samplers import SAMPLERS
+from ebar.samplers.draw import draw
+from ebar.samplers.importance import Importance
+from ebar.samplers.quasi_rejection import QuasiRejection
+from ebar.samplers.resample import multinomial
+from ebar.types import Context, Energy, Sampler, Sequences, Stepwise, Weighted
+
+# By what the draws are chosen. `joint` is Algorithm 1: importance sampling from the base, then a choice by weight.
+WAYS: dict[str, type[Sampler]] = {
+    "joint": Importance,
+    **{name: SAMPLERS[name] for name in ("rejection", "quasi_rejection", "metropolis", "smc", "annealed")},
+}
+CHOSEN_BY_WEIGHT = ("joint", "smc", "annealed")
+
+
+class Scored(NamedTuple):
+    """Sequences with what the two halves of the model say of them."""
+
+    x: Sequences
+    energy: Float[Tensor, " rows"]
+    log_q: Float[Tensor, " rows"]  # of the base, whole
+
+
+class Generated(NamedTuple):
+    """Draws for one prefix, and the candidates that say what to think of them."""
+
+    drawn: Scored
+    weights: Float[Tensor, " drawn"]  # of each among the candidates it was chosen from; NaN where it was not
+    candidates: Scored
+    candidate_weights: Float[Tensor, " candidates"]  # normalised
+    effective_sample_size: float  # of the candidates
+    k: float  # Pareto k̂ of their weights; NaN where they are too few
+    warning: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncation:
+    """What the candidates are drawn from."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def of(self, q: Stepwise) -> Stepwise:
+        """The base, or its truncation."""
+        if (self.temperature, self.top_k, self.top_p) == (1.0, None, None):
+            return q
+        assert isinstance(q, Autoregressive | Pretrained | Tabular)
+        try:
+            return q.truncated(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+        except ValueError as error:
+            raise UserError(f"The base cannot be truncated so: {error}.") from None
+
+
+@torch.no_grad()
+def generate(
+    q: Stepwise,
+    energy: Energy[Sequences],
+    context: Context | None,
+    *,
+    count: int = 1,
+    candidates: int = 8,
+    way: str = "joint",
+    sampler: Sampler | None = None,
+    truncation: Truncation | None = None,
+    generator: Generator,
+) -> Generated:
+    """`count` draws for one prefix, by any of `WAYS`, with `candidates` of the base to judge the weights by."""
+    if count < 1 or candidates < 1:
+        raise UserError(f"At least one draw from at least one candidate, not {count} from {candidates}.")
+    if context is not None and context.rows != 1:
+        raise ValueError(f"one prefix at a time, not {context.rows}")
+    base = (truncation or Truncation()).of(q)
+    target = Tilted(base, energy)
+    sampler = sampler or WAYS[way]()
+    chosen_by_weight = way in CHOSEN_BY_WEIGHT
+    pool = draw(sampler if chosen_by_weight else Importance(), target, candidates, context=context, generator=generator)
+    assert isinstance(pool, Weighted)
+    log_weights = pool.log_weights.double().cpu()
+    check_weights(log_weights)
+    if chosen_by_weight:
+        chosen = multinomial(log_weights, count, _beside(generator))[0]
+        x = pool.x.select(chosen.to(pool.x.lengths.device))
+        weights = normalised(log_weights)[0][chosen]
+    else:
+        if isinstance(sampler, QuasiRejection) and sampler.log_beta is None:
+            # As high as the candidates reach: a pilot of its own would cost more than they did.
+            sampler = replace(sampler, log_beta=float(log_weights.max()))
+        drawn = draw(sampler, target, count, context=context, generator=generator)
+        x = drawn.x if isinstance(drawn, Weighted) else drawn
+        weights = torch.full((count,), math.nan, dtype=torch.float64)
+    return Generated(
+        _scored(q, energy, x, context),
+        weights,
+        _scored(q, energy, pool.x, context),
+        normalised(log_weights)[0],
+        float(effective_sample_size(log_weights)[0]),
+        float(pareto_k(log_weights)[0]),
+        _warning(log_weights),
+    )
+
+
+def _scored(q: Stepwise, energy: Energy[Sequences], x: Sequences, context: Context | None) -> Scored:
+    return Scored(x, energy(x, context).double().cpu(), q.log_prob(x, context).double().cpu())
+
+
+def _warning(log_weights: Float[Tensor, "rows draws"]) -> str | None:
+    """Few candidates have no tail to fit: then only one that decides alone is worth a word."""
+    if log_weights.shape[1] >= FEWEST_DRAWS:
+        return diagnose(log_weights)[0]
+    size = float(effective_sample_size(log_weights)[0])
+    if log_weights.shape[1] > 1 and size < 1.5:
+        return f"of {log_weights.shape[1]} candidates one alone decides (effective sample size {size:.1f}): draw more"
+    return None
+
+
+def _beside(generator: Generator) -> Generator:
+    """A generator on the CPU, where the weights are, that goes on with the given one."""
+    if generator.device.type == "cpu":
+        return generator
+    return Generator().manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))

@@ -1,0 +1,268 @@
+"""λ, moments, weights and worth, against every text that a tiny model can make."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from ebar.build.pretrained import Loaded
+from ebar.config.control import Control
+from ebar.errors import UserError
+from ebar.features.feature import Features
+from ebar.maths.enumeration import all_sequences
+from ebar.pipelines.control.draws import Drawn, divergence_from, divergence_of, draw, moments, worth
+from ebar.pipelines.control.fit import Controlled, check, fit, fitted_to, open_controlled
+from ebar.pipelines.control.prompted import Prompted
+from ebar.pipelines.control.subject import Subject, behind_prompt, subject_of
+from ebar.pipelines.control.terms import read_terms
+from ebar.samplers.look_ahead import guided
+from ebar.samplers.surrogate import Uniform
+from ebar.training.moment_matching import Newton
+from ebar.types import Context, Sequences
+
+MUST, HALF = "expression:abc=1", "expression: =0.5"
+
+
+def everything(subject: Subject) -> tuple[Sequences, Tensor]:
+    """Every text, and its log-probability under q."""
+    x = all_sequences(subject.space)
+    with torch.no_grad():
+        log_q = subject.model.log_prob(x).double()
+    assert float(log_q.exp().sum()) == pytest.approx(1, abs=1e-5)
+    return x, log_q
+
+
+def exactly(controlled: Controlled) -> tuple[Sequences, Tensor, Tensor]:
+    """Every text, log q, and log p."""
+    x, log_q = everything(controlled.subject)
+    log_p = log_q - controlled.target.energy(x).double()
+    return x, log_q, log_p - torch.logsumexp(log_p, 0)
+
+
+def test_texts_are_what_tokens_spell(subject: Subject) -> None:
+    x = Sequences(torch.tensor([[2, 3, 4, 5], [0, 1, 5, 0]]), torch.tensor([4, 3]))
+    assert subject.text(x) == ["ab c", "ab"]
+    assert subject.space.vocabulary == 6
+    assert subject.space.end == 5
+
+
+def test_moments_by_hand(subject: Subject) -> None:
+    x, log_q = everything(subject)
+    found = dict(zip(subject.text(x), log_q.exp().tolist(), strict=False))
+    (has,) = read_terms(["expression:abc=0.5"], subject)
+    by_text = sum(p for text, p in zip(subject.text(x), log_q.exp().tolist(), strict=True) if "abc" in text)
+    assert len(found) < len(log_q)  # some texts have more than one spelling: their masses add up
+    assert float(log_q.exp() @ has.feature(x)) == pytest.approx(by_text)
+
+
+@pytest.mark.parametrize("terms", [(MUST,), (HALF,), (MUST, HALF), ("!word:a=0.7", "expression:c=0")])
+def test_p_has_the_moments_wanted_and_intervals_cover_them(
+    terms: tuple[str, ...], control: Control, subject: Subject, tmp_path: Path
+) -> None:
+    controlled = fitted_to(replace(control, features=terms), subject, tmp_path)
+    x, log_q, log_p = exactly(controlled)
+    checked = check(controlled)
+    # The exact λ, from all sequences; drawn ones have an interval of 95 %, doubled here.
+    counted = Features([constraint.counted for constraint in controlled.constraints])
+    for place, constraint in enumerate(controlled.constraints):
+        name, values = constraint.feature.name, constraint.feature(x)
+        truth, before = float(log_p.exp() @ values), float(log_q.exp() @ values)
+        assert _doubled(checked.before[name], before)
+        if constraint.pointwise:
+            assert truth == pytest.approx(constraint.moment)
+            assert controlled.fitted.coefficients[place] == -math.inf
+            assert checked.after[name].is_exact
+            assert checked.steered is not None
+            assert checked.steered[name].value == constraint.moment  # every draw that looks ahead has it
+        else:
+            assert truth == pytest.approx(constraint.moment, abs=0.03)
+            assert _doubled(checked.after[name], truth)
+    if not all(constraint.pointwise for constraint in controlled.constraints):
+        wanted = torch.tensor([c.counted_moment for c in controlled.constraints], dtype=torch.float64)
+        exact = Newton(proposal="exact", hard=True).fit(
+            subject.model, counted, moments=wanted, generator=Generator().manual_seed(0)
+        )
+        for value, interval in zip(exact.coefficients.tolist(), controlled.fitted.intervals, strict=True):
+            assert value == interval.value == -math.inf or _doubled(interval, value)
+    log_z = float(torch.logsumexp(log_q - controlled.target.energy(x).double(), 0))
+    assert _doubled(checked.log_z, log_z)
+    assert _doubled(checked.divergence, float((log_p.exp() * (log_p - log_q)).nan_to_num(0).sum()))
+
+
+def _doubled(estimate: object, truth: float) -> bool:
+    value, low, high = (getattr(estimate, end) for end in ("value", "low", "high"))
+    return bool(2 * low - value - 1e-9 <= truth <= 2 * high - value + 1e-9)
+
+
+def test_looking_ahead_weighs_exactly(control: Control, subject: Subject, tmp_path: Path) -> None:
+    controlled = fitted_to(replace(control, features=(MUST, HALF)), subject, tmp_path)
+    x, log_q, log_p = exactly(controlled)
+    # One that foresees badly, so that the weights differ.
+    ahead = guided(controlled.target, surrogate=Uniform(), draws=100, generator=Generator().manual_seed(0))
+    with torch.no_grad():
+        log_g = ahead.log_prob(x).double()
+    log_weights = log_q - controlled.target.energy(x).double() - log_g
+    reached = log_g > -math.inf
+    assert float(log_g.exp().sum()) == pytest.approx(1, abs=1e-5)
+    assert not bool((log_p[~reached] > -math.inf).any())  # nothing of p is out of its reach
+    # Σ g·w = Z: properly weighted; and its draws have just these weights.
+    log_z = torch.logsumexp(log_q - controlled.target.energy(x).double(), 0)
+    assert float(torch.logsumexp((log_g + log_weights)[reached], 0)) == pytest.approx(float(log_z), abs=1e-5)
+    drawn = draw(
+        controlled.target, 1000, ahead=ahead, features=controlled.features, rows=128,
+        generator=Generator().manual_seed(1),
+    )  # fmt: skip
+    known = {tuple(x.prefix(row)): float(log_weights[row]) for row in range(len(log_weights))}
+    for row, weight in enumerate(drawn.log_weights.tolist()):
+        assert weight == pytest.approx(known[tuple(drawn.x.prefix(row))], abs=1e-4)
+    # What the draws are worth is what enumeration says: (Σ g·w)² / Σ g·w².
+    exact = float(torch.exp(2 * log_z - torch.logsumexp((log_g + 2 * log_weights)[reached], 0)))
+    assert _doubled(worth(drawn.log_weights), exact)
+    assert exact < 0.99
+    plain = float(torch.exp(2 * log_z - torch.logsumexp(log_q - 2 * controlled.target.energy(x).double(), 0)))
+    found = check(controlled).worth
+    assert _doubled(found["the model"], plain)
+    assert found["looking ahead"].low > 2 * plain
+
+
+def test_divergences_agree_with_enumeration(control: Control, subject: Subject, tmp_path: Path) -> None:
+    controlled = fitted_to(replace(control, features=(MUST, HALF)), subject, tmp_path)
+    _, log_q, log_p = exactly(controlled)
+    drawn = draw(
+        controlled.target, 2000, ahead=controlled.ahead, features=controlled.features, rows=2000,
+        generator=Generator().manual_seed(2),
+    )  # fmt: skip
+    uniform = torch.full_like(drawn.log_g, -math.log(len(log_q)))
+    there = log_p > -math.inf
+    exact = float((log_p.exp() * (log_p + math.log(len(log_q))))[there].sum())
+    assert _doubled(divergence_of(drawn, uniform), exact)
+    plain = draw(
+        controlled.target, 2000, ahead=None, features=controlled.features, rows=2000,
+        generator=Generator().manual_seed(3),
+    )  # fmt: skip
+    exact = float((log_q.exp() * (log_q + math.log(len(log_q)))).sum())
+    assert _doubled(divergence_from(plain.log_q, torch.full_like(plain.log_q, -math.log(len(log_q)))), exact)
+
+
+def test_worth_by_hand() -> None:
+    log_weights = torch.tensor([0.0, 0.0, -math.inf, -math.inf]).double()
+    assert worth(log_weights).value == 0.5
+    assert worth(torch.full((5,), 3.0).double()).value == pytest.approx(1)
+    assert worth(torch.full((5,), 3.0).double()).low == pytest.approx(1)
+    assert worth(torch.full((5,), -math.inf).double()).value == 0
+    # E w = 1.5 and E w² = 2.5 of weights 1 and 2 in equal parts: 0.9, with an interval as wide as its spread over runs.
+    covered, centres, widths = 0, [], []
+    for seed in range(200):
+        weights = torch.randint(1, 3, (400,), generator=Generator().manual_seed(seed)).double()
+        one = worth(weights.log())
+        covered += one.low <= 0.9 <= one.high
+        centres.append(math.log(one.value))
+        widths.append(math.log(one.value / one.low))
+    assert covered >= 179  # below with probability 5e-4 at 95 %
+    assert sum(widths) / 200 == pytest.approx(1.96 * float(torch.tensor(centres).std()), rel=0.2)
+
+
+def test_moments_weigh_or_not(subject: Subject) -> None:
+    (has,) = read_terms([MUST], subject)
+    nothing = torch.zeros(2).double()
+    x = Sequences(torch.zeros(2, 1, dtype=torch.long), torch.ones(2, dtype=torch.long))
+    weights, values = torch.tensor([math.log(3.0), 0.0]).double(), torch.tensor([[1.0], [0.0]]).double()
+    drawn = Drawn(x, nothing, nothing, weights, values)
+    features = Features([has.feature])
+    assert moments(drawn, features, weighted=True)[has.feature.name].value == pytest.approx(0.75)
+    assert moments(drawn, features, weighted=False)[has.feature.name].value == pytest.approx(0.5)
+
+
+def test_a_prompt_is_a_context_that_is_always_there(control: Control, loaded: Loaded, tmp_path: Path) -> None:
+    asked = replace(control, prompt="ab", features=("whole:ab.*=0.9",), reads_prompt=True)
+    subject = subject_of(asked, loaded)
+    assert isinstance(subject.model, Prompted)
+    x, log_q = everything(subject)
+    context = Context(Sequences(torch.tensor([[2]]), torch.tensor([1])))
+    with torch.no_grad():
+        assert torch.allclose(log_q, loaded.model.log_prob(x, context).double(), atol=1e-5)
+        drawn, log_prob = subject.model.sample_with_log_prob(50, generator=Generator().manual_seed(0))
+        assert torch.allclose(log_prob, loaded.model.log_prob(drawn, context), atol=1e-5)
+    (term,) = read_terms(asked.features, subject)
+    assert bool((term.feature(x) == 1).all())  # the prompt has it already
+    (term,) = read_terms(asked.features, subject_of(replace(asked, reads_prompt=False), loaded))
+    assert float(term.feature(x).mean()) < 1
+    with pytest.raises(UserError, match="already has its prompt"):
+        subject.model.start(1, context)
+    assert behind_prompt(control, loaded, loaded.model) is loaded.model
+    controlled = fit(replace(asked, features=("word:c=1",)), tmp_path)
+    assert controlled.fitted.coefficients.tolist() == [-math.inf]
+
+
+def test_what_was_fitted_is_read_back(control: Control, subject: Subject, tmp_path: Path) -> None:
+    from dataclasses import asdict
+
+    from ebar.pipelines.train_run import as_yaml
+
+    asked = replace(control, features=(HALF,), draws=200)
+    first = fitted_to(asked, subject, tmp_path)
+    (tmp_path / "config.yaml").write_text(as_yaml(asdict(asked)))
+    again = open_controlled(tmp_path)
+    assert again.control == asked
+    assert torch.equal(again.fitted.coefficients, first.fitted.coefficients)
+    (tmp_path / "lambda.json").unlink()
+    with pytest.raises(UserError, match="has no λ yet"):
+        open_controlled(tmp_path)
+    with pytest.raises(UserError, match="no folder of `ebar control fit`"):
+        open_controlled(tmp_path / "nowhere")
+
+
+PREDICATES = """
+def short(text):
+    return len(text) < 3
+
+def share_of_a(texts):
+    return [text.count("a") / max(1, len(text)) for text in texts]
+"""
+
+
+def test_predicates_and_scores_need_no_automaton(control: Control, subject: Subject, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(PREDICATES)
+    terms = (f"predicate:{path}:short=1", f"score:{path}:share_of_a=0.4")
+    controlled = fitted_to(replace(control, features=terms), subject, tmp_path)
+    assert not controlled.foresees
+    assert controlled.ahead is None
+    x, _, log_p = exactly(controlled)
+    texts = subject.text(x)
+    assert all(len(text) < 3 for text, p in zip(texts, log_p.exp().tolist(), strict=True) if p > 0)
+    share = sum(p * text.count("a") / max(1, len(text)) for text, p in zip(texts, log_p.exp().tolist(), strict=True))
+    assert share == pytest.approx(0.4, abs=0.1)  # a pool of 2,000, of which a third is short and few have an a
+    checked = check(controlled)
+    assert checked.steered is None
+    assert list(checked.worth) == ["the model"]
+
+
+@pytest.mark.parametrize(
+    ("term", "sentence"),
+    [
+        ("word:ab", "must end in =MOMENT"),
+        ("word:ab=2", "must end in =MOMENT"),
+        ("word:ab=half", "must end in =MOMENT"),
+        ("motif:ab=1", "motif"),
+        ("word:=1", "needs an argument"),
+        ("expression:(=1", "'('"),
+        ("score:nowhere.py:f=1", "give a moment between 0 and 1"),
+        ("predicate:nowhere.py:f=1", "There is no Python file nowhere.py"),
+        ("classifier:{empty}:x=0.5", "has no config.json"),
+    ],
+)
+def test_a_wrong_term_is_one_sentence(term: str, sentence: str, subject: Subject, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as raised:
+        read_terms([term.replace("{empty}", str(tmp_path))], subject)
+    assert sentence in str(raised.value)
+
+
+def test_nothing_or_the_same_twice_is_refused(subject: Subject) -> None:
+    with pytest.raises(UserError, match="nothing to control"):
+        read_terms([], subject)
+    with pytest.raises(UserError, match="given twice: word ab"):
+        read_terms(["word:ab=0.5", "word:ab=0.6"], subject)
