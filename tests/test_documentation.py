@@ -113,6 +113,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         located = [str(home / word) if (home / word).is_file() else word for word in more]
         words = ["train", "--runs", str(home / "runs"), "--name", name, *located, "--backbone.heads", "2"]
         assert main([*words, *SMALL["train"][4:], "--json"]) == 0
+    words = ["residual", "train", "--runs", str(home / "runs"), "--name", "unit", "--base", str(home / "runs" / "text")]
+    assert main([*words, *SMALL["residual"], "--json"]) == 0
     words = ["train", "--runs", str(home / "runs"), "--name", "motif", "--data.motif", "1011", "--data.length", "14"]
     assert main([*words, *SMALL["train"], "--json"]) == 0
     words = [
@@ -148,6 +150,8 @@ SMALL = {
     "estimate": ["--n", "60"],
     "evaluate": ["--n", "20"],
     "decode": [],
+    "residual": ["--energy.kind", "unit", "--data.prefix", "8", "--data.continuation", "4", "--fitting.epochs", "1",
+                 "--evaluation.prefixes", "0"],
     "reproduce": ["--workers", "1", "--output", "results", "--work", "work"],
 }  # fmt: skip
 
@@ -155,7 +159,11 @@ SMALL = {
 def quick(words: list[str]) -> list[str]:
     if words[0] in {"--help", "--version", "language", "doctor"} or words == ["reproduce"]:
         return words
+    if words[0] == "residual" and words[1] != "train":
+        return words
     more = SMALL[words[0]]
+    if words[0] == "residual":
+        return [*words, *more, "--runs", "trained-residual"]
     if words[0] in {"train", "gam"}:
         own = "--data.kind" in words
         # Pages use the same name for different runs, so each run has a folder of its own.

@@ -37,6 +37,15 @@ RECIPES = {
     "earm/cases": "ebar.recipes.earm.cases",
     "earm/recent": "ebar.recipes.earm.recent",
     "earm/without_ce": "ebar.recipes.earm.without_ce",
+    "residual/perplexity": "ebar.recipes.residual.perplexity",
+    "residual/per_step": "ebar.recipes.residual.per_step",
+    "residual/samples": "ebar.recipes.residual.samples",
+    "residual/energies": "ebar.recipes.residual.energies",
+    "residual/ngrams": "ebar.recipes.residual.ngrams",
+    "residual/fooling": "ebar.recipes.residual.fooling",
+    "residual/distilled": "ebar.recipes.residual.distilled",
+    "control/stories": "ebar.recipes.control.stories",
+    "control/smollm2": "ebar.recipes.control.smollm2",
 }
 
 SCALES = ("demo", "cpu", "paper")

@@ -1,0 +1,1 @@
+"""Control of pretrained language models: GAM's own successors on real text."""

@@ -1,0 +1,41 @@
+"""One run: λ, what it came to, and π; each stage goes on where it was killed."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from ebar.config.control import Control, Tuning
+from ebar.pipelines.control.fit import check, fit
+from ebar.pipelines.control.tune import tune
+from ebar.recipes.control.settings import SETTINGS
+from ebar.recipes.control.toy import write_toy
+from ebar.recipes.recipe import Cell
+from ebar.recipes.residual.models import path_of
+from ebar.training.storage import replace, to_json
+
+
+def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
+    """All figures, as plain JSON."""
+    setting, seed = SETTINGS[cell["recipe"]][cell["scale"]], int(cell["seed"])
+    model = str(write_toy(folder / "toy")) if cell["model"] == "toy" else path_of(cell["model"])
+    control = Control(model=model, features=tuple(cell["terms"]), seed=seed, **setting.control)
+    began = time.process_time()
+    controlled = fit(control, folder)
+    path = folder / "checked.json"
+    if not path.exists():
+        replace(path, to_json(check(controlled).to_dict(), indent=1))
+    checked = json.loads(path.read_text(encoding="utf-8"))
+    tuned = tune(controlled, Tuning(seed=seed, **setting.tuning), folder / "tune")
+    constraints = [
+        {"name": one.feature.name, "wanted": one.moment, "pointwise": one.pointwise} for one in controlled.constraints
+    ]
+    found: dict[str, Any] = {
+        "constraints": constraints,
+        "lambda": controlled.fitted.to_dict(),
+        "checked": checked,
+        "tuned": {name: figure for name, figure in tuned.to_dict().items() if name != "model"},
+        "seconds": time.process_time() - began,
+    }
+    plain: dict[str, Any] = json.loads(to_json(found))
+    return plain

@@ -1,0 +1,1 @@
+"""Tables and figures of document 002: a discriminator as part of the language model."""

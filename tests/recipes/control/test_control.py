@@ -1,0 +1,59 @@
+"""Control's recipes at their smallest scale, and what their pages are made of."""
+
+from pathlib import Path
+
+import pytest
+
+from ebar.config.control import Control, Tuning
+from ebar.pipelines.control.tune import TARGET
+from ebar.recipes.control import readings
+from ebar.recipes.control.settings import SETTINGS, cells
+from ebar.recipes.control.smollm2 import RECIPE as SMOLLM2
+from ebar.recipes.control.stories import RECIPE as STORIES
+from ebar.recipes.recipe import Recipe
+
+pytest.importorskip("transformers", reason="needs the extra ebar[hf]")
+pytest.importorskip("peft", reason="needs the extra ebar[hf]")
+
+
+@pytest.mark.parametrize("recipe", SETTINGS)
+@pytest.mark.parametrize("scale", ["demo", "cpu", "paper"])
+def test_every_scale_has_options_that_exist(recipe: str, scale: str) -> None:
+    setting = SETTINGS[recipe][scale]
+    Control(model="any", **setting.control)
+    Tuning(**setting.tuning)
+    grid = cells(recipe, scale)
+    assert len(grid) == len(setting.cases) * len(setting.seeds)
+
+
+def test_stories_at_the_smallest_scale(tmp_path: Path) -> None:
+    assert isinstance(STORIES, Recipe)
+    assert isinstance(SMOLLM2, Recipe)
+    results = []
+    for number, cell in enumerate(STORIES.grid("demo")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        results.append((cell, STORIES.run(cell, folder)))
+    # Run again, every stage is read back.
+    assert STORIES.run(results[0][0], tmp_path / "0")["tuned"] == results[0][1]["tuned"]
+    rows = STORIES.rows("demo", results)
+    moments = {(row.settings["case"], row.settings["of"]): row for row in rows if row.name == readings.MOMENT}
+    assert moments["pointwise", readings.STEERED].value == 1
+    assert moments["pointwise", readings.AFTER].value == 1
+    half = moments["half", readings.AFTER]
+    assert half.low is not None
+    assert half.high is not None
+    assert half.low - 0.1 < 0.5 < half.high + 0.1
+    assert half.settings["wanted"] == 0.5
+    worth = {(row.settings["case"], row.settings["of"]): row.value for row in rows if row.name == readings.WORTH}
+    ahead, plain = worth["pointwise", "looking ahead"], worth["pointwise", "the model"]
+    assert ahead is not None
+    assert plain is not None
+    assert ahead > 2 * plain
+    (scale,) = [row for row in rows if row.name == readings.LAMBDA]
+    assert scale.settings["case"] == "half"
+    curve = [row for row in rows if row.name == TARGET and row.settings["case"] == "pointwise"]
+    assert [row.settings["step"] for row in curve] == [0, 3, 6]
+    assert all(row.low is not None and row.low <= (row.value or 0) for row in curve)
+    STORIES.plot(rows, tmp_path / "plot.svg")
+    assert "<svg" in (tmp_path / "plot.svg").read_text()
