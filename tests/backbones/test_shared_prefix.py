@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from ebar.backbones.encoder_decoder import EncoderDecoder
 from ebar.backbones.transformer import Transformer
-from ebar.backbones.transformer_stepper import _Groups, _Memory
+from ebar.backbones.transformer_stepper import _Groups, _Memory, log_sum
 from ebar.heads.softmax import Softmax
 from ebar.models import stepwise
 from ebar.models.autoregressive import Autoregressive
@@ -40,12 +40,15 @@ def test_what_two_keys_weigh_together_by_hand():
     """Query log 3 against keys 0 and 1 weighs them 1 to 3, which sums to 4; the second hidden, 1 is left."""
     memory = torch.tensor([[0.0, 8.0], [1.0, 4.0]], dtype=torch.float64).reshape(1, 2, 2, 1, 1)  # keys beside values
     query = torch.full((1, 1, 1, 1), math.log(3), dtype=torch.float64)
-    seen, total = _Memory(memory, 2).seen_by(query)
+    kept = _Memory(memory, 2)
+    scores = kept.scores(query)
+    seen, weights = kept.seen_by(scores)
     assert seen.item() == pytest.approx((8 + 3 * 4) / 4)
-    assert total.item() == pytest.approx(math.log(4))
-    seen, total = _Memory(memory, 2).seen_by(query, mask=torch.tensor([[0.0, -math.inf]], dtype=torch.float64))
+    assert log_sum(scores, weights).item() == pytest.approx(math.log(4))
+    scores = kept.scores(query, mask=torch.tensor([[0.0, -math.inf]], dtype=torch.float64))
+    seen, weights = kept.seen_by(scores)
     assert seen.item() == 8
-    assert total.item() == pytest.approx(0)
+    assert log_sum(scores, weights).item() == pytest.approx(0)
 
 
 def test_rows_of_a_context_stand_together_by_hand():

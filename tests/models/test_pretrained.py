@@ -227,6 +227,22 @@ def test_without_a_beginning_there_must_be_a_prefix():
 
 
 @torch.no_grad()
+def test_a_beginning_that_stands_for_an_empty_prefix_only():
+    """Beside an empty prefix, [4] and [0, 2] are read as they are: the same as without any beginning."""
+    model = pretrained("gpt2")
+    model.begins = False
+    tokens = torch.tensor([[9, 9], [4, 9], [0, 2]])  # 9: padding may hold anything
+    context = Context(Sequences(tokens, torch.tensor([0, 1, 2])))
+    x = Sequences(torch.tensor([[0, 1, 2, 0]] * 3), torch.full((3,), 4))
+    none, four, two = model.log_prob(x, context)
+    torch.testing.assert_close(none, four)  # 4 is the beginning
+    plain = pretrained("gpt2", beginning=None)
+    alone = plain.log_prob(x.select(torch.tensor([2])), Context(context.given.select(torch.tensor([2]))))
+    torch.testing.assert_close(two[None], alone)
+    assert (model.read_before(0), model.read_before(3)) == (1, 3)
+
+
+@torch.no_grad()
 def test_what_is_longer_than_the_positions_is_refused_with_the_numbers():
     fits = Context(Sequences(torch.zeros(1, 12, dtype=torch.long), torch.tensor([12])))
     long = Context(Sequences(torch.zeros(1, 13, dtype=torch.long), torch.tensor([13])))

@@ -66,7 +66,8 @@ class TransformerStepper:
             cross = layer.cross
             if isinstance(cross, CrossAttention) and layer.cross_norm is not None:
                 query = cross.query(layer.cross_norm(x)).view(-1, cross.heads, cross.size)
-                source, _ = self.source[number].seen_by(self.groups.gather(query), mask=self.source_mask)
+                memory = self.source[number]
+                source, _ = memory.seen_by(memory.scores(self.groups.gather(query), mask=self.source_mask))
                 x += cross.out(self.groups.scatter(source).flatten(1))
             x += layer.narrow(layer.activation(layer.wide(layer.feedforward_norm(x))))
         hidden: Tensor = self.decoder.norm(x)
@@ -78,11 +79,14 @@ class TransformerStepper:
         A softmax over both is the mean of the two softmaxes, weighted by what each sums to: σ of the logarithms'
         difference.
         """
-        own, own_sum = self.own[number].seen_by(query[:, :, None], self.seen)
+        memory = self.own[number]
+        scores = memory.scores(query[:, :, None], self.seen)
+        own, weights = memory.seen_by(scores)
         if not self.prefix:
             return own[:, :, 0]
-        prefix, prefix_sum = self.prefix[number].seen_by(self.groups.gather(query), mask=self.prefix_mask)
-        share = torch.sigmoid(self.groups.scatter(prefix_sum) - own_sum[:, :, 0])
+        before = self.prefix[number].scores(self.groups.gather(query), mask=self.prefix_mask)
+        prefix, prefix_weights = self.prefix[number].seen_by(before)
+        share = torch.sigmoid(self.groups.scatter(log_sum(before, prefix_weights)) - log_sum(scores, weights)[:, :, 0])
         return torch.lerp(own[:, :, 0], self.groups.scatter(prefix), share)
 
     @torch.no_grad()
@@ -162,23 +166,35 @@ class _Memory:
     def change(self, change: Callable[[Tensor], Tensor]) -> None:
         self.keys, self.values = change(self.keys), change(self.values)
 
-    def seen_by(
+    def scores(
         self, query: Float[Tensor, "rows heads queries size"], places: int | None = None, *,
         mask: Float[Tensor, "rows places"] | None = None,
-    ) -> tuple[Float[Tensor, "rows heads queries size"], Float[Tensor, "rows heads queries 1"]]:  # fmt: skip
-        """softmax(q·kᵀ/√size + mask)·v over the first places, and the logarithm of what the softmax divides by."""
+    ) -> Float[Tensor, "rows heads queries seen"]:  # fmt: skip
+        """q·kᵀ/√size + mask over the first places."""
         rows, heads, queries, size = query.shape
-        keys, values = self.keys[:, :, :places].flatten(0, 1), self.values[:, :, :places].flatten(0, 1)
+        keys = self.keys[:, :, :places].flatten(0, 1).transpose(1, 2)
         query, scale = query.reshape(rows * heads, queries, size), 1 / math.sqrt(size)
         if mask is None:
-            scores = torch.baddbmm(query[:, :, :1], query, keys.transpose(1, 2), beta=0, alpha=scale)
+            scores = torch.baddbmm(query[:, :, :1], query, keys, beta=0, alpha=scale)
         else:
             hidden = mask[:, None].expand(-1, heads, -1).flatten(0, 1)[:, None]
-            scores = torch.baddbmm(hidden, query, keys.transpose(1, 2), alpha=scale)
+            scores = torch.baddbmm(hidden, query, keys, alpha=scale)
+        return scores.view(rows, heads, queries, keys.shape[2])
+
+    def seen_by(
+        self, scores: Float[Tensor, "rows heads queries seen"]
+    ) -> tuple[Float[Tensor, "rows heads queries size"], Float[Tensor, "rows heads queries seen"]]:
+        """softmax(scores)·v, and the softmax."""
         weights = torch.softmax(scores, -1)
-        total = scores.amax(-1, keepdim=True) - weights.amax(-1, keepdim=True).log()  # as exact for any other place
-        seen = torch.bmm(weights, values)
-        return seen.view(rows, heads, queries, size), total.view(rows, heads, queries, 1)
+        values = self.values[:, :, : scores.shape[3]].flatten(0, 1)
+        return torch.bmm(weights.flatten(0, 1), values).view(*scores.shape[:3], values.shape[2]), weights
+
+
+def log_sum(
+    scores: Float[Tensor, "rows heads queries seen"], weights: Float[Tensor, "rows heads queries seen"]
+) -> Float[Tensor, "rows heads queries 1"]:
+    """The logarithm of what the softmax divides by: as exact from the largest place as from any other."""
+    return scores.amax(-1, keepdim=True) - weights.amax(-1, keepdim=True).log()
 
 
 class _Moved:

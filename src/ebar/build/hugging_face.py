@@ -9,6 +9,7 @@ from typing import Any
 
 from ebar.errors import UserError
 
+PATIENCE = 10.0  # seconds for a first answer of the hub
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 
 
@@ -48,6 +49,18 @@ def quiet() -> Iterator[None]:
         gguf.tqdm = bar  # type: ignore[attr-defined]
         if bars:
             logging.enable_progress_bar()
+
+
+def hub_answers() -> bool:
+    """Whether the hub can be asked: else each file of a model is asked for again and again, for half a minute."""
+    hub = import_module("huggingface_hub")
+    if hub.constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        hub.get_session().head(hub.constants.ENDPOINT, timeout=PATIENCE)
+    except Exception:  # of whatever library it asks with
+        return False
+    return True
 
 
 def read(reader: Any, where: str | Path, what: str, **options: Any) -> Any:

@@ -19,6 +19,7 @@ from ebar.errors import UserError
 HEADER = struct.Struct("<7i")
 PIECE = struct.Struct("<fi")
 BEGINNING, END, UNKNOWN = "<s>", "</s>", "<unk>"
+BEGUN = {"SpecialToken": {"id": BEGINNING, "type_id": 0}}
 SPACE = "\u2581"  # how sentencepiece writes a blank
 
 
@@ -139,7 +140,11 @@ def read_tokenizer(model: Path, vocabulary: int) -> Any:
             ],
         },
         "pre_tokenizer": None,
-        "post_processor": None,
+        "post_processor": {  # the beginning before every text
+            "type": "TemplateProcessing", "single": [BEGUN, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [BEGUN, {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+            "special_tokens": {BEGINNING: {"id": BEGINNING, "ids": [1], "tokens": [BEGINNING]}},
+        },
         "decoder": {
             "type": "Sequence",
             "decoders": [

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ebar.build import llama2c
-from ebar.build.hugging_face import PICKLES, check_folder, quiet, read, refusal, transformers
+from ebar.build.hugging_face import PICKLES, check_folder, hub_answers, quiet, read, refusal, transformers
 from ebar.build.lora import merged
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.errors import UserError, choose
@@ -50,7 +50,7 @@ def load_causal(
         raise UserError(f"{where} has no token that ends a text: give continuations a fixed length.")
     logits = int(network.get_output_embeddings().weight.shape[0])
     space = Space(min(logits, tokeniser.size), length, tokeniser.end if end else None)
-    return Loaded(Pretrained(network, space, beginning=tokeniser.beginning), tokeniser)
+    return Loaded(Pretrained(network, space, beginning=tokeniser.beginning, begins=tokeniser.begins), tokeniser)
 
 
 def load_encoder(
@@ -101,6 +101,8 @@ def _read(
             refusal(place) if place.suffix in PICKLES
             else f"{place} is no model: give its folder, a .gguf file or a .bin file of llama2.c."
         )  # fmt: skip
+    else:
+        options["local_files_only"] = not hub_answers()  # what was downloaded once is found without the hub
     tokenizer = read(library.AutoTokenizer, where, "a tokenizer", **options)
     weights: dict[str, Any] = {"dtype": choose(DTYPES, dtype or "float32", "precision")}
     if "gguf_file" not in options:
@@ -108,9 +110,20 @@ def _read(
     if dtype == "8bit":
         weights |= _eight_bits(device)
     network = read(getattr(library, kind), where, "a model", **options, **weights)
+    if "gguf_file" in options:
+        _forget_quantisation(network)
     if dtype != "8bit":
         network = network.to(device)
     return network.eval(), tokenizer
+
+
+def _forget_quantisation(network: Any) -> None:
+    """What was read from a .gguf file is plain numbers by now: transformers is to save it as such."""
+    network.hf_quantizer = None
+    network.is_quantized = False
+    for holder, name in ((network.config, "quantization_config"), (network, "quantization_method")):
+        if name in vars(holder):
+            delattr(holder, name)
 
 
 def _llama2c(path: Path, kind: str) -> tuple[Any, Any]:

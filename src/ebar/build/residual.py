@@ -14,8 +14,7 @@ from ebar.build.pretrained import LoadedEncoder, load_causal, load_encoder
 from ebar.build.tokeniser import TOKENISER, build_tokeniser
 from ebar.config.residual import BitEnergy, PoolOver, PretrainedEnergy, Residual, UnitEnergy
 from ebar.config.run import Run, TextData, read_run
-from ebar.data.pretrained_tokeniser import PretrainedTokeniser
-from ebar.data.tokenisers import Tokeniser
+from ebar.data.tokenisers import Tokeniser, decode_after
 from ebar.energies.encoders import bit, unit, unit_from
 from ebar.energies.neural import Neural
 from ebar.energies.reencoded import Reencoded
@@ -50,7 +49,7 @@ class Base:
                 f"base was trained on windows of {self.longest}: make the prefix or the continuation shorter."
             )
         if isinstance(self.q, Pretrained) and self.q.positions is not None:
-            begun = prefix + (self.q.beginning is not None)
+            begun = self.q.read_before(prefix)
             if begun + length - 1 > self.q.positions:
                 raise UserError(
                     f"A prefix of {begun} tokens and a continuation of {length} are {begun + length} in all, and the "
@@ -60,9 +59,7 @@ class Base:
     def spell(self, before: list[int], tokens: list[int]) -> str:
         """What tokens add to the text of those before them."""
         tokens = [token for token in tokens if token != self.q.space.end]
-        if isinstance(self.tokeniser, PretrainedTokeniser):
-            return self.tokeniser.decode_after(before, tokens)
-        return self.tokeniser.decode(tokens)
+        return decode_after(self.tokeniser, before, tokens)
 
 
 def load_base(residual: Residual) -> Base:

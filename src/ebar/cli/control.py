@@ -38,7 +38,7 @@ EXAMPLES = {
     "fit": "ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 'word:[Ss]he|[Hh]er=0.5'",
     "sample": "ebar control sample runs/rabbits --n 5\n"
     "  ebar control sample runs/rabbits --n 5 --sampler.kind resampling --proposal look_ahead",
-    "tune": "ebar control tune runs/rabbits --steps 300 --learning_rate 0.003",
+    "tune": "ebar control tune runs/rabbits --steps 300 --learning_rate 0.001",
 }
 
 

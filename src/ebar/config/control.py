@@ -58,7 +58,7 @@ class Tuning:
     """Of the optimiser."""
     draws: int = 128
     """In each step."""
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-4
     """Of Adam."""
     schedule: Literal["cosine", "constant"] = "cosine"
     """Of the learning rate: down to a fiftieth over the steps, or unchanged."""

@@ -4,12 +4,29 @@ Every continuation has the same number of tokens: a stream has no ends. (Stories
 need chunks cut story by story; `Space.end` and `Sequences.lengths` allow for them, this cutting does not make them.)
 """
 
+from itertools import islice
+
+import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ebar.data.text import windows
+from ebar.data.pretrained_tokeniser import PretrainedTokeniser
+from ebar.data.text import Texts, read_tokens, texts_of, windows
+from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 from ebar.types import Context, Sequences
+
+TOGETHER = 4096  # lines that a pretrained model's tokeniser encodes as one text
+
+
+def read_stream(texts: Texts, tokeniser: Tokeniser) -> Int[Tensor, " tokens"]:
+    """A pretrained model has read whole texts: lines encoded one by one would be tokens that it seldom saw."""
+    if not isinstance(tokeniser, PretrainedTokeniser):
+        return read_tokens(texts, tokeniser)
+    lines, tokens = texts_of(texts), list[int]()
+    while together := list(islice(lines, TOGETHER)):
+        tokens += tokeniser.encode("".join(together))
+    return torch.tensor(tokens, dtype=torch.long)
 
 
 def continuations(

@@ -53,6 +53,11 @@ class PretrainedTokeniser:
             backend.to_str(), beginning=tokenizer.bos_token_id, end=tokenizer.eos_token_id, original=tokenizer
         )
 
+    @property
+    def begins(self) -> bool:
+        """Whether the tokenizer itself puts the beginning before every text, as its model then expects it."""
+        return self.beginning is not None and self.beginning in self._tokenizer.encode("").ids[:1]
+
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 

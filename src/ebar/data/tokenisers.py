@@ -35,6 +35,13 @@ class EncodesMany(Protocol):
 
 
 @runtime_checkable
+class DecodesAfter(Protocol):
+    """A tokeniser whose tokens spell something else in the middle of a text."""
+
+    def decode_after(self, before: list[int], tokens: list[int]) -> str: ...
+
+
+@runtime_checkable
 class Kept(Protocol):
     """A tokeniser that can be written down, so that a trained run needs no data to be read again."""
 
@@ -168,15 +175,26 @@ def encode_many(tokeniser: Tokeniser, texts: Sequence[str]) -> list[list[int]]:
     return [tokeniser.encode(text) for text in texts]
 
 
+def decode_after(tokeniser: Tokeniser, before: list[int], tokens: list[int]) -> str:
+    """What tokens add to the text of those before them."""
+    if isinstance(tokeniser, DecodesAfter):
+        return tokeniser.decode_after(before, tokens)
+    return tokeniser.decode(tokens)
+
+
 def read_tokeniser(text: str) -> Tokeniser:
     """The tokeniser that a `to_json` has written."""
     from ebar.data.bpe import Bpe
+    from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 
     readers: dict[str, Callable[[dict[str, Any]], Tokeniser]] = {
         "characters": lambda fields: Alphabet(fields["symbols"], unknown=fields["unknown"]),
         "bytes": lambda fields: Bytes(),
         "words": lambda fields: Words(tuple(fields["words"])),
         "bpe": lambda fields: Bpe(json.dumps(fields["model"], ensure_ascii=False)),
+        "pretrained": lambda fields: PretrainedTokeniser(
+            json.dumps(fields["model"], ensure_ascii=False), beginning=fields["beginning"], end=fields["end"]
+        ),
     }
     try:
         fields = json.loads(text)

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from ebar.models.stepwise import BLOCK, draw_block
+from ebar.models.stepwise import draw_block, drawn_at_once
 from ebar.types import Sequences, State, Stepwise
 
 
@@ -27,6 +27,6 @@ def futures(
     return Sequences.join(
         [
             draw_block(model, logits[some], state.select(some), stems=stems[some], generator=generator)[0]
-            for some in torch.split(rows, BLOCK)
+            for some in torch.split(rows, drawn_at_once(model))
         ]
     )

@@ -36,13 +36,14 @@ class _Prefixes(NamedTuple):
 class Pretrained(nn.Module):
     """q(x|C): the network reads `beginning` (where there is one), then the prefix C, then x.
 
+    With `begins` false the beginning stands only for an empty prefix, as models have it whose texts do not begin so.
     Only the first `space.vocabulary` logits are used: some networks have more of them than there are tokens.
     Each different prefix is read once, however many rows go on from it; a shorter one is padded on its left.
     """
 
-    def __init__(self, network: nn.Module, space: Space, *, beginning: int | None):
+    def __init__(self, network: nn.Module, space: Space, *, beginning: int | None, begins: bool = True):
         super().__init__()
-        self.network, self.space, self.beginning = network, space, beginning
+        self.network, self.space, self.beginning, self.begins = network, space, beginning, begins
         if "past_key_values" not in self._accepted():
             raise ValueError(f"{type(network).__name__} keeps no keys and values of what it has read")
 
@@ -56,6 +57,10 @@ class Pretrained(nn.Module):
         network: Any = self.network
         found = getattr(network.config.get_text_config(), "max_position_embeddings", None)
         return int(found) if found is not None and found > 0 else None
+
+    def read_before(self, prefix: int) -> int:
+        """Tokens that are read before a continuation, for a prefix of so many."""
+        return prefix + 1 if self.begins and self.beginning is not None else max(prefix, 1)
 
     @property
     def rows_at_once(self) -> int:
@@ -182,8 +187,12 @@ class Pretrained(nn.Module):
         marked = torch.cat([lengths[:, None], torch.where(given.mask().to(self._device)[:, :longest], tokens, 0)], 1)
         different, kind = torch.unique(marked, dim=0, return_inverse=True)
         lengths, tokens = different[:, 0], different[:, 1:]
-        if self.beginning is not None:
+        if self.beginning is not None and self.begins:
             tokens, lengths = F.pad(tokens, (1, 0), value=self.beginning), lengths + 1
+        elif self.beginning is not None:
+            tokens = F.pad(tokens, (0, max(0, 1 - tokens.shape[1])))
+            tokens = tokens.masked_fill((lengths == 0)[:, None], self.beginning)
+            lengths = lengths.clamp(min=1)
         counts = None
         if bool((lengths != lengths.amax()).any()):
             if "position_ids" not in self._accepted():
@@ -201,7 +210,7 @@ class Pretrained(nn.Module):
             raise UserError(
                 f"{type(self.network).__name__} has no token that begins a text: give a prefix of one token or more."
             )
-        needed = longest + (self.beginning is not None) + self.space.length - 1  # the last token is not read
+        needed = self.read_before(longest) + self.space.length - 1  # the last token is not read
         if self.positions is not None and needed > self.positions:
             raise UserError(
                 f"A prefix of {longest} tokens and a continuation of {self.space.length} are too long together: the "

@@ -218,11 +218,16 @@ def ancestral_by_token(
     """Draws, and the log-probability of each of their tokens; 0 on padding. A block of rows is drawn at a time."""
     blocks = [
         draw_block(model, first, state, generator=generator, choose=choose)
-        for _, first, state in _started(model, n * context_rows(context), context, BLOCK)
+        for _, first, state in _started(model, n * context_rows(context), context, drawn_at_once(model))
     ]
     x = Sequences.join([x for x, _ in blocks])
     width = x.tokens.shape[1]
     return x, torch.cat([F.pad(log_probs, (0, width - log_probs.shape[1])) for _, log_probs in blocks])
+
+
+def drawn_at_once(model: Stepwise) -> int:
+    """Rows that are drawn together: a block, or what fits in memory where the model says so."""
+    return min(BLOCK, int(getattr(model, "rows_at_once", BLOCK)))
 
 
 def draw_block(

@@ -10,7 +10,14 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from ebar.backbones.backbone import Quick, Stepper
-from ebar.models.stepwise import Advances, ancestral, evaluating, only_end_in_last_place, sequence_log_prob
+from ebar.models.stepwise import (
+    Advances,
+    ancestral,
+    drawn_at_once,
+    evaluating,
+    only_end_in_last_place,
+    sequence_log_prob,
+)
 from ebar.types import Context, Sequences, Space, State, Stepwise
 
 
@@ -57,6 +64,11 @@ class Truncated(nn.Module):
     @property
     def free_logits(self) -> bool:
         return self.model.free_logits and self.top_k is None and self.top_p is None
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows are drawn together: as many as of the model itself."""
+        return drawn_at_once(self.model)
 
     def start(
         self, rows: int, context: Context | None = None

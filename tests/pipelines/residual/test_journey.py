@@ -15,9 +15,11 @@ from ebar.config.run import Chosen
 from ebar.energies.encoders import Bidirectional, Causal
 from ebar.errors import UserError
 from ebar.pipelines.residual.journey import Journey, load_journey, travel
-from ebar.pipelines.residual.measure import Extent, measure
+from ebar.pipelines.residual.measure import DRAWING, Extent, measure
+from ebar.pipelines.residual.pool import draw_pool
 from ebar.pipelines.train_run import as_yaml
 from ebar.training import open_run
+from ebar.training.batches import folded
 from ebar.training.checkpoints import Checkpoints
 from ebar.training.storage import to_json
 
@@ -168,6 +170,15 @@ def test_the_evaluation_is_gone_on_with_and_agrees_with_itself(base, tmp_path):
     assert first.last.rest == 0.0
     assert [one.data for one in first.continued] == [made.base.tokeniser.decode(x.prefix(row)) for row in range(4)]
     assert set(first.unique) == {"data", "base", "joint"}
+    # What the base and the joint model say is among the draws for that prefix, the base's being the first of them.
+    pool = draw_pool(
+        tmp_path / "run" / "evaluation" / "4-30-1" / "draws", made.base.q, context, 30, seed=folded(1, DRAWING)
+    )
+    for row, one in enumerate(first.continued):
+        drawn = pool.fetch(torch.tensor([row]))
+        texts = [made.base.spell([], drawn.prefix(number)) for number in range(30)]
+        assert one.base == texts[0]
+        assert one.joint in texts
 
 
 def first_rows(made):

@@ -133,6 +133,19 @@ def test_training_goes_towards_the_data_and_ends_with_the_best_weights(q, scene,
     assert gained > 0  # nearer to the data's distribution than q is
 
 
+def test_weights_that_got_worse_since_are_not_kept(scene, tmp_path):
+    data, pool, validation = scene
+    greedy = replace(FITTING, learning_rate=1.0, epochs=6, patience=99)
+    energy = Table()
+    result = train_energy(tmp_path / "run", energy, data, pool, validation=validation, fitting=greedy)
+    assert result.best.step is not None
+    assert result.best.step < result.position.step  # such steps learn the training rows by heart
+    held = ContrastedBatches(
+        data=Positives(*validation[0]), pool=validation[1], negatives=2, batch_size=99, shuffle=False
+    )
+    assert _loss(energy, next(iter(held.at(0, 0)))) == pytest.approx(result.best.value, abs=1e-9)
+
+
 def _loss(energy, batch):
     """By hand: −log σ(−E⁺ − log ν) − Σ log σ(E⁻ + log ν)."""
     with torch.no_grad():

@@ -122,7 +122,8 @@ def tune(controlled: Controlled, tuning: Tuning, folder: Path) -> Tuned:
         raise UserError("Only a model that was loaded can be tuned: give a pretrained one.")
     policy_network = _adapted(controlled.loaded.model.network, tuning)
     loaded = controlled.loaded
-    policy = Pretrained(policy_network, loaded.model.space, beginning=loaded.model.beginning)
+    q = loaded.model
+    policy = Pretrained(policy_network, q.space, beginning=q.beginning, begins=q.begins)
     tuned = learn(controlled, behind_prompt(controlled.control, loaded, policy), tuning, folder)
     _save(Loaded(policy, loaded.tokeniser), folder / "model")
     return tuned

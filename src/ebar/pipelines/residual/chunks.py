@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Int
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -15,9 +14,9 @@ from ebar.build.residual import Base
 from ebar.build.text import texts_of
 from ebar.config.residual import ChunksData
 from ebar.config.run import TextData
-from ebar.data.continuations import continuations
+from ebar.data.continuations import continuations, read_stream
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
-from ebar.data.text import Texts, read_tokens
+from ebar.data.text import Texts
 from ebar.data.text import texts_of as lines_of
 from ebar.errors import UserError
 from ebar.pipelines.residual.train_energy import Positives
@@ -27,7 +26,6 @@ from ebar.types import Context, Sequences
 
 CHUNKS = "chunks.safetensors"
 TRIED = 500  # lines that a tokeniser must give back as they were
-TOGETHER = 4096  # lines that a pretrained model's tokeniser encodes as one text
 
 
 class Chunks(NamedTuple):
@@ -99,23 +97,13 @@ def _source(data: ChunksData, base: Base) -> TextData:
 
 
 def _positives(text: Texts, data: ChunksData, base: Base) -> Positives:
-    stream = _stream(text, base)
+    stream = read_stream(text, base.tokeniser)
     if len(stream) and int(stream.max()) >= base.q.space.vocabulary:
         raise UserError(
             f"The tokeniser of the base makes token {int(stream.max())} of this text, and the base knows "
             f"{base.q.space.vocabulary}: they do not belong together."
         )
     return Positives(*continuations(stream, prefix=data.prefix, continuation=data.continuation))
-
-
-def _stream(text: Texts, base: Base) -> Int[Tensor, " tokens"]:
-    """A pretrained model has read whole texts: lines encoded one by one would be tokens that it seldom saw."""
-    if not isinstance(base.tokeniser, PretrainedTokeniser):
-        return read_tokens(text, base.tokeniser)
-    lines, tokens = lines_of(text), list[int]()
-    while together := list(islice(lines, TOGETHER)):
-        tokens += base.tokeniser.encode("".join(together))
-    return torch.tensor(tokens, dtype=torch.long)
 
 
 def _check_round_trip(text: Texts, base: Base) -> None:

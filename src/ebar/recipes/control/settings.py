@@ -56,7 +56,7 @@ STORIES = {
         cases={"pointwise": ("word:rabbit|bunny=1",), "half": ("word:mom|mommy=0.5",)},
         control={"length": 40, "draws": 6000, "checks": 3000, "surrogate_draws": 4000, "rows": 512},
         tuning={
-            "steps": 160, "draws": 128, "learning_rate": 3e-3, "lora_rank": 8, "replace": True, "evaluate_every": 20,
+            "steps": 200, "draws": 192, "learning_rate": 7e-4, "lora_rank": 8, "replace": True, "evaluate_every": 40,
             "evaluation_draws": 1000, "checkpoint_every": 20,
         },
     ),
@@ -74,12 +74,12 @@ SMOLLM2 = {
         model="smollm2",
         cases={"pointwise": ("word:castle|dragon=1",)},
         control={
-            "prompt": "Once upon a time, there was a", "length": 20, "draws": 200, "checks": 200,
-            "surrogate_draws": 200, "rows": 64,
+            "prompt": "Once upon a time, there was a", "length": 20, "draws": 200, "checks": 300,
+            "surrogate_draws": 400, "rows": 64,
         },
         tuning={
-            "steps": 20, "draws": 24, "learning_rate": 1e-3, "lora_rank": 8, "warmup": 2, "evaluate_every": 10,
-            "evaluation_draws": 100, "checkpoint_every": 4,
+            "steps": 24, "draws": 24, "learning_rate": 1e-3, "lora_rank": 8, "warmup": 2, "evaluate_every": 8,
+            "evaluation_draws": 300, "checkpoint_every": 4,
         },
     ),
     "paper": Setting(

@@ -109,7 +109,9 @@ def _energy(
         "joint": summary(joint),
         "held_out": best_figures(own / "energy"),
     }
-    return found | (text_figures(cell, task, base, measured, own) if settings["seed"] == 0 else {})
+    if settings["seed"]:
+        return found
+    return found | text_figures({**cell, **settings.get("figures", {})}, task, base, measured, own)
 
 
 def _contrasts(settings: Mapping[str, Any], cell: Cell, task: Task, base: Stepwise, folder: Path) -> Contrasts:

@@ -10,17 +10,21 @@ TEXT: dict[str, Any] = {
     "fooling": {"prefixes": 400, "candidates": 16, "epochs": 4, "learning_rate": 5e-4, "judge": JUDGE},
     "search": {"prefixes": 10, "steps": 100}, "distil": None,
 }  # fmt: skip
-SMALL: dict[str, Any] = {"epochs": 3, "batch_size": 32, "learning_rate": 5e-4}
+SMALL: dict[str, Any] = {"epochs": 2, "batch_size": 32, "learning_rate": 5e-4}
+FEW: dict[str, Any] = {  # what a large encoder can afford
+    "last_step": {"prefixes": 8, "candidates": None}, "per_step": {"prefixes": 4, "draws": 16},
+    "search": {"prefixes": 4, "steps": 50}, "distil": None,
+}  # fmt: skip
 LANGUAGE_MODEL: dict[str, Any] = {
     "base": "transformer", "vocabulary": 2000, "prefix": 40, "continuation": 20, "train_chunks": 10_000,
-    "valid_chunks": 400, "test_chunks": 100, "layers": 2, "hidden": 128, "heads": 4, "dropout": 0.1, "epochs": 5,
+    "valid_chunks": 400, "test_chunks": 100, "layers": 2, "hidden": 128, "heads": 4, "dropout": 0.1, "epochs": 4,
     "learning_rate": 2e-3, "warmup": 50, "rows": 32, "balm_layers": 5, "draws": 128, **TEXT,
-    "distil": {"chunks": 2000, "candidates": 16, "epochs": 2, "learning_rate": 2e-4},
+    "distil": {"chunks": 1000, "candidates": 16, "epochs": 2, "learning_rate": 2e-4},
     "energies": {
         "unit": {**SMALL, "chunks": 10_000},
-        "bit": {**SMALL, "chunks": 10_000, "layers": 2, "hidden": 128, "heads": 4, "dropout": 0.1, "warm_up": 4},
-        "pretrained": {"encoder": "minilm", "chunks": 3000, "epochs": 1, "batch_size": 16, "learning_rate": 5e-5,
-                       "frozen_layers": 4},
+        "bit": {**SMALL, "chunks": 10_000, "layers": 2, "hidden": 128, "heads": 4, "dropout": 0.1, "warm_up": 2},
+        "pretrained": {"encoder": "minilm", "chunks": 2400, "epochs": 1, "batch_size": 16, "learning_rate": 1e-4,
+                       "frozen_layers": 4, "figures": FEW},
     },
 }  # fmt: skip
 
@@ -47,13 +51,13 @@ CELLS: dict[str, list[dict[str, Any]]] = {
         {"corpus": "gmb-news", "energy_seeds": 3, **LANGUAGE_MODEL},
         {"corpus": "gutenberg-novels", "energy_seeds": 1, **LANGUAGE_MODEL},
         {
-            "corpus": "gutenberg-novels", "base": "smollm2", "prefix": 60, "continuation": 20, "train_chunks": 600,
+            "corpus": "gutenberg-novels", "base": "smollm2", "prefix": 60, "continuation": 20, "train_chunks": 800,
             "valid_chunks": 60, "test_chunks": 30, "draws": 128, "energy_seeds": 1, **TEXT,
-            "last_step": {"prefixes": 10, "candidates": 128}, "per_step": {"prefixes": 2, "draws": 8},
+            "last_step": {"prefixes": 10, "candidates": 500}, "per_step": {"prefixes": 2, "draws": 8},
             "fooling": {**TEXT["fooling"], "prefixes": 60, "candidates": 4}, "search": {"prefixes": 4, "steps": 50},
             "energies": {
-                "pretrained": {"encoder": "minilm", "chunks": 600, "epochs": 3, "batch_size": 16,
-                               "learning_rate": 5e-5, "frozen_layers": 4},
+                "pretrained": {"encoder": "minilm", "chunks": 800, "epochs": 2, "batch_size": 16,
+                               "learning_rate": 1e-4, "frozen_layers": 4},
             },
         },
         {

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from ebar.build.pretrained import load_causal
 from ebar.data.bpe import Bpe
-from ebar.data.continuations import continuations
-from ebar.data.text import Texts, read_tokens, texts_of
-from ebar.data.tokenisers import Bytes, Tokeniser
+from ebar.data.continuations import continuations, read_stream
+from ebar.data.text import Texts, texts_of
+from ebar.data.tokenisers import Bytes, Tokeniser, decode_after
 from ebar.models.pretrained import Pretrained
 from ebar.recipes.earm import toys
 from ebar.recipes.earm.files import file_of
@@ -33,6 +33,10 @@ class Task:
     validation: Chunks
     test: Chunks
 
+    def spell(self, before: list[int], tokens: list[int]) -> str:
+        """What tokens add to the text of those before them."""
+        return decode_after(self.tokeniser, before, tokens)
+
 
 def task_of(cell: Cell) -> Task:
     """Chunks spread evenly over each part of the corpus, as many as are asked for."""
@@ -43,7 +47,7 @@ def task_of(cell: Cell) -> Task:
         loaded = load_causal(path_of(cell["base"]), length=cell["continuation"])
         tokeniser, pretrained = loaded.tokeniser, loaded.model
     parts = [
-        _chunks(read_tokens(_texts(cell, split), tokeniser), cell, cell[f"{split}_chunks"])
+        _chunks(read_stream(_texts(cell, split), tokeniser), cell, cell[f"{split}_chunks"])
         for split in ("train", "valid", "test")
     ]
     vocabulary = tokeniser.size if pretrained is None else pretrained.space.vocabulary

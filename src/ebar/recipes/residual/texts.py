@@ -83,18 +83,13 @@ def _samples(task: Task, measured: Measured, plain: Sequences, joint: Sequences)
     """A few prefixes with a continuation of each kind, and what the resampling is worth there."""
     x, context = task.test
     sizes = effective_sample_size(-measured.of_draws).tolist()
-    spell = task.tokeniser.decode
-    return [
-        {
-            "prefix": spell(context.given.prefix(row)),
-            "data": spell(x.prefix(row)),
-            "base": spell(plain.prefix(row)),
-            "joint": spell(joint.prefix(row)),
-            "effective": sizes[row],
-            "draws": measured.pool.draws,
-        }
-        for row in range(min(SAMPLES, len(x.lengths)))
-    ]
+    found = []
+    for row in range(min(SAMPLES, len(x.lengths))):
+        before = context.given.prefix(row)
+        texts = {"data": x, "base": plain, "joint": joint}
+        spelt = {name: task.spell(before, text.prefix(row)) for name, text in texts.items()}
+        found.append({"prefix": task.spell([], before), **spelt, "effective": sizes[row], "draws": measured.pool.draws})
+    return found
 
 
 def _ngrams(data: Sequences, plain: Sequences, joint: Sequences) -> dict[str, Any]:
@@ -127,11 +122,12 @@ def _next_words(cell: Cell, task: Task, base: Stepwise, measured: Measured, gene
     """The first prefix of the test text."""
     context = task.test[1].select(torch.tensor([0]))
     found = next_words(base, measured.energy, context, candidates=20, n=cell["per_step"]["draws"], generator=generator)
-    spell = task.tokeniser.decode
+    before = context.given.prefix(0)
     return {
-        "prefix": spell(context.given.prefix(0)),
+        "prefix": task.spell([], before),
         "words": [
-            {"token": spell([word.token]), "base": word.base, "joint": word.joint._asdict()} for word in found.words
+            {"token": task.spell(before, [word.token]), "base": word.base, "joint": word.joint._asdict()}
+            for word in found.words
         ],
     }
 
@@ -165,7 +161,7 @@ def _search(cell: Cell, task: Task, base: Stepwise, measured: Measured, generato
     how = TokenSearch(steps=cell["search"]["steps"], candidates=8)
     found = search(measured.energy, base, start, context, how=how, data=x, generator=generator)
     rows = [[name, *(_plain(figure) for figure in rest)] for name, *rest in found.rows()]
-    return {"rows": rows, "text": task.tokeniser.decode(found.x.prefix(0))}
+    return {"rows": rows, "text": task.spell(context.given.prefix(0), found.x.prefix(0))}
 
 
 def _distilled(cell: Cell, task: Task, base: Stepwise, measured: Measured, folder: Path) -> dict[str, Any] | None:
