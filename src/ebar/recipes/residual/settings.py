@@ -10,10 +10,11 @@ TEXT: dict[str, Any] = {
     "fooling": {"prefixes": 400, "candidates": 16, "epochs": 4, "learning_rate": 5e-4, "judge": JUDGE},
     "search": {"prefixes": 10, "steps": 100}, "distil": None,
 }  # fmt: skip
-SMALL: dict[str, Any] = {"epochs": 2, "batch_size": 32, "learning_rate": 5e-4}
+SMALL: dict[str, Any] = {"epochs": 3, "batch_size": 16, "learning_rate": 5e-4}
 FEW: dict[str, Any] = {  # what a large encoder can afford
-    "last_step": {"prefixes": 8, "candidates": None}, "per_step": {"prefixes": 4, "draws": 16},
-    "search": {"prefixes": 4, "steps": 50}, "distil": None,
+    "last_step": {"prefixes": 6, "candidates": None}, "per_step": {"prefixes": 3, "draws": 16},
+    "search": {"prefixes": 4, "steps": 50},
+    "distil": {"chunks": 600, "candidates": 8, "epochs": 2, "learning_rate": 2e-4},
 }  # fmt: skip
 LANGUAGE_MODEL: dict[str, Any] = {
     "base": "transformer", "vocabulary": 2000, "prefix": 40, "continuation": 20, "train_chunks": 10_000,
@@ -22,8 +23,9 @@ LANGUAGE_MODEL: dict[str, Any] = {
     "distil": {"chunks": 1000, "candidates": 16, "epochs": 2, "learning_rate": 2e-4},
     "energies": {
         "unit": {**SMALL, "chunks": 10_000},
-        "bit": {**SMALL, "chunks": 10_000, "layers": 2, "hidden": 128, "heads": 4, "dropout": 0.1, "warm_up": 2},
-        "pretrained": {"encoder": "minilm", "chunks": 2400, "epochs": 1, "batch_size": 16, "learning_rate": 1e-4,
+        "bit": {**SMALL, "epochs": 4, "chunks": 10_000, "layers": 2, "hidden": 128, "heads": 4, "dropout": 0.1,
+                "warm_up": 3},
+        "pretrained": {"encoder": "minilm", "chunks": 2400, "epochs": 1, "batch_size": 16, "learning_rate": 2e-4,
                        "frozen_layers": 4, "figures": FEW},
     },
 }  # fmt: skip
@@ -57,7 +59,7 @@ CELLS: dict[str, list[dict[str, Any]]] = {
             "fooling": {**TEXT["fooling"], "prefixes": 60, "candidates": 4}, "search": {"prefixes": 4, "steps": 50},
             "energies": {
                 "pretrained": {"encoder": "minilm", "chunks": 800, "epochs": 2, "batch_size": 16,
-                               "learning_rate": 1e-4, "frozen_layers": 4},
+                               "learning_rate": 2e-4, "frozen_layers": 4},
             },
         },
         {

@@ -171,7 +171,8 @@ def _distilled(cell: Cell, task: Task, base: Stepwise, measured: Measured, folde
         return None
     context = spaced(task.train, settings["chunks"])[1]
     seed = folded(cell["seed"], 5)
-    pool = draw_pool(folder.parent / "distil-pool", base, context, settings["candidates"], seed=seed)
+    name = f"distil-pool-{settings['chunks']}-{settings['candidates']}"
+    pool = draw_pool(folder.parent / name, base, context, settings["candidates"], seed=seed)
     draws = chosen_draws(measured.energy, pool, context, generator=Generator().manual_seed(seed))
     course = Course(
         epochs=settings["epochs"], seed=seed, optimiser=Adam(learning_rate=settings["learning_rate"]),
