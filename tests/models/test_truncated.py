@@ -36,6 +36,11 @@ def test_top_p_stops_as_soon_as_its_probability_is_reached():
     assert first(top_p=0.76) == [0.5, 0.25, 0.125, 0.125]  # the eighths tie
 
 
+def test_top_p_of_one_keeps_everything():
+    logits = torch.tensor([[0.0, -12.0, -30.0]])
+    assert keep_top_p(logits, 1.0).equal(logits)
+
+
 def test_top_p_keeps_at_least_the_likeliest_token():
     assert first(top_p=1e-30) == [1, 0, 0, 0]
     assert first(torch.zeros(4, dtype=torch.float64), top_p=1e-30) == [0.25] * 4  # all tie

@@ -34,7 +34,7 @@ class LocallyResidual(nn.Module):
             raise ValueError(f"both models must be of one space, not of {base.space} and {residual.space}")
         self.base: Any = base
         self.residual: Any = residual
-        self.train(self.training)
+        self.base.eval()  # the residual stays as it is
 
     @property
     def space(self) -> Space:

@@ -65,14 +65,21 @@ class Pretrained(nn.Module):
     @property
     def rows_at_once(self) -> int:
         """How many continuations fit in MEMORY while they are drawn: their keys, values and logits."""
+        return max(1, MEMORY // (self.space.length * self._kept_of_a_token() + 16 * self.space.vocabulary))
+
+    def prefixes_at_once(self, prefix: int) -> int:
+        """How many prefixes of so many tokens fit in MEMORY, each with a continuation: their keys and values."""
+        return max(1, MEMORY // ((self.read_before(prefix) + self.space.length) * self._kept_of_a_token()))
+
+    def _kept_of_a_token(self) -> int:
+        """Bytes of its keys and values."""
         network: Any = self.network
         config = network.config.get_text_config()
         heads = config.num_attention_heads
         shared = getattr(config, "num_key_value_heads", None) or heads
         size = getattr(config, "head_dim", None) or config.hidden_size // heads
         number = next(network.parameters()).element_size()
-        token = 2 * config.num_hidden_layers * shared * size * number
-        return max(1, MEMORY // int(self.space.length * token + 16 * self.space.vocabulary))
+        return int(2 * config.num_hidden_layers * shared * size * number)
 
     def start(
         self, rows: int, context: Context | None = None

@@ -54,7 +54,9 @@ class PretrainedStepper:
         with _attending(self) as asked:
             try:
                 logits = self.model.next_logits(seated[:, None], self.cache, self.place + 1, positions=positions)
-            except _CannotShareError:
+            except Exception:  # a network with an attention of its own stumbles over a cache without the prefix
+                if self.before is None:
+                    raise
                 asked.clear()
         if self.before is not None:
             if asked != list(range(len(self.cache.layers))):

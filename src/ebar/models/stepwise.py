@@ -86,6 +86,8 @@ def token_log_probs(model: Stepwise, x: Sequences, context: Context | None = Non
         return _picked(model.teacher_forced(safe, context), safe, x)
     logits_of_a_row = max(1, min(x.tokens.shape[1], model.space.length) * model.space.vocabulary)
     size = max(batch, 1) if torch.is_grad_enabled() else max(1, min(BLOCK, LOGITS // logits_of_a_row))
+    if not torch.is_grad_enabled():
+        size = min(size, contexts_at_once(model, context))
     parts = []
     for block, first, state in _started(model, batch, context, size):
         inside = Sequences(x.tokens[block], x.lengths[block])
@@ -103,7 +105,7 @@ def _started(
     """
     device = None if context is None else context.given.lengths.device
     condition = _condition(batch, context, device)
-    few = size * max(1, READ * (batch // context_rows(context)) // size)
+    few = size * max(1, min(READ, contexts_at_once(model, context)) * (batch // context_rows(context)) // size)
     for begin in range(0, max(batch, 1), size):
         if begin % few == 0:
             ahead = condition[begin : begin + few]
@@ -223,6 +225,14 @@ def ancestral_by_token(
     x = Sequences.join([x for x, _ in blocks])
     width = x.tokens.shape[1]
     return x, torch.cat([F.pad(log_probs, (0, width - log_probs.shape[1])) for _, log_probs in blocks])
+
+
+def contexts_at_once(model: Stepwise, context: Context | None) -> int:
+    """Contexts that are read together: a block of them, or what fits in memory where the model says so."""
+    fitting = getattr(model, "prefixes_at_once", None)
+    if fitting is None or context is None or len(context.given.lengths) == 0:
+        return BLOCK
+    return min(BLOCK, int(fitting(int(context.given.lengths.max()))))
 
 
 def drawn_at_once(model: Stepwise) -> int:

@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 
 from ebar.backbones.backbone import Quick, Stepper
 from ebar.models.stepwise import (
+    BLOCK,
     Advances,
     ancestral,
     drawn_at_once,
@@ -69,6 +70,11 @@ class Truncated(nn.Module):
     def rows_at_once(self) -> int:
         """How many rows are drawn together: as many as of the model itself."""
         return drawn_at_once(self.model)
+
+    def prefixes_at_once(self, prefix: int) -> int:
+        """How many prefixes of so many tokens are read together: as many as by the model itself."""
+        fitting = getattr(self.model, "prefixes_at_once", None)
+        return BLOCK if fitting is None else int(fitting(prefix))
 
     def start(
         self, rows: int, context: Context | None = None
@@ -136,6 +142,8 @@ def keep_top_p(logits: Float[Tensor, "*batch vocabulary"], p: float) -> Float[Te
 
     A token stays if all the likelier ones together are short of p.
     """
+    if p == 1:
+        return logits  # all of them, however far the sum's rounding is from 1
     largest_first = logits.detach().sort(-1, descending=True).values
     likelier = torch.softmax(largest_first, -1).cumsum(-1)[..., :-1]
     stays = F.pad(likelier < p - _rounding(logits), (1, 0), value=True)

@@ -40,9 +40,9 @@ def chosen_draws(energy: Energy[Sequences], pool: Pool, context: Context, *, gen
 def distil(
     folder: Path, course: Course, base: Autoregressive, draws: Chunks, held_out: Chunks, *, batch_size: int = 32
 ) -> Autoregressive:
-    """A copy of the base, trained on the joint model's draws; real text that is held out says when it is best.
+    """A copy of the base, trained on the joint model's draws; real text that is held out says which epoch is best.
 
-    That text chooses among epochs, the first weights among them: a student that learns nothing stays the base.
+    The base's own weights are not among those: a student may be worse than the base, and is then to be seen so.
     """
     student = copy.deepcopy(base).requires_grad_()
     objective = MaximumLikelihood(model=student)

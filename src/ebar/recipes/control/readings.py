@@ -26,8 +26,6 @@ def figures(results: Sequence[Result]) -> list[Row]:
             warning = next((one.warning for one in known if one.warning), None)
             values = [one.value for one in known]
             rows.append(over_seeds(name, settings, values, single=known[0], warning=warning))
-        seconds = [float(run["seconds"]) for _, run in runs]
-        rows.append(over_seeds("seconds of a core", {"case": case}, seconds))
     return rows
 
 

@@ -1,7 +1,6 @@
 """One run: λ, what it came to, and π; each stage goes on where it was killed."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     setting, seed = SETTINGS[cell["recipe"]][cell["scale"]], int(cell["seed"])
     model = str(write_toy(folder / "toy")) if cell["model"] == "toy" else path_of(cell["model"])
     control = Control(model=model, features=tuple(cell["terms"]), seed=seed, **setting.control)
-    began = time.process_time()
     controlled = fit(control, folder)
     path = folder / "checked.json"
     if not path.exists():
@@ -35,7 +33,6 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
         "lambda": controlled.fitted.to_dict(),
         "checked": checked,
         "tuned": {name: figure for name, figure in tuned.to_dict().items() if name != "model"},
-        "seconds": time.process_time() - began,
     }
     plain: dict[str, Any] = json.loads(to_json(found))
     return plain
