@@ -74,11 +74,22 @@ def test_the_same_command_again_reads_everything_back(runs, capsys):
     answer(capsys, runs, "train", "--name", "unit", "--energy.kind", "unit", *SMALL)
     assert (runs / "unit" / "results.json").read_bytes() == before
     assert {path: path.stat().st_mtime_ns for path in (runs / "unit").rglob("part-*")} == parts
-    line = complaint(
-        capsys, "train", "--runs", str(runs), "--base", str(runs / "base"), "--name", "unit", "--energy.kind", "unit",
-        *SMALL, "--seed", "7",
-    )  # fmt: skip
-    assert "another configuration" in line
+    same = [
+        "train",
+        "--runs",
+        str(runs),
+        "--base",
+        str(runs / "base"),
+        "--name",
+        "unit",
+        *SMALL,
+        "--energy.kind",
+        "unit",
+    ]
+    line = complaint(capsys, *same, "--seed", "7", "--fitting.epochs", "9", "--energy.pool", "all")
+    assert "unit holds a run with another energy.pool, another fitting.epochs, another seed: choose" in line
+    line = complaint(capsys, *same, "--evaluation.draws", "7")
+    assert "differs in evaluation.draws only: use `ebar residual evaluate" in line
 
 
 def test_people_are_shown_tables(runs, capsys):
@@ -165,6 +176,8 @@ def test_what_cannot_be_done_is_told_in_one_sentence(runs, capsys, tmp_path):
     assert "did you mean --data.prefix" in complaint(capsys, *train, "--data.prefx", "3")
     assert "data.prefix must be 1 or more" in complaint(capsys, *train, "--data.prefix", "0")
     assert "fitting.negatives must be 1 or more" in complaint(capsys, *train, "--fitting.negatives", "0")
+    line = complaint(capsys, *train, "--negatives.draws", "1", "--fitting.negatives", "2")
+    assert "negatives.draws is 1, fewer than the 2 of fitting.negatives" in line
     line = complaint(capsys, *train, "--data.prefix", "30", "--data.continuation", "6")
     assert "trained on windows of 24: make the prefix or the continuation shorter" in line
     (tmp_path / "empty.txt").write_text("")
@@ -172,7 +185,7 @@ def test_what_cannot_be_done_is_told_in_one_sentence(runs, capsys, tmp_path):
     assert "is empty" in complaint(capsys, *train, *empty)
     assert "is no model" in complaint(capsys, "train", "--base", str(runs / "text.txt"), *train[1:5])
     own = ["train", "--runs", str(runs), "--name", "base", "--base", base]  # the folder of another run
-    assert "another configuration" in complaint(capsys, *own)
+    assert "holds no run of `ebar residual train`" in complaint(capsys, *own)
     (tmp_path / "pickle").mkdir()
     (tmp_path / "pickle" / "config.json").write_text("{}")
     (tmp_path / "pickle" / "pytorch_model.bin").write_bytes(b"\x80\x02")

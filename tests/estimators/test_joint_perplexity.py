@@ -97,6 +97,7 @@ def test_tied_weights_are_judged_by_their_effective_size():
     assert math.isnan(of(even).k[0])
     assert of(even).share_light == 1.0
     assert of(even[:, :80]).share_light == 0.0  # too few draws say nothing of a tail
+    assert of(even[:, :80]).verdict.startswith("not established: 80 draws for each prefix are too few to judge by")
 
 
 def test_draws_without_weight_leave_the_interval_open():

@@ -31,7 +31,8 @@ def main(words: Sequence[str]) -> int:
     )
     options.add_argument("run", type=Path, help="folder of a trained residual model")
     options.add_argument("--prefixes", type=PositiveInt, default=100, help="test prefixes, spread over the text")
-    options.add_argument("--draws", type=PositiveInt, default=200, help="of the base, for each prefix")
+    options.add_argument("--draws", type=PositiveInt, default=200,
+        help="of the base, for each prefix; below 100 nothing is established")  # fmt: skip
     options.add_argument("--last_rows", type=NonNegativeInt, default=20,
         help="prefixes whose last token is compared")  # fmt: skip
     options.add_argument("--last_candidates", type=NonNegativeInt, default=64,

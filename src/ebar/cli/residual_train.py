@@ -9,7 +9,7 @@ from typing import Any
 from ebar.cli.show import show_json, show_table
 from ebar.cli.train import run_folder
 from ebar.config.options import parse
-from ebar.config.residual import Residual, as_residual, residual_parser
+from ebar.config.residual import Residual, as_residual, read_residual, residual_parser
 from ebar.errors import UserError
 from ebar.pipelines.residual.chunks import CHUNKS
 from ebar.pipelines.residual.journey import Journey, travel
@@ -44,7 +44,7 @@ def main(words: Sequence[str]) -> int:
     residual = as_residual(arguments)
     folder = run_folder(arguments.runs, arguments.name)
     config = as_yaml(asdict(residual))
-    another = _another(folder, config)
+    another = _another(folder, residual, config)
     try:
         with (
             shown(not arguments.json),
@@ -70,13 +70,31 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _another(folder: Path, config: str) -> bool:
+def _another(folder: Path, residual: Residual, config: str) -> bool:
     """Whether the folder holds another configuration; one that has come further than its chunks is not given up."""
     path = folder / "config.yaml"
     other = path.exists() and path.read_text(encoding="utf-8") != config
     if other and (not {entry.name for entry in folder.iterdir()} <= BEGUN or any((folder / "checkpoints").iterdir())):
-        raise UserError(f"{folder} holds a run of another configuration: choose another name, or remove the folder.")
+        changed = _changed(asdict(read_residual(path)), asdict(residual))
+        if all(name.startswith("evaluation.") for name in changed):
+            raise UserError(f"{folder} differs in {', '.join(changed)} only: use `ebar residual evaluate {folder}`.")
+        raise UserError(
+            f"{folder} holds a run with another {', another '.join(changed)}: choose another --name, or remove it."
+        )
     return other
+
+
+def _changed(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Options that differ, by their names on the command line."""
+    found = []
+    for name in sorted({*one, *other}):
+        left, right = one.get(name), other.get(name)
+        if isinstance(left, dict) and isinstance(right, dict):
+            inside = _changed(left, right)
+            found += inside if name == "options" else [f"{name}.{part}" for part in inside]
+        elif left != right:
+            found.append(name)
+    return found
 
 
 def _measured(journey: Journey, residual: Residual) -> Measured | None:

@@ -145,7 +145,7 @@ class Measuring:
     prefixes: int = 50
     """Test prefixes; 0 for no evaluation."""
     draws: int = 100
-    """Of the base, for each of them."""
+    """Of the base, for each of them; below 100 nothing is established."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +202,9 @@ def as_residual(arguments: Namespace) -> Residual:
     groups = {key: group(arguments, key) for key in GROUPS}
     for key, options in {**groups, "energy": energy}.items():
         _check(key, options)
+    draws, negatives = groups["negatives"]["draws"], groups["fitting"]["negatives"]
+    if draws is not None and draws < negatives:
+        raise UserError(f"negatives.draws is {draws}, fewer than the {negatives} of fitting.negatives: give more.")
     return Residual(
         base=_place(arguments.base),
         seed=arguments.seed,

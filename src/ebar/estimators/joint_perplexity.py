@@ -75,7 +75,9 @@ class JointPerplexity(NamedTuple):
 
     def _doubt(self) -> str | None:
         tail = move = None
-        if not self.share_light >= SHARE_NEEDED:
+        if self.by_draws[-1].draws < FEWEST_DRAWS:
+            tail = f"{self.by_draws[-1].draws} draws for each prefix are too few to judge by (k̂ needs {FEWEST_DRAWS})"
+        elif not self.share_light >= SHARE_NEEDED:
             tail = f"k̂ < {LARGEST_K} for only {self.share_light:.0%} of the prefixes ({SHARE_NEEDED:.0%} are needed)"
         if not abs(self.moved) < LARGEST_MOVE:
             move = f"doubling the draws moves log Z by {self.moved:.3f} nats ({LARGEST_MOVE} is the most allowed)"
