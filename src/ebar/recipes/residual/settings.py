@@ -64,9 +64,10 @@ CELLS: dict[str, list[dict[str, Any]]] = {
         },
         {
             "corpus": "gutenberg-novels", "base": "stories260k", "prefix": 40, "continuation": 10,
-            "train_chunks": 2000, "valid_chunks": 200, "test_chunks": 50, "draws": 128, "energy_seeds": 1, **TEXT,
-            "energies": {"bit": {**SMALL, "chunks": 2000, "layers": 2, "hidden": 128, "heads": 4, "dropout": 0.1,
-                                 "warm_up": 4}},
+            "train_chunks": 1000, "valid_chunks": 100, "test_chunks": 30, "draws": 128, "energy_seeds": 1, **TEXT,
+            "fooling": {**TEXT["fooling"], "prefixes": 100, "candidates": 4},
+            "energies": {"bit": {**SMALL, "chunks": 1000, "layers": 2, "hidden": 128, "heads": 4, "dropout": 0.1,
+                                 "warm_up": 3}},
         },
     ],
     # 160-token chunks of which the last 40 are modelled, 1,000 for testing, 100,000 draws for each prefix.
