@@ -90,7 +90,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
     """Which order the energies come in, where it is not the document's, and what the data may be."""
     said = []
     for title, here in by_task(rows).items():
-        said += _order(title, here)
+        said += [*_order(title, here), *_beside_balm(title, here)]
         if here[0].settings["base"] == "SmolLM2-135M":
             said.append("The novels are probably in SmolLM2's training data: its perplexity on them flatters it.")
     said.append(
@@ -119,6 +119,23 @@ def _order(title: str, rows: Sequence[Row]) -> list[str]:
     )  # fmt: skip
     weak = " Their intervals overlap, so that the order is no finding." if overlapping else ""
     return [f"{text}; the document has {', '.join(document)}.{reason}{weak}"]
+
+
+def _beside_balm(title: str, rows: Sequence[Row]) -> list[str]:
+    """In the document every joint model is below a plain one of matched size."""
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        if row.name == PERPLEXITY and row.value is not None:
+            values.setdefault(str(row.settings["model"]), []).append(row.value)
+    means = {model: math.fsum(found) / len(found) for model, found in values.items()}
+    balm = means.get(NAMES["balm"])
+    above = [NAMES[kind] for kind in ORDER if balm is not None and means.get(NAMES[kind], 0.0) > balm]
+    if not above:
+        return []
+    return [
+        f"{title}: BALM is below {' and '.join(above)}, unlike in the document. A base of this size gains by more "
+        "layers at once; an energy of its size, on the same text, learns little that the base has not learnt."
+    ]
 
 
 def _meet(one: Row, other: Row) -> bool:
