@@ -56,7 +56,7 @@ STORIES = {
         cases={"pointwise": ("word:rabbit|bunny=1",), "half": ("word:mom|mommy=0.5",)},
         control={"length": 40, "draws": 6000, "checks": 3000, "surrogate_draws": 4000, "rows": 512},
         tuning={
-            "steps": 200, "draws": 192, "learning_rate": 7e-4, "lora_rank": 8, "replace": True, "evaluate_every": 40,
+            "steps": 160, "draws": 192, "learning_rate": 7e-4, "lora_rank": 8, "replace": True, "evaluate_every": 40,
             "evaluation_draws": 1000, "checkpoint_every": 20,
         },
     ),

@@ -53,12 +53,12 @@ CELLS: dict[str, list[dict[str, Any]]] = {
         {"corpus": "gmb-news", "energy_seeds": 3, **LANGUAGE_MODEL},
         {"corpus": "gutenberg-novels", "energy_seeds": 1, **LANGUAGE_MODEL},
         {
-            "corpus": "gutenberg-novels", "base": "smollm2", "prefix": 60, "continuation": 20, "train_chunks": 800,
+            "corpus": "gutenberg-novels", "base": "smollm2", "prefix": 60, "continuation": 20, "train_chunks": 600,
             "valid_chunks": 60, "test_chunks": 30, "draws": 128, "energy_seeds": 1, **TEXT,
             "last_step": {"prefixes": 10, "candidates": 500}, "per_step": {"prefixes": 2, "draws": 8},
             "fooling": {**TEXT["fooling"], "prefixes": 60, "candidates": 4}, "search": {"prefixes": 4, "steps": 50},
             "energies": {
-                "pretrained": {"encoder": "minilm", "chunks": 800, "epochs": 2, "batch_size": 16,
+                "pretrained": {"encoder": "minilm", "chunks": 600, "epochs": 2, "batch_size": 16,
                                "learning_rate": 2e-4, "frozen_layers": 4},
             },
         },
