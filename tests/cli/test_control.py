@@ -1,12 +1,16 @@
 """`ebar control`: fit, sample and tune from one command each, on a random model of seventy tokens."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ebar.cli import control
+from ebar.cli import control, control_sample
+from ebar.cli.control_fit import _absolute as absolute
+from ebar.cli.trained import build_sampler
 from ebar.errors import UserError
 from ebar.recipes.control.toy import write_toy
 
@@ -51,8 +55,54 @@ def test_fit_leaves_lambda_figures_and_a_page(run: Path, model: Path, capsys: py
     words = ["fit", "--runs", str(run.parent), "--name", "tiny", "--model", str(model)]
     again = answer(capsys, *words, *FIT)
     assert again["lambda"]["coefficients"] == results["lambda"]["coefficients"]
-    with pytest.raises(UserError, match="another configuration"):
+    with pytest.raises(UserError, match=f"another configuration: choose another --name, or delete {run}."):
         control.main([*words, *FIT[:-1]])
+
+
+def test_after_a_mistake_the_name_is_free_again(model: Path, tmp_path: Path) -> None:
+    words = ["fit", "--runs", str(tmp_path), "--name", "again", *FIT]
+    with pytest.raises(UserError):
+        control.main([*words, "--model", str(tmp_path / "mistyped")])
+    (tmp_path / "mine.py").write_text("def never(text):\n    return False\n")
+    for term in ("expression:(=1", f"predicate:{tmp_path / 'mine.py'}:never=1"):
+        with pytest.raises(UserError):
+            control.main([*words[:-2], term, "--model", str(model)])
+    assert control.main([*words, "--model", str(model)]) == 0
+    assert str(model) in (tmp_path / "again" / "config.yaml").read_text()
+    # What is another command's is never taken.
+    other = tmp_path / "trained"
+    (other / "checkpoints" / "step-000000000").mkdir(parents=True)
+    (other / "config.yaml").write_text("steps: 5\n")
+    with pytest.raises(UserError, match="another configuration"):
+        control.main(["fit", "--runs", str(tmp_path), "--name", "trained", *FIT, "--model", str(model)])
+    assert (other / "config.yaml").read_text() == "steps: 5\n"
+
+
+def test_files_of_terms_are_kept_by_their_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert absolute("predicate:mine.py:f=1") == f"predicate:{tmp_path}/mine.py:f=1"
+    assert absolute("!predicate:mine.py:f=0.5") == f"!predicate:{tmp_path}/mine.py:f=0.5"
+    for term in ("word:mine.py:f=1", "predicate:yours.py:f=1", "predicate"):
+        assert absolute(term) == term
+
+
+def test_samples_are_made_as_the_fit_was_told(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Any] = []
+
+    def building(arguments: Any) -> Any:
+        built.append(build_sampler(arguments))
+        return built[-1]
+
+    monkeypatch.setattr(control_sample, "build_sampler", building)
+    for words in (
+        [],
+        ["--sampler.surrogate_draws", "50"],
+        ["--sampler.kind", "resampling", "--proposal", "look_ahead"],
+    ):
+        assert control.main(["sample", str(run), "--n", "2", *words]) == 0
+    assert [(one.batch_size, one.surrogate_draws) for one in built[:2]] == [(300, 100), (300, 50)]
+    assert built[2].batch_size == 300
 
 
 def test_samples_have_what_they_must_have(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,18 +132,26 @@ def test_tune_leaves_a_model_and_a_page(run: Path, capsys: pytest.CaptureFixture
     assert "<svg" in (run / "tune" / "report.html").read_text()
     assert control.main(["tune", str(run), *TUNE]) == 0  # all of it read back
     assert "best at step" in capsys.readouterr().out
+    other = [*TUNE, "--steps", "1"]
+    with pytest.raises(UserError, match="another configuration: choose another --name"):
+        control.main(["tune", str(run), *other])
+    assert answer(capsys, "tune", str(run), *other, "--name", "brief")["steps"] == [0, 1]
+    assert (run / "brief" / "model" / "model.safetensors").exists()
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "Say what to do"),
         (["explain"], "action"),
         (["fit"], "model"),
         (["fit", "--model", "nowhere.bin", "--features", "word:a=1", "--length", "0"], "length must be 1 or more"),
         (["sample", "nowhere"], "no folder of `ebar control fit`"),
         (["tune", "nowhere", "--steps", "0"], "steps must be 1 or more"),
         (["tune", "nowhere", "--setps", "5"], "did you mean --steps"),
+        (["tune", "nowhere", "--learning_rate", "-1"], "learning_rate must be above 0"),
+        (["tune", "nowhere", "--warmup", "-1"], "warmup must be 0 or more"),
+        (["tune", "nowhere", "--name", "a/b"], "must be the name of one folder"),
+        (["tune", "nowhere", "--name", "checkpoints"], "choose another --name"),
     ],
 )
 def test_errors_are_one_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:
@@ -102,6 +160,13 @@ def test_errors_are_one_sentence(words: list[str], sentence: str, tmp_path: Path
         control.main([*words, *runs])
     assert sentence in str(raised.value)
     assert "\n" not in str(raised.value).strip()
+
+
+def test_usage_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert control.main([]) == 0
+    assert "actions:\n  fit " in capsys.readouterr().out
+    script = "import sys; from ebar.cli import main; main(['control']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
 
 
 @pytest.mark.parametrize("action", ["", "fit", "sample", "tune"])

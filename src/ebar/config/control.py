@@ -1,5 +1,6 @@
 """What `ebar control` is told: frozen dataclasses, read from YAML and flags."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -89,6 +90,10 @@ class Tuning:
         for name in ("steps", "draws", "accumulate", "evaluate_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be 1 or more, not {getattr(self, name)}.")
+        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
+            raise UserError(f"learning_rate must be above 0, not {self.learning_rate}.")
+        if self.warmup < 0:
+            raise UserError(f"warmup must be 0 or more, not {self.warmup}.")
         if self.evaluation_draws < 30:
             raise UserError(f"evaluation_draws must be 30 or more, not {self.evaluation_draws}.")
         if self.lora_rank is not None and self.lora_rank < 1:

@@ -92,6 +92,87 @@ def test_p_has_the_moments_wanted_and_intervals_cover_them(
     assert _doubled(checked.divergence, float((log_p.exp() * (log_p - log_q)).nan_to_num(0).sum()))
 
 
+@pytest.mark.parametrize(
+    "terms",
+    [
+        ("expression:  c=0.5",),  # of probability 1.0e-4
+        ("expression:  b=0.5",),  # 1.3e-5
+        ("!expression:c b=0.3",),  # all but 8.0e-5: every draw has it
+        ("expression: c =0.5", "expression:b b=0.4"),  # 1.7e-4 and 2.3e-4, and no text has both
+        ("expression:c=1", "expression:c b=0.5"),
+    ],
+)
+def test_what_no_draw_of_q_shows_is_looked_ahead_to(
+    terms: tuple[str, ...], control: Control, subject: Subject, tmp_path: Path
+) -> None:
+    controlled = fitted_to(replace(control, features=terms, rows=100), subject, tmp_path)
+    x, _, log_p = exactly(controlled)
+    checked = check(controlled)
+    for constraint in controlled.constraints:
+        truth = float(log_p.exp() @ constraint.feature(x))
+        assert truth == pytest.approx(constraint.moment, abs=0.05)
+        assert _doubled(checked.after[constraint.feature.name], truth)
+    exact = Newton(proposal="exact", hard=True).fit(
+        subject.model,
+        Features([constraint.counted for constraint in controlled.constraints]),
+        moments=torch.tensor([constraint.counted_moment for constraint in controlled.constraints]),
+        generator=Generator().manual_seed(0),
+    )
+    for value, interval in zip(exact.coefficients.tolist(), controlled.fitted.intervals, strict=True):
+        assert value == interval.value == -math.inf or _doubled(interval, value)
+
+
+@pytest.mark.parametrize(
+    ("terms", "sentence"),
+    [
+        (("expression:aaaa=0.5",), "None of the 200 draws has 'text aaaa': give more --draws, or a commoner word."),
+        (
+            ("!expression:aaaa=0.5",),
+            "Every one of the 200 draws has 'no text aaaa': give more --draws, or a rarer word.",
+        ),
+        (
+            ("predicate:{file}:never=0.5",),
+            "None of the 200 draws has 'never': give more --draws, or something commoner.",
+        ),
+        (
+            ("predicate:{file}:never=1",),
+            "None of the 200 draws has what must be in every text ('never'), and no automaton can look ahead to it: "
+            "give more --draws, or a share between 0 and 1.",
+        ),
+        (
+            ("predicate:{file}:never=1", "score:{file}:half=0.5"),
+            "None of the 200 draws has what must be in every text ('never'), and no automaton can look ahead to it: "
+            "give more --draws, or a share between 0 and 1.",
+        ),
+        (
+            ("predicate:{file}:never=1", "expression:b=0"),
+            "None of the 200 draws has what must be in every text ('never') and lacks what must be in none "
+            "('text b'): give more --draws, or a share between 0 and 1.",
+        ),
+    ],
+)
+def test_what_is_never_seen_is_an_error_and_nothing_is_kept(
+    terms: tuple[str, ...], sentence: str, control: Control, subject: Subject, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def never(text):\n    return False\n\ndef half(texts):\n    return [0.5 for _ in texts]\n")
+    asked = replace(control, features=tuple(term.replace("{file}", str(path)) for term in terms), draws=200)
+    with pytest.raises(UserError) as raised:
+        fitted_to(asked, subject, tmp_path)
+    assert str(raised.value) == sentence
+    assert not (tmp_path / "lambda.json").exists()
+
+
+def test_fresh_draws_that_show_nothing_are_an_error(control: Control, subject: Subject, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def short(text):\n    return len(text) < 3\n")
+    controlled = fitted_to(replace(control, features=(f"predicate:{path}:short=1",)), subject, tmp_path)
+    path.write_text("def short(text):\n    return False\n")
+    controlled = fitted_to(controlled.control, subject, tmp_path)
+    with pytest.raises(UserError, match=r"None of the 2,000 draws has .* give more --checks"):
+        check(controlled)
+
+
 def _doubled(estimate: object, truth: float) -> bool:
     value, low, high = (getattr(estimate, end) for end in ("value", "low", "high"))
     return bool(2 * low - value - 1e-9 <= truth <= 2 * high - value + 1e-9)

@@ -20,6 +20,7 @@ from ebar.pipelines.control import tune as module
 from ebar.pipelines.control.fit import Controlled, fit
 from ebar.pipelines.control.report import write_tune_page
 from ebar.pipelines.control.tune import MODEL, TARGET, Judge, Learning, Tuned, tune
+from ebar.training import open_run
 from ebar.types import Clock, Loss
 
 TERMS = ("expression:abc=1", "expression: =0.5")
@@ -185,21 +186,70 @@ def test_judged_on_the_same_draws_at_every_step(controlled: Controlled) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"steps": 0}, {"draws": 0}, {"evaluation_draws": 2}, {"lora_rank": 0}, {"clip": 0.0}]
+    "wrong",
+    [
+        {"steps": 0},
+        {"draws": 0},
+        {"evaluation_draws": 2},
+        {"lora_rank": 0},
+        {"clip": 0.0},
+        {"warmup": -1},
+        {"learning_rate": -1.0},
+        {"learning_rate": 0.0},
+        {"learning_rate": math.nan},
+    ],
 )
 def test_options_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=next(iter(wrong))):
         Tuning(**wrong)
 
 
-def test_the_best_is_kept_not_the_last(controlled: Controlled, tmp_path: Path) -> None:
-    # Far too large steps: π is soon worse than it was.
-    wild = replace(QUICK, steps=12, evaluate_every=2, learning_rate=0.3, schedule="constant", warmup=0, clip=None)
-    tuned = tune(controlled, wild, tmp_path)
+def test_the_best_is_kept_not_the_last(controlled: Controlled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = PolicyGradient.losses
+
+    def turning(self: PolicyGradient, batch: Any, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
+        for loss in losses(self, batch, clock, generator=generator):
+            yield loss if clock.step < 7 else loss._replace(value=-loss.value)  # away from p
+
+    monkeypatch.setattr(PolicyGradient, "losses", turning)
+    tuned = tune(controlled, replace(QUICK, steps=12, evaluate_every=2, schedule="constant"), tmp_path)
     place = tuned.steps.index(tuned.best_step)
     towards = [one.value for one in tuned.curves[TARGET]]
-    assert tuned.best_step < 12
-    assert towards[place] == min(towards[1:])
+    assert 0 < tuned.best_step < 12
+    assert towards[place] == min(towards)
     assert tuned.end[TARGET].value == pytest.approx(towards[place], abs=1e-6)
     drawn = json.loads((tmp_path / "results.json").read_text())
     assert drawn["best_step"] == tuned.best_step
+
+
+def test_the_last_step_is_looked_at_too(controlled: Controlled, tmp_path: Path) -> None:
+    tuning = replace(QUICK, steps=7, evaluate_every=5, schedule="constant")
+    tuned = tune(controlled, tuning, tmp_path)
+    assert tuned.steps == [0, 5, 7]
+    towards = [one.value for one in tuned.curves[TARGET]]
+    assert tuned.best_step == 7
+    assert tuned.end[TARGET].value == pytest.approx(min(towards), abs=1e-6)
+    again = tune(controlled, tuning, tmp_path)  # read back
+    assert (again.curves, again.end) == (tuned.curves, tuned.end)
+
+
+@pytest.mark.parametrize("lora_rank", [8, None])
+def test_q_itself_is_the_best_where_no_step_comes_nearer(
+    controlled: Controlled, tmp_path: Path, lora_rank: int | None
+) -> None:
+    wild = replace(QUICK, steps=3, learning_rate=3.0, schedule="constant", warmup=0, clip=None, lora_rank=lora_rank)
+    tuned = tune(controlled, wild, tmp_path)
+    assert tuned.steps == [0, 3]
+    assert tuned.best_step == 0
+    assert tuned.end[TARGET].value == pytest.approx(tuned.start[TARGET].value, abs=1e-6)
+    assert exact(controlled, saved(tuned).model)[1] == pytest.approx(0, abs=1e-6)
+    assert "q itself" in write_tune_page(tmp_path, tuned).read_text()
+
+
+def test_a_folder_that_was_only_begun_is_had_by_another_configuration(controlled: Controlled, tmp_path: Path) -> None:
+    with open_run(tmp_path, config="other: 1\n", seed=5):
+        pass
+    tune(controlled, replace(QUICK, steps=1), tmp_path)
+    assert json.loads((tmp_path / "environment.json").read_text())["seed"] == QUICK.seed
+    with pytest.raises(UserError, match="choose another --name, or delete"):
+        tune(controlled, replace(QUICK, steps=2), tmp_path)

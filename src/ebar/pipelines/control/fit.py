@@ -23,22 +23,31 @@ from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators.log_z import log_mean
 from ebar.features.feature import Features, Followed
+from ebar.maths.exponential_family import match as matched
 from ebar.maths.log_space import effective_sample_size
 from ebar.models.tilted import Tilted
 from ebar.pipelines.control.draws import Drawn, divergence_of, draw, joined, moments, worth
 from ebar.pipelines.control.subject import Subject, load, subject_of
 from ebar.pipelines.control.terms import Constraint, read_terms
+from ebar.samplers.draw import shares
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
 from ebar.training.batches import folded
 from ebar.training.moment_matching import Fitted, Newton
+from ebar.training.moment_matching.newton import UnsatisfiedError
+from ebar.training.moment_matching.pool import Mixture
+from ebar.training.moment_matching.uncertainty import allowed
 from ebar.training.storage import replace as replace_file
 from ebar.training.storage import saving, to_json
 from ebar.types import Estimate
 
-FITTING, LOOKING, CHECKING = range(3)  # what a stage's random numbers are folded with
+FITTING, LOOKING, CHECKING, SEEKING = range(4)  # what a stage's random numbers are folded with
 PILOT = 1000  # draws of q, to see whether it shows what is wanted
 ENOUGH = 0.2  # effective draws per draw of q, below which it is worth looking ahead
+FEW = 10  # draws of q, below which they do not tell how rare something is
+PRIOR = 1e-4  # ridge of a first λ, so that none is infinite
+ROUNDS, STRIDE, LEAST = 5, 2.0, 0.1  # in search of a proposal: at most, by how much λ moves, what it is to show
+STEEP = 40.0  # |λ| of a proposal that is to show what q never does
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,42 +124,62 @@ def fitted_to(control: Control, subject: Subject, folder: Path, *, loaded: Loade
     """The same for any model."""
     constraints = read_terms(control.features, subject)
     path = folder / "lambda.json"
-    if path.exists():
-        fitted = Fitted.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    else:
-        fitted = match(control, subject, constraints)
+    kept = path.exists()
+    fitted = (
+        Fitted.from_dict(json.loads(path.read_text(encoding="utf-8"))) if kept else match(control, subject, constraints)
+    )
+    controlled = Controlled(control=control, subject=subject, constraints=constraints, fitted=fitted, loaded=loaded)
+    if not kept:
+        if fitted.effective_sample_size == 0:
+            _seek(controlled)  # before anything is kept: a folder with λ is not given to another configuration
         with saving(str(path)):
             replace_file(path, to_json(fitted.to_dict(), indent=1))
-    return Controlled(control=control, subject=subject, constraints=constraints, fitted=fitted, loaded=loaded)
+    return controlled
 
 
 def match(control: Control, subject: Subject, constraints: list[Constraint]) -> Fitted:
     """λ: −∞ for what is forbidden and, where there is more, Newton's method for the rest.
 
-    On draws of q and, where q seldom shows what is wanted, of q looking ahead as well.
+    On draws of q and, where q seldom or never shows what is wanted, of q looking ahead as well.
     """
     began = time.monotonic()
     counted = Features([constraint.counted for constraint in constraints])
     generator = Generator(device=subject.device).manual_seed(folded(control.seed, FITTING))
-    pilot = subject.model.sample(min(PILOT, control.draws // 2, control.rows), generator=generator)
-    target = _guess(subject, constraints, counted, counted(pilot).double())
+    pilot = subject.model.sample(_pilot(control), generator=generator)
+    values = counted(pilot).double()
+    guess = _guess(constraints, values)
     nothing = torch.zeros(len(pilot.lengths), dtype=torch.float64, device=subject.device)
-    plain = joined([Drawn(pilot, nothing, nothing, -target.energy(pilot), counted(pilot))])
+    target = _tilted(subject, counted, guess)
+    plain = joined([Drawn(pilot, nothing, nothing, -target.energy(pilot), values)])
     if all(constraint.pointwise for constraint in constraints):
         return _forbidding(counted, plain, time.monotonic() - began)
     can = any(isinstance(constraint.counted, Followed) for constraint in constraints)
+    rare = _rare(constraints, values.cpu())
     ahead = None
-    if can and worth(plain.log_weights).value < ENOUGH:
+    if rare:  # what draws are worth means nothing here: where all are alike, so are their weights
+        driven = _driven(control, subject, constraints, guess, rare, generator)
+        ahead = _steered(control, subject, counted, driven, rare, generator)
+    elif can and worth(plain.log_weights).value < ENOUGH:
         ahead = guided(target, draws=control.surrogate_draws, generator=generator)
-    wanted = torch.tensor([constraint.counted_moment for constraint in constraints], dtype=torch.float64)
     method = Newton(draws=control.draws, hard=True, proposal="base", batch_size=control.rows)
-    return method.fit(subject.model, counted, moments=wanted, proposal=ahead, generator=generator)
+    try:
+        fitted = method.fit(subject.model, counted, moments=_wanted(constraints), proposal=ahead, generator=generator)
+    except UnsatisfiedError:
+        raise _none_satisfies(constraints, control.draws, "draws", can) from None
+    _check_shown(constraints, fitted)
+    return fitted
 
 
-def _guess(
-    subject: Subject, constraints: list[Constraint], counted: Features, values: Float[Tensor, "draws features"]
-) -> Tilted:
-    """P with λ as if each feature were alone, to look ahead to; half a draw is added on either side of each."""
+def _pilot(control: Control) -> int:
+    return min(PILOT, control.draws // 2, control.rows)
+
+
+def _wanted(constraints: list[Constraint]) -> Float[Tensor, " features"]:
+    return torch.tensor([constraint.counted_moment for constraint in constraints], dtype=torch.float64)
+
+
+def _guess(constraints: list[Constraint], values: Float[Tensor, "draws features"]) -> Float[Tensor, " features"]:
+    """λ as if each feature were alone, to look ahead with; half a draw is added on either side of each."""
     guess = []
     for constraint, frequency in zip(constraints, ((values.sum(0) + 0.5) / (len(values) + 1)).tolist(), strict=True):
         if constraint.pointwise:
@@ -158,8 +187,117 @@ def _guess(
         else:
             odds = [math.log(share) - math.log1p(-share) for share in (constraint.moment, frequency)]
             guess.append(odds[0] - odds[1])
-    energy = Linear(counted, torch.tensor(guess, dtype=torch.float64)).to(subject.device)
+    return torch.tensor(guess, dtype=torch.float64)
+
+
+def _tilted(subject: Subject, counted: Features, coefficients: Float[Tensor, " features"]) -> Tilted:
+    energy = Linear(counted, coefficients.clone()).to(subject.device)
     return Tilted(subject.model, energy).requires_grad_(False)
+
+
+def _rare(constraints: list[Constraint], values: Float[Tensor, "draws features"]) -> dict[int, float]:
+    """What an automaton follows and few draws show, of those that nothing forbids.
+
+    The column of each, and the sign of the λ that shows more of it: −1 for what few draws lack.
+    """
+    pointwise = torch.tensor([constraint.pointwise for constraint in constraints])
+    left = values[(values[:, pointwise] == 0).all(1)]
+    left = left if len(left) else values
+    found = {}
+    for column, constraint in enumerate(constraints):
+        having = float(left[:, column].sum())
+        sought = isinstance(constraint.counted, Followed) and not constraint.pointwise
+        if sought and min(having, len(left) - having) < FEW:
+            found[column] = 1.0 if having < len(left) / 2 else -1.0
+    return found
+
+
+def _driven(
+    control: Control, subject: Subject, constraints: list[Constraint], guess: Float[Tensor, " features"],
+    rare: dict[int, float], generator: Generator,
+) -> Float[Tensor, " features"]:  # fmt: skip
+    """λ to look ahead with, where q's draws do not tell how rare something is: draws that are driven to it do.
+
+    To one such feature after the other. One that even these do not show keeps what drives hardest.
+    """
+    counted = Features([constraint.counted for constraint in constraints])
+    mixture = Mixture(subject.model, counted, batch_size=control.rows)
+    mixture.add(subject.model, _pilot(control), generator=generator)
+    found = guess.clone()
+    for column, side in rare.items():
+        found[column] = side * STEEP
+        alone = guess.clone()
+        alone[list(rare)] = 0.0
+        alone[column] = side * STEEP
+        ahead = guided(_tilted(subject, counted, alone), draws=control.surrogate_draws, generator=generator)
+        mixture.add(ahead, _pilot(control), generator=generator)
+    pool = mixture.pool()
+    log_weights, free = allowed(pool, guess)
+    left = pool.values[log_weights > -math.inf]
+    if not len(left):
+        return found
+    best = matched(pool.values[:, free], log_weights, _wanted(constraints)[free], ridge=PRIOR).coefficients
+    seen = left.amax(0) > left.amin(0)
+    return torch.where(free & seen, guess.masked_scatter(free, best.clamp(-STEEP, STEEP)), found)
+
+
+@torch.no_grad()
+def _steered(
+    control: Control, subject: Subject, counted: Features, coefficients: Float[Tensor, " features"],
+    rare: dict[int, float], generator: Generator,
+) -> Guided:  # fmt: skip
+    """A proposal that shows what is rare neither too seldom nor always.
+
+    What stands in for q when looking ahead may think it rarer than it is, and not head for it with a λ that is right.
+    """
+    coefficients, columns = coefficients.clone(), list(rare)
+    sides = torch.tensor(list(rare.values()), dtype=torch.float64)
+    for _ in range(ROUNDS):
+        ahead = guided(_tilted(subject, counted, coefficients), draws=control.surrogate_draws, generator=generator)
+        shown = counted(ahead.sample(_pilot(control), generator=generator)).double().cpu().mean(0)[columns]
+        shares = torch.where(sides > 0, shown, 1 - shown)
+        if bool(((shares > LEAST) & (shares < 1 - LEAST)).all()):
+            break
+        further = (shares <= LEAST).double() - (shares >= 1 - LEAST).double()
+        coefficients[columns] = (coefficients[columns] + STRIDE * sides * further).clamp(-STEEP, STEEP)
+    return ahead
+
+
+def _check_shown(constraints: list[Constraint], fitted: Fitted) -> None:
+    """Of what all draws have, or none, nothing is known of λ: 0 would be a wrong answer."""
+    for constraint, moment in zip(constraints, fitted.model_moments, strict=True):
+        if constraint.pointwise or 1e-12 < moment.value < 1 - 1e-12:
+            continue
+        which, wanted = ("None", "commoner") if moment.value < 0.5 else ("Every one", "rarer")
+        other = f"a {wanted} word" if isinstance(constraint.counted, Followed) else f"something {wanted}"
+        raise UserError(
+            f"{which} of the {fitted.draws:,} draws has {constraint.feature.name!r}: give more --draws, or {other}."
+        )
+
+
+def _none_satisfies(constraints: list[Constraint], n: int, option: str, foresees: bool) -> UserError:
+    """`option` is the one that more draws come from."""
+    must = [repr(constraint.feature.name) for constraint in constraints if constraint.moment == 1]
+    never = [repr(constraint.feature.name) for constraint in constraints if constraint.moment == 0]
+    has = [f"has what must be in every text ({', '.join(must)})"] if must else []
+    lacks = [f"lacks what must be in none ({', '.join(never)})"] if never else []
+    blind = "" if foresees else ", and no automaton can look ahead to it"
+    return UserError(
+        f"None of the {n:,} draws {' and '.join(has + lacks)}{blind}: give more --{option}, or a share between 0 and 1."
+    )
+
+
+def _seek(controlled: Controlled) -> None:
+    """Where the first draws have nothing of P: whether others do, looking ahead if that is possible."""
+    control, generator = controlled.control, controlled.generator(SEEKING)
+    for size in shares(control.draws, None, control.rows):
+        found = draw(
+            controlled.target, size, ahead=controlled.ahead, features=controlled.features, rows=control.rows,
+            generator=generator,
+        )  # fmt: skip
+        if bool((found.log_weights > -math.inf).any()):
+            return
+    raise _none_satisfies(controlled.constraints, control.draws, "draws", controlled.foresees)
 
 
 def _forbidding(counted: Features, plain: Drawn, seconds: float) -> Fitted:
@@ -202,6 +340,8 @@ def check(controlled: Controlled) -> Checked:
     drawn = plain
     if ahead is not None:
         drawn = draw(target, control.checks, ahead=ahead, features=features, rows=control.rows, generator=generator)
+    if not bool((drawn.log_weights > -math.inf).any()):
+        raise _none_satisfies(controlled.constraints, control.checks, "checks", controlled.foresees)
     gains = {"the model": worth(plain.log_weights)}
     if ahead is not None:
         gains["looking ahead"] = worth(drawn.log_weights)
@@ -232,8 +372,8 @@ def resampled_text(controlled: Controlled, drawn: Drawn, n: int, generator: Gene
     """Texts of p: some of the draws, as often as their weights say."""
     if not bool((drawn.log_weights > -torch.inf).any()):
         return []
-    shares = torch.softmax(drawn.log_weights, 0)
-    rows = torch.multinomial(shares.to(generator.device), n, replacement=True, generator=generator)
+    chances = torch.softmax(drawn.log_weights, 0)
+    rows = torch.multinomial(chances.to(generator.device), n, replacement=True, generator=generator)
     return controlled.subject.text(drawn.x.select(rows.to(drawn.x.tokens.device)))
 
 

@@ -64,7 +64,8 @@ def write_tune_page(folder: Path, tuned: Tuned) -> Path:
     """`report.html` in the folder of `ebar control tune`."""
     rows = [[name, tuned.start[name], tuned.end[name], tuned.target.get(name, "–")] for name in tuned.start]
     panels = curves(tuned.steps, tuned.curves)
-    about = f"π begins as q. The best one, by KL(p‖π), is of step {tuned.best_step}. All with 95 % intervals."
+    which = f"of step {tuned.best_step}" if tuned.best_step else "q itself: no step came nearer"
+    about = f"π begins as q. The best one, by KL(p‖π), is {which}. All with 95 % intervals."
     sections = [
         Section("Figures", [Text(about), Table(("figure", "before", "best π", "p"), rows)]),
         Section("Over the steps", [Figure(draw(panels[:2])), Figure(draw(panels[2:]))]),

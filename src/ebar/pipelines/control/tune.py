@@ -28,6 +28,7 @@ from ebar.models.pretrained import Pretrained
 from ebar.objectives import PolicyGradient, Rounds
 from ebar.pipelines.control.draws import Drawn, divergence_from, divergence_of, draw, joined, moments
 from ebar.pipelines.control.fit import Controlled
+from ebar.pipelines.control.folder import another, take_over
 from ebar.pipelines.control.subject import behind_prompt
 from ebar.pipelines.interrupted import Interrupted
 from ebar.pipelines.train_run import as_yaml
@@ -37,6 +38,7 @@ from ebar.training.batches import folded
 from ebar.training.optimisers import Adam
 from ebar.training.schedules import Constant, Cosine
 from ebar.training.state import restore_weights
+from ebar.training.stopping import Best
 from ebar.training.storage import TEMPORARY, replace_folder, saving, to_json
 from ebar.types import Distribution, Estimate, Sequences, Stepwise
 
@@ -146,20 +148,34 @@ def learn(controlled: Controlled, policy: Any, tuning: Tuning, folder: Path) -> 
         monitor=TARGET,
     )
     generator = seeded(folded(tuning.seed, DRAWING), device=str(controlled.subject.device))
-    with open_run(folder, config=as_yaml(asdict(tuning)), seed=tuning.seed) as run:
+    config = as_yaml(asdict(tuning))
+    other = another(folder, config)
+    with open_run(folder, config=config, seed=tuning.seed, replace_config=other) as run:
+        if other:
+            take_over(run, tuning.seed)
         path = folder / "start.json"
         if not path.exists():  # before any checkpoint: π is q
             run.write(path.name, to_json(_plain(judge.figures()), indent=1))
+        start = _read(json.loads(path.read_text(encoding="utf-8")))
+        untaught = _weights(players["model"].module)
         batches = Rounds(draws=tuning.draws, steps=tuning.steps)
         result = train(
             run, objective, batches, players, plan, generator=generator, validation=lambda: _flat(judge.figures())
         )
         if result.status == "interrupted":
             raise Interrupted(folder)
-        best = run.checkpoints.best()
-        assert best is not None
-        restore_weights(replace(best, weights={"model": best.weights["model"]}), {"model": players["model"]})
-        tuned = _tuned(controlled, judge, folder, result.best.step or result.position.step)
+        measured = _measured(folder, start)
+        last = result.position.step
+        if last not in measured:
+            measured[last] = judge.figures()
+        step = _nearest(measured)
+        if step == 0:
+            players["model"].module.load_state_dict(untaught)
+        elif step != last:
+            best = run.checkpoints.best()
+            assert best is not None
+            restore_weights(replace(best, weights={"model": best.weights["model"]}), {"model": players["model"]})
+        tuned = _tuned(controlled, judge, folder, measured, step)
         run.write("results.json", to_json(tuned.to_dict(), indent=1))
     return tuned
 
@@ -214,22 +230,42 @@ def _judge(controlled: Controlled, policy: Any, tuning: Tuning) -> Judge:
     return Judge(controlled=controlled, policy=policy, drawn=drawn, seed=tuning.seed)
 
 
-def _tuned(controlled: Controlled, judge: Judge, folder: Path, best_step: int) -> Tuned:
-    start = _read(json.loads((folder / "start.json").read_text(encoding="utf-8")))
-    steps, curves = [0], {name: [one] for name, one in start.items()}
+def _weights(module: nn.Module) -> dict[str, torch.Tensor]:
+    """A copy, where it is in nobody's way."""
+    return {name: weight.detach().to("cpu", copy=True) for name, weight in module.state_dict().items()}
+
+
+def _measured(folder: Path, start: dict[str, Estimate]) -> dict[int, dict[str, Estimate]]:
+    """The figures by step, the start among them."""
+    found = {0: start}
     for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
         if f"validation.{TARGET}" in record:
-            steps.append(int(record["step"]))
-            for name in start:
-                curves[name].append(_unflat(record, f"validation.{name}"))
+            found[int(record["step"])] = {name: _unflat(record, f"validation.{name}") for name in start}
+    return found
+
+
+def _nearest(measured: Mapping[int, Mapping[str, Estimate]]) -> int:
+    """The step at which π was nearest to p, the first of several: q itself is a candidate, NaN is none."""
+    best = Best()
+    for step, figures in measured.items():
+        best = best.update(figures[TARGET].value, step)
+    return max(measured) if best.step is None else best.step
+
+
+def _tuned(
+    controlled: Controlled, judge: Judge, folder: Path, measured: Mapping[int, dict[str, Estimate]], best_step: int
+) -> Tuned:
+    start = measured[0]
+    curves = {name: [figures[name] for figures in measured.values()] for name in start}
     end, texts = judge.report(8)
     features: Features = controlled.features
     target = {f"mean of {name}": one for name, one in moments(judge.drawn, features, weighted=True).items()}
     target[MODEL] = divergence_of(judge.drawn, judge.drawn.log_q)
     return Tuned(
-        folder=folder, start=start, end=end, target=target, steps=steps, curves=curves, best_step=best_step, texts=texts
-    )
+        folder=folder, start=start, end=end, target=target, steps=list(measured), curves=curves, best_step=best_step,
+        texts=texts,
+    )  # fmt: skip
 
 
 def _distinct(texts: list[str], order: int) -> Estimate:

@@ -54,7 +54,8 @@ def _end(
     if low == high:
         same = abs(moment - low) <= near
         what = "and in all" if same else f"but {low:g} in all"
-        advice = "nothing is known of its λ" if same else "this cannot be matched: use a proposal that shows both sides"
+        unmet = "" if same else "this cannot be matched without draws of both sides, and "
+        advice = f"{unmet}nothing is known of its λ"
         return Finding(f"{whose} {what} {draws}, so {advice}, which is left at {value:g}.", (column,), True, True)
     if value == -math.inf:
         return Finding(f"{whose}, and its λ is −inf as asked: whatever has it is impossible under P.", (column,), True)
@@ -64,14 +65,14 @@ def _end(
             f"at {value:.4g}.", (column,), moment < low, moment > high,
         )  # fmt: skip
     if moment <= low + near:
-        hard = "hard=True sets it to −inf instead" if low == feature.low == 0 else "take it as a bound only"
+        hard = "a hard constraint sets it to −inf instead" if low == feature.low == 0 else "take it as a bound only"
         return Finding(
             f"{whose}, so its best λ is −inf: {decided} stopped it at {value:.4g}; {hard}.", (column,), open_low=True
         )
     if moment >= high - near:
         return Finding(
-            f"{whose}, so its best λ is +inf: {decided} stopped it at {value:.4g}; to forbid the other side, use the "
-            "opposite feature with hard=True.", (column,), open_high=True,
+            f"{whose}, so its best λ is +inf: {decided} stopped it at {value:.4g}; to forbid the other side, make "
+            "the opposite feature a hard constraint.", (column,), open_high=True,
         )  # fmt: skip
     if wanted.constant(column):
         return Finding(f"{whose}: λ matches this mean, which is all it can do, and cannot make it constant.", (column,))

@@ -32,6 +32,10 @@ LARGEST_SPACE = 1_000_000  # sequences, for the exact expectation
 STEEPEST = 20.0  # |λ| of a preliminary guess
 
 
+class UnsatisfiedError(UserError):
+    """No draw is left by the hard constraints."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newton:
     """λ by Newton's method on draws whose features are evaluated once: equation 5 set to zero.
@@ -111,7 +115,7 @@ class Newton:
         coefficients = torch.where(hard, -math.inf, torch.zeros(len(hard), dtype=torch.float64))
         log_weights, free = allowed(pool, coefficients)
         if not bool((log_weights > -math.inf).any()):
-            raise UserError(
+            raise UnsatisfiedError(
                 f"None of the {len(log_weights):,} draws satisfies the hard constraints: give a proposal that looks "
                 "ahead, or leave hard out."
             )

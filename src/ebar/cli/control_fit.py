@@ -1,0 +1,76 @@
+"""`ebar control fit`: λ for what is to be true of the text, and what that came to."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from ebar.cli.show import show_json, show_table
+from ebar.cli.train import run_folder
+from ebar.config.control import Control
+from ebar.config.options import parse, parser
+from ebar.pipelines.control.fit import check, fit
+from ebar.pipelines.control.folder import another, take_over
+from ebar.pipelines.control.report import MOMENTS, distance_rows, moment_rows, write_fit_page
+from ebar.pipelines.control.terms import KINDS
+from ebar.pipelines.train_run import as_yaml
+from ebar.progress import shown
+from ebar.training import open_run
+from ebar.training.storage import to_json
+
+
+def main(words: Sequence[str]) -> int:
+    """λ, or that of a run that has it; and fresh draws."""
+    kinds = "; ".join(f"{kind}: {what}" for kind, what in KINDS.items())
+    options = parser(
+        words,
+        "control fit",
+        "P(x) = q(x)·exp⟨λ, φ(x)⟩, with λ such that each feature has the mean it is to have over all text, or is in\n"
+        "every single one (=1), or in none (=0). Run it again to read what it found.",
+        "ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 'word:[Ss]he|[Hh]er=0.5'",
+    )
+    options.add_argument("--config", action="config", help="YAML file with any of these options")
+    options.add_argument("--features", nargs="+", type=str, default=[], metavar="KIND:ARGUMENT=MOMENT",
+        help=f"what is wanted of the text; ! in front of KIND means absent. {kinds}")  # fmt: skip
+    options.add_class_arguments(Control, skip={"features"}, instantiate=False)
+    options.add_argument("--name", type=str, default="control", help="of the run: its folder is RUNS/NAME")
+    options.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs")
+    options.add_argument("--json", action="store_true", help="print all figures as one JSON object")
+    given = parse(options, words).as_dict()
+    name, runs, as_json = (given.pop(key) for key in ("name", "runs", "json"))
+    given.pop("config", None)
+    control = Control(**{**given, "features": tuple(_absolute(term) for term in given["features"])})
+    control = Control(**{**asdict(control), "model": _place(control.model)})
+    folder = run_folder(runs, name)
+    config = as_yaml(asdict(control))
+    other = another(folder, config)
+    with shown(not as_json), open_run(folder, config=config, seed=control.seed, replace_config=other) as run:
+        if other:
+            take_over(run, control.seed)
+        controlled = fit(control, folder)
+        checked = check(controlled)
+        figures = {"lambda": controlled.fitted.to_dict(), **checked.to_dict()}
+        run.write("results.json", to_json(figures, indent=1))
+        write_fit_page(folder, controlled, checked)
+    if as_json:
+        show_json({"folder": str(folder), **figures})
+        return 0
+    show_table(f"{folder}: 95 % intervals", MOMENTS, moment_rows(controlled, checked))
+    show_table("how far it is", ("figure", "value"), distance_rows(checked))
+    sys.stdout.write(f"{folder / 'report.html'}\n")
+    return 0
+
+
+def _absolute(term: str) -> str:
+    """Files by their whole path, so that the run can be gone on with from any folder."""
+    words, _, moment = term.rpartition("=")
+    kind, _, place = words.partition(":")
+    path, _, name = place.rpartition(":")
+    if kind.removeprefix("!") in ("predicate", "score", "classifier") and path and Path(path).exists():
+        return f"{kind}:{Path(path).resolve()}:{name}={moment}"
+    return term
+
+
+def _place(model: str) -> str:
+    """A file or folder by its whole path; what is none is a name on the hub."""
+    return str(Path(model).resolve()) if Path(model).exists() else model

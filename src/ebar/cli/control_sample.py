@@ -1,0 +1,93 @@
+"""`ebar control sample`: text of the controlled model, with weights."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jsonargparse import Namespace
+from jsonargparse.typing import PositiveInt
+from torch import Generator
+
+from ebar.cli.show import show_json
+from ebar.cli.trained import add_sampler, build_proposal, build_sampler
+from ebar.config.control import Control
+from ebar.config.options import group, parse, parser
+from ebar.pipelines.control.draws import worth
+from ebar.pipelines.control.fit import Controlled, open_controlled
+from ebar.progress import shown
+from ebar.samplers.draw import draw
+from ebar.samplers.importance import Importance
+from ebar.samplers.look_ahead import LookAhead, guided
+from ebar.samplers.rejection import Rejection
+from ebar.types import Distribution, Sampler, Weighted
+
+
+def main(words: Sequence[str]) -> int:
+    """Texts, and what each draw is worth."""
+    options = parser(
+        words,
+        "control sample",
+        "Draw from the controlled model. Where the draws of a sampler carry weights, each line begins with its\n"
+        "log-weight and a tab; line breaks are shown as \\n. What a draw is worth goes to standard error, beside that\n"
+        "of as many draws of the model itself.",
+        "ebar control sample runs/rabbits --n 5\n"
+        "  ebar control sample runs/rabbits --n 5 --sampler.kind resampling --proposal look_ahead",
+    )
+    options.add_argument("run", type=Path, help="folder of `ebar control fit`")
+    options.add_argument("--n", type=PositiveInt, default=10, help="draws")
+    options.add_argument("--compare", type=bool, default=True, help="whether to draw from the model itself, too")
+    add_sampler(options, words, "look_ahead")
+    options.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments = parse(options, words)
+    controlled = open_controlled(arguments.run)
+    control = controlled.control
+    options.set_defaults(_of_run(control, group(arguments, "sampler")))
+    arguments = parse(options, words)  # again: what was not given is as it was for `fit`
+    target, sampler = controlled.target, build_sampler(arguments)
+    generator = Generator(device=controlled.subject.device).manual_seed(arguments.seed)
+    with shown(not arguments.json):
+        proposal = _proposal(arguments, sampler, controlled, generator)
+        drawn = draw(sampler, target, arguments.n, proposal=proposal, generator=generator)
+        plain = None
+        if arguments.compare:
+            plain = draw(Importance(batch_size=control.rows), target, arguments.n, generator=generator)
+    weights = drawn.log_weights[0].double().cpu() if isinstance(drawn, Weighted) else None
+    texts = controlled.subject.text(drawn.x if isinstance(drawn, Weighted) else drawn)
+    gains = {} if weights is None else {"these draws": worth(weights)}
+    if plain is not None:
+        gains["the model"] = worth(plain.log_weights[0].double().cpu())
+    _tell_texts(texts, weights, gains, as_json=arguments.json)
+    return 0
+
+
+def _of_run(control: Control, sampler: dict[str, Any]) -> dict[str, int]:
+    """Defaults of the sampler's options; what belongs together is not cut apart to save memory."""
+    together = [int(sampler[name] or 1) for name in ("proposals_per_draw", "particles", "chains") if name in sampler]
+    found = {"batch_size": max(control.rows, 2, *together), "surrogate_draws": control.surrogate_draws}
+    return {f"sampler.{name}": value for name, value in found.items() if name in sampler}
+
+
+def _proposal(
+    arguments: Namespace, sampler: Sampler, controlled: Controlled, generator: Generator
+) -> Distribution | None:
+    if arguments.proposal == "look_ahead" and not isinstance(sampler, LookAhead | Rejection):
+        return guided(controlled.target, draws=controlled.control.surrogate_draws, generator=generator)
+    return build_proposal(arguments, sampler, controlled.target, generator)
+
+
+def _tell_texts(texts: list[str], weights: torch.Tensor | None, gains: dict[str, Any], *, as_json: bool) -> None:
+    numbers = [None] * len(texts) if weights is None else weights.tolist()
+    if as_json:
+        samples = [
+            {"text": text} | ({} if number is None else {"log_weight": number})
+            for text, number in zip(texts, numbers, strict=True)
+        ]
+        show_json({"draws": len(texts), "effective_samples_per_draw": gains, "samples": samples})
+        return
+    for text, number in zip(texts, numbers, strict=True):
+        line = text.replace("\n", "\\n")
+        sys.stdout.write(f"{line}\n" if number is None else f"{number:.6f}\t{line}\n")
+    for name, one in gains.items():
+        sys.stderr.write(f"effective samples per draw, {name}: {one}\n")
