@@ -142,7 +142,7 @@ def test_tune_leaves_a_model_and_a_page(run: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["explain"], "action"),
+        (["explain"], "There is no part 'explain'"),
         (["fit"], "model"),
         (["fit", "--model", "nowhere.bin", "--features", "word:a=1", "--length", "0"], "length must be 1 or more"),
         (["sample", "nowhere"], "no folder of `ebar control fit`"),
@@ -164,7 +164,7 @@ def test_errors_are_one_sentence(words: list[str], sentence: str, tmp_path: Path
 
 def test_usage_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert control.main([]) == 0
-    assert "actions:\n  fit " in capsys.readouterr().out
+    assert "parts:\n  fit " in capsys.readouterr().out
     script = "import sys; from ebar.cli import main; main(['control']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
 

@@ -1,12 +1,9 @@
 """`ebar residual`: a discriminator as part of the language model."""
 
-import importlib
-import sys
 from collections.abc import Sequence
 
-from ebar.errors import UserError
+from ebar.cli.parts import run_part
 
-# One file per part in this folder, with `main(words) -> int`.
 PARTS = {
     "train": "an energy on a base, by telling text from the base's own continuations",
     "evaluate": "perplexity interval beside the base, log Z of each prefix, energies, n-grams",
@@ -31,13 +28,4 @@ example:
 
 def main(words: Sequence[str]) -> int:
     """Run a part."""
-    if not words or words[0] in {"-h", "--help"}:
-        listing = "\n".join(f"  {name:<10} {purpose}" for name, purpose in PARTS.items())
-        sys.stdout.write(USAGE.format(parts=listing))
-        if words:
-            raise SystemExit(0)  # as every parser's help does
-        return 0
-    if words[0] not in PARTS:
-        raise UserError(f"There is no part {words[0]!r} of `ebar residual`: choose one of {', '.join(PARTS)}.")
-    part = importlib.import_module(f"ebar.cli.residual_{words[0]}")
-    return int(part.main(words[1:]))
+    return run_part("residual", PARTS, USAGE, words)
