@@ -255,8 +255,14 @@ def test_prefixes_that_do_not_fit_are_read_a_few_at_a_time(kind, monkeypatch, ge
     assert model.prefixes_at_once(2) > 1000
     monkeypatch.setattr("ebar.models.pretrained.MEMORY", 2 * 7 * model._kept_of_a_token())  # two of 1 + 2 + 4 tokens
     assert model.prefixes_at_once(2) == 2
-    read, prefixes = [], model._prefixes
-    monkeypatch.setattr(model, "_prefixes", lambda rows, some: read.append(some.rows) or prefixes(rows, some))
+    read = list[int]()
+    prefixes = model._prefixes
+
+    def counted(rows: int, some: Any) -> Any:
+        read.append(some.rows)
+        return prefixes(rows, some)
+
+    monkeypatch.setattr(model, "_prefixes", counted)
     torch.testing.assert_close(model.log_prob(x, context), whole)
     assert max(read) <= 2
     torch.testing.assert_close(whole, drawn)

@@ -34,7 +34,7 @@ class LocallyResidual(nn.Module):
             raise ValueError(f"both models must be of one space, not of {base.space} and {residual.space}")
         self.base: Any = base
         self.residual: Any = residual
-        self.base.eval()  # the residual stays as it is
+        self.train(bool(getattr(residual, "training", True)))  # a trained one is not set back to training
 
     @property
     def space(self) -> Space:
