@@ -1,5 +1,6 @@
 """Control's recipes at their smallest scale, and what their pages are made of."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,5 +56,9 @@ def test_stories_at_the_smallest_scale(tmp_path: Path) -> None:
     curve = [row for row in rows if row.name == TARGET and row.settings["case"] == "pointwise"]
     assert [row.settings["step"] for row in curve] == [0, 3, 6]
     assert all(row.low is not None and row.low <= (row.value or 0) for row in curve)
+    said = readings.notes(rows)
+    assert said[0] == "pointwise: 1.0 was asked for, and the interval of p's moment holds it: 1.000 to 1.000."
+    missed = readings.notes([replace(half, low=0.6, high=0.7)])
+    assert missed[0].endswith("the interval of p's moment **does not hold it**: 0.600 to 0.700.")
     STORIES.plot(rows, tmp_path / "plot.svg")
     assert "<svg" in (tmp_path / "plot.svg").read_text()

@@ -70,6 +70,23 @@ def panels(rows: Sequence[Row]) -> list[Panel | Dots]:
     return found
 
 
+def notes(rows: Sequence[Row]) -> list[str]:
+    """Whether p has the moments that were asked for, and how the two divergences are to be read."""
+    said = []
+    for row in rows:
+        if row.name == MOMENT and row.settings["of"] == AFTER and row.low is not None and row.high is not None:
+            wanted = float(row.settings["wanted"])
+            inside = row.low <= wanted <= row.high
+            said.append(
+                f"{row.settings['case']}: {wanted} was asked for, and the interval of p's moment "
+                f"{'holds it' if inside else '**does not hold it**'}: {row.low:.3f} to {row.high:.3f}."
+            )
+    said.append(
+        f"π begins as q: {MODEL} begins at 0 and rises, towards {DISTANCE} as π nears p. What is to fall is {TARGET}."
+    )
+    return said
+
+
 def _lines(name: str, rows: Sequence[Row]) -> list[Line]:
     lines = []
     for case in dict.fromkeys(row.settings["case"] for row in rows):

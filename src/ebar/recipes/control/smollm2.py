@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from ebar.recipes.control.readings import figures, panels
+from ebar.recipes.control.readings import figures, notes, panels
 from ebar.recipes.control.run import run_cell
 from ebar.recipes.control.settings import cells
 from ebar.recipes.experiment import Experiment
@@ -14,4 +14,5 @@ RECIPE = Experiment(
     work=run_cell,
     figures=figures,
     panels=panels,
+    notes=notes,
 )
