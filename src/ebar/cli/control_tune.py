@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ebar.cli.show import show_json, show_table
+from ebar.cli.show import show_interrupted, show_json, show_table
 from ebar.cli.train import run_folder
 from ebar.config.control import Tuning
 from ebar.config.options import parse, parser
@@ -41,11 +41,7 @@ def main(words: Sequence[str]) -> int:
             tuned = tune(open_controlled(run), tuning, folder)
             write_tune_page(folder, tuned)
     except KeyboardInterrupt:
-        if as_json:
-            show_json({"status": "interrupted", "folder": str(folder)})
-        else:
-            sys.stdout.write(f"interrupted, and saved in {folder}: run the same command to go on\n")
-        return 130
+        return show_interrupted(folder, as_json=as_json)
     if as_json:
         show_json({"status": "finished", **tuned.to_dict()})
         return 0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ebar.cli.show import show_json, show_table
+from ebar.cli.show import show_interrupted, show_json, show_table
 from ebar.cli.train import run_folder
 from ebar.config.gam import Gam, as_gam, gam_parser
 from ebar.config.options import parse
@@ -47,11 +47,7 @@ def main(words: Sequence[str]) -> int:
             run.write("results.json", to_json(figures.to_dict(), indent=1))
             write_gam_page(journey, figures, seed=gam.seed)
     except KeyboardInterrupt:
-        if arguments.json:
-            show_json({"status": "interrupted", "folder": str(folder)})
-        else:
-            sys.stdout.write(f"interrupted, and saved in {folder}: run the same command to go on\n")
-        return 130
+        return show_interrupted(folder, as_json=arguments.json)
     if arguments.json:
         show_json({"status": "finished", "folder": str(folder), **figures.to_dict()})
     else:

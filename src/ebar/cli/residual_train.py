@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ebar.cli.show import show_json, show_table
+from ebar.cli.show import show_interrupted, show_json, show_table
 from ebar.cli.train import run_folder
 from ebar.config.options import parse
 from ebar.config.residual import Residual, as_residual, read_residual, residual_parser
@@ -56,11 +56,7 @@ def main(words: Sequence[str]) -> int:
             measured = _measured(journey, residual)
             record(run, journey, measured)
     except KeyboardInterrupt:
-        if arguments.json:
-            show_json({"status": "interrupted", "folder": str(folder)})
-        else:
-            sys.stdout.write(f"interrupted, and saved in {folder}: run the same command to go on\n")
-        return 130
+        return show_interrupted(folder, as_json=arguments.json)
     if arguments.json:
         show_json({"status": "finished", "folder": str(folder), **_results(journey, measured)})
     elif measured is not None:

@@ -4,21 +4,18 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Generator, Tensor, nn
+from torch import Tensor
 
 from ebar.backbones.backbone import Backbone, Quick, Reads, Stepper
 from ebar.errors import UserError
 from ebar.heads.head import Head
 from ebar.models.stepwise import (
     Advances,
-    ancestral,
     by_advancing,
-    evaluating,
     only_end_in_last_place,
-    sequence_log_prob,
 )
-from ebar.models.truncated import Truncated
-from ebar.types import Context, Sequences, Space, State
+from ebar.models.truncated import Truncatable
+from ebar.types import Context, Space, State
 
 
 class AutoregressiveState(NamedTuple):
@@ -31,7 +28,7 @@ class AutoregressiveState(NamedTuple):
         return AutoregressiveState(self.backbone.select(rows), self.place)
 
 
-class Autoregressive(nn.Module):
+class Autoregressive(Truncatable):
     """q(x|C) = Πₜ softmax(head(backbone(C, x₍<t₎)))ₓₜ, the last place of the space being the end token's.
 
     `log_prob` has dropout in training mode, as an objective wants it; `sample` never has, whatever the mode:
@@ -83,25 +80,6 @@ class Autoregressive(nn.Module):
         if isinstance(self.backbone, Quick):
             return _Steps(self, self.backbone.stepper(state.backbone), state.place)
         return Advances(self, state)
-
-    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-        return sequence_log_prob(self, x, context)
-
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
-        return self.sample_with_log_prob(n, context, generator=generator)[0]
-
-    def sample_with_log_prob(
-        self, n: int, context: Context | None = None, *, generator: Generator
-    ) -> tuple[Sequences, Float[Tensor, " batch"]]:
-        with evaluating(self):
-            return ancestral(self, n, context, generator=generator)
-
-    def truncated(
-        self, *, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
-        length: int | None = None,
-    ) -> Truncated:  # fmt: skip
-        """A distribution of its own, that draws from this one with its tail cut off."""
-        return Truncated(self, temperature=temperature, top_k=top_k, top_p=top_p, length=length)
 
 
 class _Steps:

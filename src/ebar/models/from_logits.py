@@ -5,10 +5,10 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from ebar.errors import UserError
-from ebar.models.stepwise import ancestral, evaluating, only_end_in_last_place, sequence_log_prob
+from ebar.models.stepwise import ByChainRule, only_end_in_last_place
 from ebar.types import Context, Sequences, Space
 
 
@@ -22,7 +22,7 @@ class TokensState(NamedTuple):
         return TokensState(self.read.select(rows), self.place)
 
 
-class FromLogits(nn.Module):
+class FromLogits(ByChainRule):
     """A causal network, tokens [rows, length] → logits [rows, length, vocabulary] of what follows each, as a model.
 
     It reads `beginning` before the first token, and a context as a prefix after it. It must not look ahead: what stands
@@ -59,18 +59,6 @@ class FromLogits(nn.Module):
         read = self._appended(before, tokens[:, :-1])
         logits = self._logits(read.tokens).gather(1, self._places(before.lengths - 1, tokens.shape[1]))
         return only_end_in_last_place(logits, 0, self.space)
-
-    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-        return sequence_log_prob(self, x, context)
-
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
-        return self.sample_with_log_prob(n, context, generator=generator)[0]
-
-    def sample_with_log_prob(
-        self, n: int, context: Context | None = None, *, generator: Generator
-    ) -> tuple[Sequences, Float[Tensor, " batch"]]:
-        with evaluating(self):
-            return ancestral(self, n, context, generator=generator)
 
     def _begin(self, rows: int, context: Context | None) -> TokensState:
         if context is None:

@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Generator, Tensor, nn
+from torch import Tensor
 
 from ebar.backbones.backbone import Quick, Stepper
-from ebar.models.stepwise import Advances, ancestral, evaluating, sequence_log_prob, teacher_forced
-from ebar.types import Context, Sequences, Space, State, Stepwise
+from ebar.models.stepwise import Advances, ByChainRule, teacher_forced
+from ebar.types import Context, Space, State, Stepwise
 
 
 class LocallyResidualState(NamedTuple):
@@ -21,7 +21,7 @@ class LocallyResidualState(NamedTuple):
         return LocallyResidualState(self.base.select(rows), self.residual.select(rows))
 
 
-class LocallyResidual(nn.Module):
+class LocallyResidual(ByChainRule):
     """log p(xₜ|x₍<t₎, C) = log base(xₜ|x₍<t₎, C) + log residual(xₜ|x₍<t₎, C) + const, over the vocabulary.
 
     The base is frozen: it has no gradient and no dropout, whatever the mode. Give the optimiser
@@ -83,18 +83,6 @@ class LocallyResidual(nn.Module):
     def stepper(self, state: LocallyResidualState) -> Stepper:
         """Each model's own way to draw."""
         return _Steps(self, _stepper(self.base, state.base), _stepper(self.residual, state.residual))
-
-    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-        return sequence_log_prob(self, x, context)
-
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
-        return self.sample_with_log_prob(n, context, generator=generator)[0]
-
-    def sample_with_log_prob(
-        self, n: int, context: Context | None = None, *, generator: Generator
-    ) -> tuple[Sequences, Float[Tensor, " batch"]]:
-        with evaluating(self):
-            return ancestral(self, n, context, generator=generator)
 
 
 def _stepper(model: Any, state: State) -> Stepper:

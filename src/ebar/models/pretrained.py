@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from ebar.backbones.backbone import Stepper
 from ebar.errors import UserError
@@ -14,13 +14,10 @@ from ebar.models.pretrained_state import PretrainedState, continued
 from ebar.models.pretrained_stepper import PretrainedStepper, can_step
 from ebar.models.stepwise import (
     Advances,
-    ancestral,
     by_advancing,
-    evaluating,
     only_end_in_last_place,
-    sequence_log_prob,
 )
-from ebar.models.truncated import Truncated
+from ebar.models.truncated import Truncatable
 from ebar.types import Context, Sequences, Space
 
 MEMORY = 2**30  # bytes that a draw may take
@@ -33,7 +30,7 @@ class _Prefixes(NamedTuple):
     counts: Bool[Tensor, "different longest"] | None  # None: there is no padding
 
 
-class Pretrained(nn.Module):
+class Pretrained(Truncatable):
     """q(x|C): the network reads `beginning` (where there is one), then the prefix C, then x.
 
     With `begins` false the beginning stands only for an empty prefix, as models have it whose texts do not begin so.
@@ -122,25 +119,6 @@ class Pretrained(nn.Module):
         """The prefixes' keys and values shared, where the network keeps nothing else."""
         shares = len(state.rows) > 0 and can_step(state.cache)
         return PretrainedStepper(self, state) if shares else Advances(self, state)
-
-    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-        return sequence_log_prob(self, x, context)
-
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
-        return self.sample_with_log_prob(n, context, generator=generator)[0]
-
-    def sample_with_log_prob(
-        self, n: int, context: Context | None = None, *, generator: Generator
-    ) -> tuple[Sequences, Float[Tensor, " batch"]]:
-        with evaluating(self):
-            return ancestral(self, n, context, generator=generator)
-
-    def truncated(
-        self, *, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
-        length: int | None = None,
-    ) -> Truncated:  # fmt: skip
-        """A distribution of its own, that draws from this one with its tail cut off."""
-        return Truncated(self, temperature=temperature, top_k=top_k, top_p=top_p, length=length)
 
     def next_logits(
         self, tokens: Int[Tensor, "rows 1"], cache: Any, place: int, *, positions: Int[Tensor, "rows 1"] | None = None

@@ -304,3 +304,19 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes:
             part.training = mode
+
+
+class ByChainRule(nn.Module):
+    """What follows from `start` and `advance`: scores in parallel passes, draws token by token, without dropout."""
+
+    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        return sequence_log_prob(self, x, context)  # type: ignore[arg-type]
+
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
+        return self.sample_with_log_prob(n, context, generator=generator)[0]
+
+    def sample_with_log_prob(
+        self, n: int, context: Context | None = None, *, generator: Generator
+    ) -> tuple[Sequences, Float[Tensor, " batch"]]:
+        with evaluating(self):
+            return ancestral(self, n, context, generator=generator)  # type: ignore[arg-type]

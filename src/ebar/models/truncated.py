@@ -7,19 +7,17 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Generator, Tensor, nn
+from torch import Tensor
 
 from ebar.backbones.backbone import Quick, Stepper
 from ebar.models.stepwise import (
     BLOCK,
     Advances,
-    ancestral,
+    ByChainRule,
     drawn_at_once,
-    evaluating,
     only_end_in_last_place,
-    sequence_log_prob,
 )
-from ebar.types import Context, Sequences, Space, State, Stepwise
+from ebar.types import Context, Space, State, Stepwise
 
 
 class TruncatedState(NamedTuple):
@@ -32,7 +30,7 @@ class TruncatedState(NamedTuple):
         return TruncatedState(self.model.select(rows), self.place)
 
 
-class Truncated(nn.Module):
+class Truncated(ByChainRule):
     """The model with its next-token distribution reshaped at every step, in this order:
 
     - `length`: a smaller cap; in its last place only the end token stands (without an end: the first tokens only);
@@ -104,17 +102,16 @@ class Truncated(nn.Module):
         inner = self.model.stepper(state.model) if isinstance(self.model, Quick) else Advances(self.model, state.model)
         return _Steps(self, inner, state.place)
 
-    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-        return sequence_log_prob(self, x, context)
 
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
-        return self.sample_with_log_prob(n, context, generator=generator)[0]
+class Truncatable(ByChainRule):
+    """A model whose tail can be cut off."""
 
-    def sample_with_log_prob(
-        self, n: int, context: Context | None = None, *, generator: Generator
-    ) -> tuple[Sequences, Float[Tensor, " batch"]]:
-        with evaluating(self):
-            return ancestral(self, n, context, generator=generator)
+    def truncated(
+        self, *, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
+        length: int | None = None,
+    ) -> Truncated:  # fmt: skip
+        """A distribution of its own, that draws from this one with its tail cut off."""
+        return Truncated(self, temperature=temperature, top_k=top_k, top_p=top_p, length=length)  # type: ignore[arg-type]
 
 
 class _Steps:
