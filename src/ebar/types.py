@@ -9,13 +9,14 @@
 - Draws for several contexts are context-major: the n draws of row r of the context are n consecutive rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
+from torch.nn import functional as F
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Sequences(NamedTuple):
     def join(parts: "list[Sequences]") -> "Sequences":
         """The rows of all parts, one after another, padded to the longest."""
         width = max(part.tokens.shape[1] for part in parts)
-        padded = [torch.nn.functional.pad(part.tokens, (0, width - part.tokens.shape[1])) for part in parts]
+        padded = [F.pad(part.tokens, (0, width - part.tokens.shape[1])) for part in parts]
         return Sequences(torch.cat(padded), torch.cat([part.lengths for part in parts]))
 
 
@@ -94,10 +95,71 @@ def spread(context: Context | None, batch: int) -> Context | None:
 
 
 class Weighted(NamedTuple):
-    """Properly weighted draws: E[w·f(x)] = Σₓ P(x)·f(x) for every f, so E[w] = Z, per row of the context."""
+    """Properly weighted draws: E[w·f(x)] = Σₓ P(x)·f(x) for every f, so E[w] = Z, per row of the context.
+
+    They carry what an estimator has to know of how they were drawn, so that nobody has to be told.
+    """
 
     x: Sequences  # rows × draws of them, context-major
     log_weights: Float[Tensor, "rows draws"]
+    # Draws of the same number may depend on one another, those of different numbers do not. None: all are independent.
+    groups: Int[Tensor, " draws"] | None = None
+    # Draws of the same number come from one law, and as many from each law as was settled in advance; only the mean over
+    # all of them is unbiased. None: all come from one law.
+    strata: Int[Tensor, " draws"] | None = None
+    estimates_z: bool = True  # False: weights are relative (those of a Markov chain), and say nothing of Z
+    target: Any = None  # what was drawn from, and in which context, where that is known
+    context: Context | None = None
+
+    def select(self, draws: Int[Tensor, " selected"] | slice) -> "Weighted":
+        """Some of the draws, the same in every row. They stay properly weighted if no weight had a say in the choice."""
+        rows, n = self.log_weights.shape
+        index = torch.arange(n, device=self.log_weights.device)[draws]
+        everywhere = (torch.arange(rows, device=index.device)[:, None] * n + index).flatten()
+        return self._replace(
+            x=self.x.select(everywhere.to(self.x.lengths.device)),
+            log_weights=self.log_weights[:, index],
+            groups=None if self.groups is None else self.groups[index],
+            strata=None if self.strata is None else self.strata[index],
+        )
+
+    @staticmethod
+    def join(parts: "Sequence[Weighted]", *, one_stream: bool = False) -> "Weighted":
+        """The draws of all parts, of the same rows of context. Parts are independent of one another, unless they come
+        from one stream, whose groups have their numbers in common."""
+        rows = parts[0].log_weights.shape[0]
+        width = max(part.x.tokens.shape[1] for part in parts)
+        padded, lengths = [], []
+        for part in parts:
+            tokens, draws = part.x.tokens, part.log_weights.shape[1]
+            padded.append(F.pad(tokens, (0, width - tokens.shape[1])).view(rows, draws, width))
+            lengths.append(part.x.lengths.view(rows, draws))
+        return parts[0]._replace(
+            x=Sequences(torch.cat(padded, 1).flatten(0, 1), torch.cat(lengths, 1).flatten()),
+            log_weights=torch.cat([part.log_weights for part in parts], 1),
+            groups=_joined_groups(parts, one_stream),
+            strata=_joined_strata(parts),
+            estimates_z=all(part.estimates_z for part in parts),
+        )
+
+
+def _joined_groups(parts: Sequence[Weighted], one_stream: bool) -> Int[Tensor, " draws"] | None:
+    if all(part.groups is None for part in parts):
+        return None
+    found, first = [], 0
+    for part in parts:
+        own = torch.arange(part.log_weights.shape[1]) if part.groups is None else part.groups
+        found.append(own if one_stream and part.groups is not None else own + first)
+        first = max(first, int(found[-1].max()) + 1)
+    return torch.cat([own.to(found[0].device) for own in found])
+
+
+def _joined_strata(parts: Sequence[Weighted]) -> Int[Tensor, " draws"] | None:
+    """Laws of the same number in different parts are taken for one: that can only widen an interval."""
+    if all(part.strata is None for part in parts):
+        return None
+    own = [torch.zeros(part.log_weights.shape[1]).long() if part.strata is None else part.strata for part in parts]
+    return torch.cat([one.to(own[0].device) for one in own])
 
 
 class Estimate(NamedTuple):
@@ -204,11 +266,10 @@ class Stepwise(Distribution, Protocol):
 
 
 @runtime_checkable
-class WeightedSampler(Protocol):
-    """Properly weighted: its draws estimate Z."""
+class Sampler(Protocol):
+    """A way of drawing from a target."""
 
-    weighted: ClassVar[bool]  # True
-    independent: ClassVar[bool]  # whether the draws of a batch are; batches always are
+    weighted: ClassVar[bool]  # True: its draws are properly weighted. False: they tend to p, and say nothing of Z
 
     def stream(
         self,
@@ -219,28 +280,13 @@ class WeightedSampler(Protocol):
         context: Context | None = None,
         generator: Generator,
     ) -> Iterator[Weighted]:
-        """At least n draws for each row of the context, in batches of bounded size."""
+        """At least n draws for each row of the context, in batches of bounded size.
+
+        Over the batches of one stream, draws of the same group number depend on one another.
+        """
         ...
 
 
-@runtime_checkable
-class DrawsSampler(Protocol):
-    """Draws only: they tend to p, and say nothing of Z."""
-
-    weighted: ClassVar[bool]  # False
-
-    def stream(
-        self,
-        target: "Target",
-        n: int,
-        *,
-        proposal: Distribution | None = None,
-        context: Context | None = None,
-        generator: Generator,
-    ) -> Iterator[Sequences]: ...
-
-
-Sampler = WeightedSampler | DrawsSampler
 Target = Scored[Sequences] | Distribution  # a tilted model, or a distribution, whose log Z is 0
 
 

@@ -85,7 +85,7 @@ def test_every_sampler_has_the_exact_moments_and_never_what_is_forbidden(sampler
     assert bool(((means - truth).abs() <= SIGMAS * errors + 1e-12).all())
     if isinstance(drawn, Weighted):
         # Rejection's draws share one estimate of Z in each batch: those are its units.
-        found = log_z(sampler.stream(model, 5000, generator=generator), target=model, independent=sampler.independent)
+        found = log_z(sampler.stream(model, 5000, generator=generator), target=model)
         width = (found[0].estimate.high - found[0].estimate.low) / 2 * SIGMAS / 1.96
         assert abs(found[0].estimate.value - float(exact.log_z(model).detach())) < width + 1e-9 or width == math.inf
 
@@ -103,7 +103,7 @@ def test_no_draw_of_rejection_is_refused_for_anything_but_the_constraint(generat
 def test_look_ahead_needs_no_luck(generator):
     # Under fair coins the surrogate is the base, so every weight is Z itself, rare as the motif is.
     model = filtered(fair(Space(2, 10)), "1011011", None)
-    drawn = draw(LookAhead(surrogate="uniform"), model, 50, generator=generator)
+    drawn = draw(LookAhead(surrogate="uniform", defence=0.0), model, 50, generator=generator)
     expected = exact.log_z(model).detach()[0].expand(50)
     torch.testing.assert_close(drawn.log_weights[0], expected, rtol=0, atol=1e-9)
 

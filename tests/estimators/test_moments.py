@@ -1,12 +1,18 @@
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
 
+from ebar.errors import UserError
 from ebar.estimators import exact
-from ebar.estimators.moments import chain_mean, moments, weighted_mean
+from ebar.estimators.log_z import log_z
+from ebar.estimators.moments import moments, weighted_mean
+from ebar.features.feature import Features
+from ebar.samplers.metropolis import chain_groups
+from ebar.types import Context, Sequences, Weighted
 from tests.estimators.conftest import Small
-from tests.estimators.test_log_z import weigh
+from tests.estimators.test_log_z import in_groups, weigh
 
 
 def test_weights_1_and_3_on_0_and_1_give_three_quarters():
@@ -49,7 +55,7 @@ def test_moments_of_every_row_and_feature(system: Small, generator):
 
 def test_batches_as_units_have_the_same_value(system: Small, generator):
     parts = [weigh(system, size, generator) for size in [100, 50] * 10]
-    by_batch = moments(parts, system.features, context=system.context, independent=False)
+    by_batch = moments(in_groups(parts), system.features, context=system.context)
     by_draw = moments(parts, system.features, context=system.context)
     for batch, draw in zip(by_batch, by_draw, strict=True):
         for one, other in zip(batch, draw, strict=True):
@@ -99,7 +105,7 @@ def test_intervals_of_chains_widen_with_their_memory_and_cover(chains: int, step
     # Memory 0.8 makes 9 draws worth one. 400 repetitions of a 95 % interval: 4.5 standard errors below 94 % are
     # 88.6 %, and above 96 % are more than 100 %; taking the draws as independent would cover under 50 %.
     everything = autoregressive(400 * chains, steps, 0.8, generator).reshape(400, chains, steps)
-    found = [chain_mean(values) for values in everything]
+    found = [moments(drawn_from(values), Features([Looked(values)]))[0][0] for values in everything]
     covered = sum(estimate.low < 0 < estimate.high for estimate in found) / 400
     assert covered > 0.886
     sizes = torch.tensor([estimate.effective_sample_size for estimate in found])
@@ -107,6 +113,35 @@ def test_intervals_of_chains_widen_with_their_memory_and_cover(chains: int, step
 
 
 def test_chains_that_never_leave_a_side_warn():
-    found = chain_mean(torch.ones(4, 100), low=0.0, high=1.0, name="motif")
+    values = torch.ones(4, 100)
+    (found,) = moments(drawn_from(values), Features([Looked(values, name="motif", low=0.0, high=1.0)]))[0]
     assert "every draw has the feature 'motif'" in str(found.warning)
     assert found.low < 1.0
+
+
+def test_draws_of_chains_say_nothing_of_z():
+    with pytest.raises(UserError, match="say nothing of Z"):
+        log_z(drawn_from(torch.ones(4, 100)))
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A feature whose value at every draw is known: draw t of chain c is the sequence (c, t)."""
+
+    values: torch.Tensor
+    name: str = "value"
+    low: float = -math.inf
+    high: float = math.inf
+
+    def __call__(self, x: Sequences, context: Context | None = None) -> torch.Tensor:
+        return self.values[x.tokens[:, 0], x.tokens[:, 1]]
+
+
+def drawn_from(values: torch.Tensor) -> Weighted:
+    """As `Metropolis` streams its chains."""
+    chains, steps = values.shape
+    tokens = torch.cartesian_prod(torch.arange(steps), torch.arange(chains)).flip(1)
+    groups = torch.cat([chain_groups(chains, steps, step) for step in range(steps)])
+    return Weighted(
+        Sequences(tokens, torch.full((len(tokens),), 2)), torch.zeros(1, len(tokens)), groups, estimates_z=False
+    )

@@ -31,7 +31,7 @@ def test_quasi_rejection_finds_its_own_ceiling(generator: Generator) -> None:
     target = tilted(3.0, generator)
     assert isinstance(target.energy, Linear)
     truth = exact.moments(target, target.energy.features)[0, 0].item()
-    x = draw(QuasiRejection(), target, 4000, generator=generator)
+    x = draw(QuasiRejection(), target, 4000, generator=generator).x
     found = float(target.energy.features(x).mean())
     assert abs(found - truth) < 5 * math.sqrt(truth * (1 - truth) / 4000)  # one false alarm in 1.7 million
     plain = exact.moments(target.base, target.energy.features)[0, 0].item()

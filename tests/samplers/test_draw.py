@@ -6,12 +6,12 @@ from ebar.errors import UserError
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.progress import shown
-from ebar.samplers.draw import draw, gather, log_weights, proposal_for, propose, shares
+from ebar.samplers.draw import draw, log_weights, proposal_for, propose, shares
 from ebar.samplers.importance import Importance
 from ebar.samplers.metropolis import Metropolis
 from ebar.samplers.rejection import Rejection
 from ebar.samplers.resampling import Resampling
-from ebar.types import Context, Sequences, Space
+from ebar.types import Context, Sequences, Space, Weighted
 from tests.samplers.worlds import ENDING, World, world
 
 
@@ -118,13 +118,48 @@ def test_shares_are_even_add_up_and_fit():
         shares(0, None, 10)
 
 
-def test_gathered_batches_are_context_major_whatever_their_widths():
-    def batch(rows: list[list[int]]) -> Sequences:
-        return Sequences(torch.tensor(rows), torch.full((len(rows),), len(rows[0])))
+def batch_of(rows: list[list[int]], groups: list[int] | None = None) -> Weighted:
+    """For two rows of a context."""
+    x = Sequences(torch.tensor(rows), torch.full((len(rows),), len(rows[0])))
+    weights = torch.tensor(rows)[:, 0].view(2, -1).double()
+    return Weighted(x, weights, None if groups is None else torch.tensor(groups))
 
-    joined = gather([batch([[1], [2], [5], [6]]), batch([[3, 4], [7, 8]])], rows=2)
-    assert joined.tokens.tolist() == [[1, 0], [2, 0], [3, 4], [5, 0], [6, 0], [7, 8]]
-    assert joined.lengths.tolist() == [1, 1, 2, 1, 1, 2]
+
+def test_joined_draws_are_context_major_whatever_their_widths():
+    joined = Weighted.join([batch_of([[1], [2], [5], [6]]), batch_of([[3, 4], [7, 8]])])
+    assert joined.x.tokens.tolist() == [[1, 0], [2, 0], [3, 4], [5, 0], [6, 0], [7, 8]]
+    assert joined.x.lengths.tolist() == [1, 1, 2, 1, 1, 2]
+    assert joined.log_weights.tolist() == [[1, 2, 3], [5, 6, 7]]
+    assert joined.groups is None
+
+
+def test_joined_draws_know_which_depend_on_one_another():
+    grouped, plain = batch_of([[1], [2], [5], [6]], [0, 0]), batch_of([[3], [4], [7], [8]])
+    assert Weighted.join([grouped, plain, grouped]).groups.tolist() == [0, 0, 1, 2, 3, 3]  # type: ignore[union-attr]
+    # The batches of one stream have their numbers in common: a chain goes on from one to the next.
+    stream = Weighted.join([grouped, grouped], one_stream=True)
+    assert stream.groups.tolist() == [0, 0, 0, 0]  # type: ignore[union-attr]
+
+
+def test_selected_draws_keep_their_rows_weights_groups_and_strata():
+    drawn = batch_of([[1], [2], [3], [5], [6], [7]], [4, 4, 9])._replace(strata=torch.tensor([1, 0, 0]))
+    chosen = drawn.select(torch.tensor([2, 0]))
+    assert chosen.x.tokens[:, 0].tolist() == [3, 1, 7, 5]
+    assert chosen.log_weights.tolist() == [[3, 1], [7, 5]]
+    assert chosen.groups.tolist() == [9, 4]  # type: ignore[union-attr]
+    assert chosen.strata.tolist() == [0, 1]  # type: ignore[union-attr]
+    assert drawn.select(slice(2)).log_weights.tolist() == [[1, 2], [5, 6]]
+
+
+def test_without_a_generator_torchs_own_seed_repeats_the_draws():
+    target = world(ENDING).target
+    torch.manual_seed(5)
+    first = draw(Importance(), target, 50)
+    torch.manual_seed(5)
+    second = draw(Importance(), target, 50)
+    third = draw(Importance(), target, 50)
+    assert torch.equal(first.x.tokens, second.x.tokens)
+    assert not torch.equal(first.log_weights, third.log_weights)
 
 
 def by_condition(small: World) -> Tilted:

@@ -172,7 +172,7 @@ def test_it_is_also_a_tilted_model_for_any_sampler(generator: Generator) -> None
     assert float((law(found.x, found.log_weights.exp(), ENDING) - expected).abs().sum()) / 2 < 0.05
     exact = float(torch.logsumexp(tilted.log_score(all_sequences(ENDING)).detach(), 0))
     batches = [draw(Resampling(), tilted, 200, generator=generator) for _ in range(40)]
-    estimate = log_z(batches, independent=False)[0].estimate
+    estimate = log_z(batches)[0].estimate
     assert estimate.low - 0.1 < exact < estimate.high + 0.1
 
 

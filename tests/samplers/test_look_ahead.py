@@ -107,7 +107,7 @@ def test_a_coefficient_of_log_3_on_11_guides_two_coins_by_thirds_and_quarters(ge
     x = Sequences(torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]]), torch.full((4,), 2))
     expected = torch.tensor([1 / 6, 1 / 6, 1 / 6, 1 / 2], dtype=torch.float64)
     torch.testing.assert_close(proposal.log_prob(x).exp(), expected)
-    drawn = draw(LookAhead(surrogate="uniform"), target, 20, generator=generator)
+    drawn = draw(LookAhead(surrogate="uniform", defence=0.0), target, 20, generator=generator)
     torch.testing.assert_close(drawn.log_weights.exp(), torch.full((1, 20), 1.5, dtype=torch.float64))
 
 
@@ -200,13 +200,52 @@ def test_weights_are_those_of_the_target_under_every_context(space, generator):
     target = Tilted(base, two_motifs(space))
     context = Context(Sequences(torch.tensor([[2], [0]]), torch.tensor([1, 1])))
     proposal = guided(target, context=context, draws=501, generator=generator)
-    drawn = draw(LookAhead(batch_size=64), target, 100, proposal=proposal, context=context, generator=generator)
+    sampler = LookAhead(batch_size=64, defence=0.0)
+    drawn = draw(sampler, target, 100, proposal=proposal, context=context, generator=generator)
     expected = target.log_score(drawn.x, context) - proposal.log_prob(drawn.x, context)
     torch.testing.assert_close(drawn.log_weights, expected.view(2, 100))
+    # Four batches of 25 draws for each context, five of them from the base.
+    sampler = LookAhead(batch_size=64, defence=0.2)
+    drawn = draw(sampler, target, 100, proposal=proposal, context=context, generator=generator)
+    shares = (base, math.log(0.2)), (proposal, math.log(0.8))
+    laws = torch.stack([law.log_prob(drawn.x, context) + share for law, share in shares])
+    expected = target.log_score(drawn.x, context) - laws.logsumexp(0)
+    torch.testing.assert_close(drawn.log_weights, expected.view(2, 100))
+    assert drawn.strata is not None
+    assert drawn.strata.view(4, 25).sum(1).tolist() == [5] * 4
     for condition in range(2):
         one = context.select(torch.tensor([condition]))
         total = proposal.log_prob(everything(base), one).exp().sum()
         torch.testing.assert_close(total, torch.tensor(1.0, dtype=torch.float64))
+
+
+def test_with_a_defence_no_weight_exceeds_its_bound_and_no_draw_what_is_forbidden(generator):
+    # A surrogate that is as wrong as can be: it holds the motif to be all but impossible to miss, from everywhere.
+    base = Tabular.random(ENDED, scale=3.0, generator=generator)
+    tilt = energy((motif(ENDED, 1, 0, 1, absent=True), -math.inf), (motif(ENDED, 0, 0), 2.0))
+    target, x = Tilted(base, tilt), everything(base)
+    states = joint_states(tilt, ENDED, order=0, device=CPU)
+    wrong = torch.tensor([0.999, 0.001, 0.0], dtype=torch.float64).expand(len(states.recent), -1)
+    proposal = Guided.tilted(base, states, tilt, Law(torch.full((7, len(wrong)), 0.9, dtype=torch.float64), wrong))
+    allowed = proposal.log_prob(x) > -math.inf
+    assert bool((target.log_score(x)[allowed] - proposal.log_prob(x)[allowed]).max() > 2 + math.log(10))
+    drawn = draw(LookAhead(), target, 4000, proposal=proposal, generator=generator)
+    assert float(drawn.log_weights.max()) <= 2 + math.log(10) + 1e-9
+    assert bool((drawn.log_weights > -math.inf).all())
+    # The defence is a law of its own, never below the base where something is allowed; weights are of the mixture.
+    assert proposal.allowed is not None
+    defence = Guided(base, states, *proposal.allowed)
+    torch.testing.assert_close(defence.log_prob(x).exp().sum(), torch.tensor(1.0, dtype=torch.float64))
+    assert bool((defence.log_prob(x) >= base.log_prob(x) - 1e-9)[allowed].all())
+    walk = proposal.walk(200, defensive=50, generator=generator)
+    laws = torch.stack([defence.log_prob(walk.x) + math.log(0.25), proposal.log_prob(walk.x) + math.log(0.75)])
+    torch.testing.assert_close(walk.log_prob, laws.logsumexp(0))
+
+
+def test_a_defence_is_a_share_of_the_draws(generator):
+    target = Tilted(Tabular.random(FIXED, generator=generator), two_motifs(FIXED))
+    with pytest.raises(UserError, match="share of the draws"):
+        draw(LookAhead(defence=1.0), target, 10, generator=generator)
 
 
 @SPACES
@@ -288,6 +327,7 @@ def test_as_the_proposal_of_others_it_is_unbiased_for_z(sampler, generator):
     z = target.log_score(everything(base)).exp().sum()
     proposal = guided(target, draws=200, generator=generator)
     drawn = draw(sampler, target, 40 * 64, proposal=proposal, generator=generator)
+    assert drawn.groups is None or drawn.groups.tolist() == [number for number in range(40) for _ in range(64)]
     means = drawn.log_weights.view(40, 64).exp().mean(1)  # one for each system of particles, which are independent
     assert (means.mean() - z).abs() < 4.5 * means.std() / 40**0.5
     assert means.std() < 0.15 * z  # 0.03 to 0.08 in seeds 0–5; from the base itself 0.08 to 0.47
@@ -297,7 +337,7 @@ def test_a_tiny_h_does_not_vanish_in_single_precision(generator):
     space = Space(2, 12)
     base = Tabular.random(space, dtype=torch.float32, generator=generator)
     target = Tilted(base, energy((motif(space, *[1, 0] * 6, absent=True), -3000.0)))
-    drawn = draw(LookAhead(), target, 50, generator=generator)
+    drawn = draw(LookAhead(defence=0.0), target, 50, generator=generator)
     truth = torch.logsumexp(target.log_score(everything(base)), 0)
     found = torch.logsumexp(drawn.log_weights, 1) - math.log(50)
     assert (drawn.x.tokens == torch.tensor([1, 0] * 6)).all()

@@ -13,7 +13,7 @@ from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
 from ebar.samplers.resampling import Resampling
 from ebar.samplers.smc import Smc
-from ebar.types import Distribution, Space, WeightedSampler
+from ebar.types import Distribution, Space, Sampler
 from tests.samplers.tracing import TracedTabular, Tracer, traced
 from tests.samplers.worlds import Rugged, World
 
@@ -44,7 +44,7 @@ def traced_world(space: Space, tracer: Tracer, seed: int = 5) -> World:
     return World(Tilted(base.traced_by(tracer), energy), other.traced_by(tracer), 1)
 
 
-def average(sampler: WeightedSampler, n: int, small: World, proposal: Distribution | None, tracer: Tracer) -> Tensor:
+def average(sampler: Sampler, n: int, small: World, proposal: Distribution | None, tracer: Tracer) -> Tensor:
     total, certainty = torch.zeros_like(small.scores()[0]), 0.0
     for probability, batch in tracer.every_path(
         lambda: draw(sampler, small.target, n, proposal=proposal, generator=Generator())
@@ -63,7 +63,7 @@ TINY = {
 }
 
 
-def check(sampler: WeightedSampler, n: int, space: Space, proposal: str, tracer: Tracer) -> None:
+def check(sampler: Sampler, n: int, space: Space, proposal: str, tracer: Tracer) -> None:
     small = traced_world(space, tracer)
     q = small.other if proposal == "other" else None
     torch.testing.assert_close(average(sampler, n, small, q, tracer), small.scores()[0], atol=1e-10, rtol=0)

@@ -28,9 +28,9 @@ from ebar.features.feature import Features
 from ebar.maths.divergences import DIVERGENCES
 from ebar.models.tilted import Tilted
 from ebar.progress import shown
-from ebar.samplers.draw import independent_batches
+from ebar.samplers.draw import stream
 from ebar.samplers.importance import Importance
-from ebar.types import Estimate, WeightedSampler
+from ebar.types import Estimate
 
 
 def main(words: Sequence[str]) -> int:
@@ -61,7 +61,7 @@ def main(words: Sequence[str]) -> int:
     energy = build_energy(arguments.tilt, trained.corpus.alphabet, base.space)
     target = Tilted(base, energy)
     sampler = build_sampler(arguments)
-    if not isinstance(sampler, WeightedSampler) or not sampler.weighted:
+    if not sampler.weighted:
         raise UserError(
             f"The sampler {arguments.sampler.kind} gives draws without weights, which say nothing of Z: choose another."
         )
@@ -73,8 +73,8 @@ def main(words: Sequence[str]) -> int:
     with shown(not arguments.json):
         proposal = build_proposal(arguments, sampler, target, generator)
         plain_units = read(Importance().stream(base, arguments.n, generator=generator), features=features)
-        stream = independent_batches(sampler, target, arguments.n, proposal=proposal, generator=generator)
-        units = read(stream, features=features, target=target, independent=sampler.independent)
+        drawn = stream(sampler, target, arguments.n, proposal=proposal, generator=generator)
+        units = read(drawn, features=features)
         found = log_z_of(units)[0]
         figures: dict[str, Estimate | float] = {
             "log_z": found.estimate,

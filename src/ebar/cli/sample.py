@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from jsonargparse.typing import PositiveInt
 from torch import Generator
 
@@ -22,11 +21,11 @@ from ebar.cli.trained import (
     truncated,
 )
 from ebar.config.options import parse, parser
-from ebar.maths.importance import diagnose
-from ebar.maths.log_space import effective_sample_size
-from ebar.progress import bar, shown
+from ebar.estimators.log_z import log_z
+from ebar.progress import shown
 from ebar.samplers.ancestral import Ancestral
-from ebar.types import Sampler, Sequences, Weighted, WeightedSampler
+from ebar.samplers.draw import stream
+from ebar.types import Sampler, Weighted
 
 
 def main(words: Sequence[str]) -> int:
@@ -54,13 +53,12 @@ def main(words: Sequence[str]) -> int:
     generator = Generator(device=next(trained.model.parameters()).device).manual_seed(arguments.seed)
     with shown(not arguments.json):
         proposal = None if target is None else build_proposal(arguments, sampler, target, generator)
-        stream = sampler.stream(target or base, arguments.n, proposal=proposal, generator=generator)
-        drawn = _first(stream, arguments.n, weighted=target is not None)
-        summary = _write(drawn, trained.corpus, arguments.n, as_json=arguments.json, counted=target is not None)
-    if isinstance(sampler, WeightedSampler) and sampler.independent and target is not None:
-        summary |= _worth(summary.pop("log_weights"))
+        batches = stream(sampler, target or base, arguments.n, proposal=proposal, generator=generator)
+        summary = _write(
+            _first(batches, arguments.n), trained.corpus, arguments.n, as_json=arguments.json, tilted=target is not None
+        )
     if arguments.json:
-        show_json({key: value for key, value in summary.items() if key != "log_weights"})
+        show_json(summary)
     elif target is not None:
         # Resampled particles and slow chains repeat themselves: the number of distinct draws shows it.
         worth = [f"{summary['distinct']} distinct sequences of {arguments.n}"]
@@ -71,45 +69,47 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _first(
-    stream: Iterator[Weighted] | Iterator[Sequences], n: int, *, weighted: bool
-) -> Iterator[tuple[Sequences, list[float] | None]]:
-    """The first n draws, batch by batch, with log-weights where there are any."""
-    for batch in stream:
-        x, weights = (batch.x, batch.log_weights[0].tolist()) if isinstance(batch, Weighted) else (batch, None)
-        kept = Sequences(x.tokens[:n], x.lengths[:n])
-        yield kept, weights[:n] if weighted and weights is not None else None
-        n -= len(kept.lengths)
+def _first(batches: Iterator[Weighted], n: int) -> Iterator[Weighted]:
+    """The first n draws, batch by batch."""
+    for batch in batches:
+        yield batch.select(slice(n))
+        n -= batch.log_weights.shape[1]
         if n <= 0:
             return
 
 
-def _write(
-    batches: Iterator[tuple[Sequences, list[float] | None]], corpus: Corpus, n: int, *, as_json: bool, counted: bool
-) -> dict[str, Any]:
-    """Lines as they come; as JSON, all of them at the end. Only where they are counted is anything kept of them."""
+def _write(batches: Iterator[Weighted], corpus: Corpus, n: int, *, as_json: bool, tilted: bool) -> dict[str, Any]:
+    """Lines as they come; as JSON, all of them at the end. Of a tilted model, what the draws are worth is told too."""
     samples: list[dict[str, object]] = []
-    log_weights: list[float] = []
+    weights: list[Weighted] = []
     seen: set[str] = set()
-    with bar("sampling", n, "draws") as progress:
-        for x, weights in batches:
-            lines = corpus.text(x)
-            log_weights += weights or []
-            seen.update(lines if counted else ())
-            if as_json and weights is None:
-                samples += [{"text": line} for line in lines]
-            elif as_json:
-                samples += [{"text": line, "log_weight": one} for line, one in zip(lines, weights or [], strict=True)]
-            elif weights is None:
-                sys.stdout.writelines(f"{line}\n" for line in lines)
-            else:
-                sys.stdout.writelines(f"{one:.6f}\t{line}\n" for line, one in zip(lines, weights, strict=True))
-            progress.advance(len(lines))
-    distinct = {"distinct": len(seen)} if counted else {}
-    return {"draws": n, **distinct, "log_weights": log_weights, "samples": samples}
+    for batch in batches:
+        lines = corpus.text(batch.x)
+        weighted = tilted and batch.estimates_z
+        if tilted:
+            weights.append(batch._replace(x=batch.x._replace(tokens=batch.x.tokens[:, :0])))
+            seen.update(lines)
+        shown_weights = batch.log_weights[0].tolist()
+        if as_json:
+            samples += [
+                {"text": line}
+                | ({"log_weight": weight} if weighted else {})
+                | ({"group": int(batch.groups[place])} if batch.groups is not None else {})
+                for place, (line, weight) in enumerate(zip(lines, shown_weights, strict=True))
+            ]
+        elif weighted:
+            sys.stdout.writelines(f"{one:.6f}\t{line}\n" for line, one in zip(lines, shown_weights, strict=True))
+        else:
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+    if not tilted:
+        return {"draws": n, "samples": samples}
+    return {"draws": n, "distinct": len(seen), **_worth(weights), "samples": samples}
 
 
-def _worth(log_weights: list[float]) -> dict[str, Any]:
-    """How many equally weighted draws these are worth, and whether to believe it."""
-    weights = torch.tensor([log_weights], dtype=torch.float64)
-    return {"effective_sample_size": float(effective_sample_size(weights)[0]), "warning": diagnose(weights)[0]}
+def _worth(batches: list[Weighted]) -> dict[str, Any]:
+    """How many equally weighted, independent draws these are worth, and whether to believe it."""
+    drawn = Weighted.join(batches, one_stream=True)
+    if not drawn.estimates_z:
+        return {}
+    found = log_z(drawn._replace(target=None))[0].estimate
+    return {"effective_sample_size": found.effective_sample_size, "warning": found.warning}

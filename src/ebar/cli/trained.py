@@ -106,5 +106,5 @@ def build_proposal(arguments: Namespace, sampler: Sampler, target: Tilted, gener
             "use --proposal base, or --sampler.kind quasi_rejection."
         )
     if isinstance(sampler, LookAhead):
-        return sampler.proposal(target, generator=generator)
+        return sampler.proposal(target, n=arguments.n, generator=generator)
     return guided(target, generator=generator) if arguments.proposal == "look_ahead" else None

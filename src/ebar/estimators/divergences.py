@@ -3,19 +3,22 @@
 import math
 
 import torch
-from torch import Generator
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
 
 from ebar.automata import measures
 from ebar.automata.probabilistic import ProbabilisticAutomaton
-from ebar.errors import choose
+from ebar.errors import UserError, choose
 from ebar.estimators import exact
+from ebar.estimators.draws import few_groups
 from ebar.estimators.models import Model, is_enumerable
-from ebar.estimators.pool import Pool, draw_pool, source_of
+from ebar.estimators.pool import Pool, draw_pool, pool_of, source_of
 from ebar.maths.divergences import DIVERGENCES
 from ebar.maths.importance import all_warnings, diagnose
 from ebar.maths.jackknife import half_width
 from ebar.maths.log_space import effective_sample_size, log_mean_exp
-from ebar.types import Context, Distribution, Estimate
+from ebar.maths.randomness import default_generator
+from ebar.types import Context, Distribution, Estimate, Weighted
 
 LARGEST = {"kl": math.inf, "reverse_kl": math.inf, "total_variation": 1.0, "jensen_shannon": math.log(2)}
 
@@ -27,26 +30,50 @@ def divergence(
     q: Model,
     *,
     context: Context | None = None,
-    draws: int = 10_000,
+    draws: int | Weighted = 10_000,
     proposal: Distribution | None = None,
     generator: Generator | None = None,
     level: float = 0.95,
 ) -> list[Estimate]:
     """D(p‖q) for each row of the context: exact for two automata (KL) and on small spaces, else by sampling.
 
-    Naming a proposal, to draw from in place of p, asks for sampling. `exact.divergence` is the differentiable twin.
+    Naming a proposal, to draw from in place of p, asks for sampling; so does giving draws for p that were made before,
+    by whatever sampler. `exact.divergence` is the differentiable twin. Without a generator, randomness comes from
+    torch's own state.
     """
     choose(DIVERGENCES, kind, "divergence")
+    if isinstance(draws, Weighted):
+        return _from_draws(kind, p, q, draws, context, level)
     if proposal is None:
         if isinstance(p, ProbabilisticAutomaton) and isinstance(q, ProbabilisticAutomaton) and kind.endswith("kl"):
             return [Estimate.exact(measures.kl(p, q) if kind == "kl" else measures.kl(q, p))]
         if is_enumerable(p, q):
             return [Estimate.exact(value) for value in exact.divergence(kind, p, q, context).tolist()]
-    if generator is None:
-        raise ValueError("these models cannot be enumerated: give a generator to sample with")
+    generator = default_generator() if generator is None else generator
     sources = _sources(kind, p, q, proposal)
     pool = draw_pool(sources, (p, q), draws, context=context, generator=generator)
     return sampled(kind, pool, normalised=(isinstance(p, Distribution), isinstance(q, Distribution)), level=level)
+
+
+def _from_draws(
+    kind: str, p: Model, q: Model, draws: Weighted, context: Context | None, level: float
+) -> list[Estimate]:
+    if not draws.estimates_z and not isinstance(p, Distribution):
+        raise UserError(
+            "A divergence from an unnormalised model needs Z, of which draws of Markov chains say nothing: "
+            "draw by importance, resampling, smc, annealed or look_ahead."
+        )
+    if kind == "reverse_kl" or not isinstance(q, Distribution):
+        raise UserError(
+            "Draws for the first model do not show where only the second has mass, which this divergence needs: "
+            "leave draws out, or give their number."
+        )
+    pool = pool_of(draws, p, q, context=context)
+    return sampled(kind, pool, normalised=(isinstance(p, Distribution), True), level=level, missing=True)
+
+
+# f(0, 1): what mass of q where p has none adds.
+OUTSIDE = {"kl": 0.0, "total_variation": 0.5, "jensen_shannon": math.log(2) / 2}
 
 
 def _sources(kind: str, p: Model, q: Model, proposal: Distribution | None) -> list[Distribution]:
@@ -65,7 +92,9 @@ def _sources(kind: str, p: Model, q: Model, proposal: Distribution | None) -> li
     return sources
 
 
-def sampled(kind: str, pool: Pool, *, normalised: tuple[bool, bool], level: float = 0.95) -> list[Estimate]:
+def sampled(
+    kind: str, pool: Pool, *, normalised: tuple[bool, bool], level: float = 0.95, missing: bool = False
+) -> list[Estimate]:
     """D̂ = (1/n)·Σ f(aᵢ, bᵢ) with a = p/r, b = q/r over draws from r, normalisers that are not known being estimated
     from the same draws.
 
@@ -73,6 +102,8 @@ def sampled(kind: str, pool: Pool, *, normalised: tuple[bool, bool], level: floa
     two only where that normaliser was estimated: the interval is the jackknife's of these influences. For KL this is
     the estimator −log Z + E_r[(P/Zr)·log(P/π)] of GDC, for TV its ½E_r|π/r − P/(Zr)|. A draw that p can make and q
     cannot proves KL infinite, and that is what is returned.
+
+    `missing`: the draws do not reach where p has no mass. What q has there, 1 − E_r[b], adds f(0, 1) times as much.
     """
     logs = []
     for log_ratio, known in zip((pool.log_first, pool.log_second), normalised, strict=True):
@@ -80,17 +111,24 @@ def sampled(kind: str, pool: Pool, *, normalised: tuple[bool, bool], level: floa
         logs.append(log_ratio if known else log_ratio - torch.where(total == -math.inf, 0.0, total))
     terms = DIVERGENCES[kind](logs[0], logs[1])
     n = terms.value.shape[1]
-    values = terms.value.mean(-1)
-    influence = terms.value - values[:, None]
+    each = terms.value
+    if missing and OUTSIDE[kind]:
+        each = each + OUTSIDE[kind] * (1 - logs[1].exp())
+    values = each.mean(-1)
+    influence = each - values[:, None]
     leverage = torch.full_like(influence, 1 / n)
     for log_ratio, slope, known in zip(logs, (terms.slope_a, terms.slope_b), normalised, strict=True):
         if not known:
             ratio = log_ratio.exp()
             influence = influence - (ratio - 1) * slope.mean(-1, keepdim=True)
             leverage = torch.maximum(leverage, ratio / n)
-    widths = half_width(influence / (n * (1 - leverage)), level)
+    if pool.groups is not None:
+        influence, leverage = _by_group(influence, pool.groups), _by_group(leverage, pool.groups)
+    widths = half_width(influence / (n * (1 - leverage)), level, strata=None if pool.groups is not None else pool.strata)
     used = [index for index in (0, 1) if not normalised[index] or index in _weighing(kind)]
     reasons = [diagnose(logs[index]) for index in used]
+    if pool.groups is not None:  # weights of one group are no sample whose tail could be judged
+        reasons = [[few_groups(influence.shape[1])] * len(values)]
     sizes = torch.stack([effective_sample_size(logs[index]) for index in used]).amin(0)
     found = []
     for row, unseen in enumerate(pool.unseen):
@@ -106,6 +144,11 @@ def sampled(kind: str, pool: Pool, *, normalised: tuple[bool, bool], level: floa
         value, low, high = (min(max(end, 0.0), LARGEST[kind]) for end in (value, value - width, value + width))
         found.append(Estimate(value, low, high, size, warning, level))
     return found
+
+
+def _by_group(values: Float[Tensor, "rows draws"], groups: Int[Tensor, " draws"]) -> Float[Tensor, "rows groups"]:
+    _, group = torch.unique(groups.to(values.device), return_inverse=True)
+    return values.new_zeros(len(values), int(group.max()) + 1).index_add_(1, group, values)
 
 
 def _weighing(kind: str) -> tuple[int, ...]:

@@ -1,10 +1,10 @@
-"""Reading a stream of weighted draws once, keeping only what estimates are made of."""
+"""Reading weighted draws once, keeping only what estimates are made of."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ebar.estimators.support import Support
@@ -12,14 +12,21 @@ from ebar.features.feature import Features
 from ebar.maths.importance import check_weights
 from ebar.types import Context, Weighted
 
+FEWEST_GROUPS = 10
+
 
 class Units(NamedTuple):
-    """Independent, properly weighted units: single draws, or whole batches where draws depend on each other."""
+    """What is independent and properly weighted: single draws, or groups of draws that depend on one another."""
 
-    log_weights: Float[Tensor, "rows units"]
-    values: Float[Tensor, "rows units features"]
+    log_weights: Float[Tensor, "rows units"]  # of a group: of the sum of its weights
+    values: Float[Tensor, "rows units features"]  # of a group: the weighted mean
+    sizes: Float[Tensor, " units"] | None  # draws in each group; None: units are single draws
+    strata: Int[Tensor, " units"] | None  # the law each draw came from, where there are several
+    draws: int
+    spread: Float[Tensor, "rows features"]  # variance of a feature over the weighted draws
+    two_valued: Bool[Tensor, "rows features"]  # every draw has the feature at one end of its range
+    estimates_z: bool
     unseen: list[str | None]  # per row, what the support check says of the target
-    sizes: Float[Tensor, " units"] | None  # of batches, where a unit is a batch: its weight is then their total
 
 
 @torch.no_grad()
@@ -29,37 +36,85 @@ def read(
     features: Features | None = None,
     target: object = None,
     context: Context | None = None,
-    independent: bool = True,
 ) -> Units:
     """Weights and feature values of every unit, in float64; the sequences themselves are let go.
 
-    The draws of one batch are independent for importance sampling, and are not once anything was resampled or shares
-    an estimate of Z (rejection, SIR, SMC, annealing): `independent=False` then makes each batch one unit, which
-    stands for its Σw and its weighted mean. A million draws take 8 MB, and 8 more for each feature.
+    Target and context are those of the draws, where they know them. A million draws take 8 MB, and 8 more for each
+    feature.
     """
-    support = Support(target)
-    log_weights: list[Tensor] = []
+    support: Support | None = None
+    parts: list[Weighted] = []
     values: list[Tensor] = []
-    sizes: list[int] = []
     for batch in _batches(draws):
+        check_weights(batch.log_weights)
+        rows, size = batch.log_weights.shape
+        where = batch.context if context is None else context
+        support = support or Support(batch.target if target is None else target)
+        support.see(batch.x, rows, where)
         weights = batch.log_weights.double()
-        check_weights(weights)
-        rows, size = weights.shape
-        support.see(batch.x, rows, context)
         seen = weights.new_zeros(rows, size, 0)
         if features is not None:
-            seen = features(batch.x, context).to(weights).reshape(rows, size, len(features))
-        if not independent:
-            seen = _mean(weights, seen)
-            weights = torch.logsumexp(weights, 1, keepdim=True)
-        log_weights.append(weights)
+            seen = features(batch.x, where).to(weights).reshape(rows, size, len(features))
         values.append(seen)
-        sizes.append(size)
-    if not sizes:
+        nothing = batch.x._replace(tokens=batch.x.tokens[:, :0])
+        parts.append(batch._replace(x=nothing, log_weights=weights))
+    if support is None:
         raise ValueError("there are no draws to estimate from")
-    together = torch.cat(log_weights, 1)
-    known_sizes = None if independent else torch.tensor(sizes, dtype=torch.float64, device=together.device)
-    return Units(together, torch.cat(values, 1), support.warnings(together.shape[0]), known_sizes)
+    return _units(Weighted.join(parts, one_stream=True), torch.cat(values, 1), features, support)
+
+
+def _units(
+    drawn: Weighted, values: Float[Tensor, "rows draws features"], features: Features | None, support: Support
+) -> Units:
+    weights, (rows, draws) = drawn.log_weights, drawn.log_weights.shape
+    shares = torch.where(weights.isneginf().all(1, keepdim=True), 1 / draws, torch.softmax(weights, 1))[:, :, None]
+    mean = (shares * values).sum(1, keepdim=True)
+    ends = [(float(one.low), float(one.high)) for one in features.features] if features is not None else []
+    limits = values.new_tensor(ends).reshape(-1, 2)
+    units = Units(
+        log_weights=weights,
+        values=values,
+        sizes=None,
+        strata=drawn.strata,
+        draws=draws,
+        spread=(shares * (values - mean).square()).sum(1),
+        two_valued=((values == limits[:, 0]) | (values == limits[:, 1])).all(1),
+        estimates_z=drawn.estimates_z,
+        unseen=support.warnings(rows),
+    )
+    if drawn.groups is None:
+        return units
+    _, group = torch.unique(drawn.groups.to(weights.device), return_inverse=True)
+    totals = log_totals(weights, group)
+    sizes = torch.bincount(group).double()
+    silent = totals[:, group].isneginf()  # a group of no weight has no say, whatever its mean
+    within = torch.where(silent, 1 / sizes[group], torch.exp(weights - totals[:, group]))
+    means = torch.zeros(rows, totals.shape[1], values.shape[2], dtype=values.dtype, device=values.device)
+    return units._replace(
+        log_weights=totals,
+        values=means.index_add_(1, group, within[:, :, None] * values).clamp(
+            values.amin(1, keepdim=True), values.amax(1, keepdim=True)  # rounding may step outside
+        ),
+        sizes=sizes,
+        strata=None,
+    )
+
+
+def log_totals(log_weights: Float[Tensor, "rows draws"], group: Int[Tensor, " draws"]) -> Float[Tensor, "rows groups"]:
+    """log Σw of each group, numbered from 0."""
+    rows, groups = log_weights.shape[0], int(group.max()) + 1
+    where = group.expand(rows, -1)
+    largest = torch.full((rows, groups), -torch.inf, dtype=log_weights.dtype, device=log_weights.device)
+    largest = largest.scatter_reduce(1, where, log_weights, "amax")
+    shift = torch.where(largest.isneginf(), 0.0, largest)
+    return torch.zeros_like(shift).scatter_add(1, where, torch.exp(log_weights - shift[:, group])).log() + shift
+
+
+def few_groups(groups: int) -> str | None:
+    """Too few independent groups of draws for an interval, in words."""
+    if groups >= FEWEST_GROUPS:
+        return None
+    return f"only {groups} independent groups of draws: the interval needs {FEWEST_GROUPS} or more"
 
 
 def _batches(draws: Weighted | Iterable[Weighted]) -> Iterator[Weighted]:
@@ -67,11 +122,3 @@ def _batches(draws: Weighted | Iterable[Weighted]) -> Iterator[Weighted]:
         yield draws
     else:
         yield from draws
-
-
-def _mean(
-    log_weights: Float[Tensor, "rows draws"], values: Float[Tensor, "rows draws features"]
-) -> Float[Tensor, "rows 1 features"]:
-    silent = torch.isneginf(log_weights).all(1, keepdim=True)  # a batch of no weight has no mean, and no say
-    shares = torch.where(silent, 1 / log_weights.shape[1], torch.softmax(log_weights, 1))
-    return torch.einsum("rd,rdf->rf", shares, values)[:, None]

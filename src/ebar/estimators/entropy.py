@@ -13,6 +13,7 @@ from ebar.estimators.pool import draw_pool, source_of
 from ebar.maths.importance import all_warnings, diagnose
 from ebar.maths.jackknife import half_width, log_rest
 from ebar.maths.log_space import effective_sample_size, log_mean_exp
+from ebar.maths.randomness import default_generator
 from ebar.types import Context, Estimate
 
 
@@ -33,8 +34,7 @@ def entropy(
         return [Estimate.exact(measures.entropy(model))]
     if is_enumerable(model):
         return [Estimate.exact(value) for value in exact.entropy(model, context).tolist()]
-    if generator is None:
-        raise ValueError("this model cannot be enumerated: give a generator to sample with")
+    generator = default_generator() if generator is None else generator
     source = source_of(model)
     pool = draw_pool([source], (model, source), draws, context=context, generator=generator)
     log_weights = pool.log_first

@@ -1,22 +1,19 @@
-"""E_p[φ]: from weighted draws, from equally weighted ones, and from chains."""
+"""E_p[φ] from weighted draws, whether independent or not."""
 
 import math
 from collections.abc import Iterable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ebar.estimators.draws import Units, read
-from ebar.estimators.log_z import FEWEST_BATCHES
+from ebar.estimators.draws import Units, few_groups, read
 from ebar.features.feature import Features
 from ebar.maths.importance import SMALLEST_SAMPLE, all_warnings, check_weights, diagnose, unseen_side
-from ebar.maths.jackknife import half_width, log_rest
+from ebar.maths.jackknife import half_width, log_rest, variance
 from ebar.maths.log_space import effective_sample_size, normalised
 from ebar.maths.proportions import wilson
 from ebar.types import Context, Estimate, Weighted
-
-FEWEST_SEGMENTS = 30
 
 
 def moments(
@@ -25,16 +22,13 @@ def moments(
     *,
     target: object = None,
     context: Context | None = None,
-    independent: bool = True,
     level: float = 0.95,
 ) -> list[list[Estimate]]:
     """E_p[φ | C] for each row of the context and each feature, from draws or from a sampler's stream of them.
 
-    `target` and `independent` are as for `log_z`. One draw's weights tell all features: read once, ask all.
+    As for `log_z`, the interval is over what is independent. One draw's weights tell all features: read once, ask all.
     """
-    return moments_of(
-        read(draws, features=features, target=target, context=context, independent=independent), features, level=level
-    )
+    return moments_of(read(draws, features=features, target=target, context=context), features, level=level)
 
 
 def moments_of(units: Units, features: Features, *, level: float = 0.95) -> list[list[Estimate]]:
@@ -47,14 +41,42 @@ def moments_of(units: Units, features: Features, *, level: float = 0.95) -> list
             high=float(feature.high),
             name=feature.name,
             batches=units.sizes is not None,
+            two_valued=units.two_valued[:, column],
+            strata=units.strata,
             level=level,
         )
         for column, feature in enumerate(features.features)
     ]
+    if units.sizes is not None:
+        columns = [
+            [_in_draws(found, units, row, column) for row, found in enumerate(estimates)]
+            for column, estimates in enumerate(columns)
+        ]
     return [
         [estimate._replace(warning=all_warnings(estimate.warning, unseen)) for estimate in row]
         for row, unseen in zip(zip(*columns, strict=True), units.unseen, strict=True)
     ]
+
+
+def _in_draws(found: Estimate, units: Units, row: int, column: int) -> Estimate:
+    """How many independent draws would know the mean as well as these groups of draws do."""
+    spread, error = float(units.spread[row, column]), _squared_error(units, row, column)
+    size = min(float(units.draws), spread / error) if error > 0 else found.effective_sample_size
+    few = f"{units.draws:,} draws that depend on one another are worth only {size:.1f}"
+    reason = few if size < SMALLEST_SAMPLE and found.effective_sample_size > 0 else None
+    return found._replace(effective_sample_size=size, warning=all_warnings(found.warning, reason))
+
+
+def _squared_error(units: Units, row: int, column: int) -> float:
+    log_weights, values = units.log_weights[row], units.values[row, :, column]
+    return float(variance(_left_out(log_weights, values))[0])
+
+
+def _left_out(log_weights: Float[Tensor, "*rows draws"], values: Float[Tensor, "*rows draws"]) -> Tensor:
+    """How far the weighted mean moves when one draw is left out."""
+    shares = normalised(log_weights.double())
+    means = (shares * values).sum(-1, keepdim=True)
+    return (means - values) * shares / log_rest(log_weights).exp()
 
 
 def weighted_mean(
@@ -65,6 +87,8 @@ def weighted_mean(
     high: float = math.inf,
     name: str = "value",
     batches: bool = False,
+    two_valued: Bool[Tensor, " rows"] | None = None,
+    strata: Int[Tensor, " draws"] | None = None,
     level: float = 0.95,
 ) -> list[Estimate]:
     """Σwφ / Σw for each row: self-normalised, so biased O(1/n), and its jackknife interval.
@@ -72,16 +96,17 @@ def weighted_mean(
     Of values at two ends only (a binary feature) the interval is made on the logit scale, where it stays inside
     (0, 1) and covers rare features too. A feature of which one side was never drawn warns, and gets Wilson's
     interval for the effective sample size in place of a point: that is the least that is not known.
-    `low` and `high` are the range of φ; independent batches in place of draws have values of their own means.
+    `low` and `high` are the range of φ; independent batches in place of draws have values of their own means, and
+    `two_valued` tells of the draws within them. `strata`: which law each draw came from, where there are several.
     """
     check_weights(log_weights)
     values = values.double()
     shares = normalised(log_weights.double())  # NaN, and so is the mean, where there is no weight at all
     means = (shares * values).sum(-1).clamp(values.amin(-1), values.amax(-1))  # rounding may step outside
-    widths = half_width((means[:, None] - values) * shares / log_rest(log_weights).exp(), level)
+    widths = half_width(_left_out(log_weights, values), level, strata=strata)
     sizes = effective_sample_size(log_weights.double())
-    binary = ((values == low) | (values == high)).all(-1)
-    reasons = [_too_few(log_weights.shape[1])] * len(means) if batches else diagnose(log_weights, values)
+    binary = ((values == low) | (values == high)).all(-1) if two_valued is None else two_valued
+    reasons = [few_groups(log_weights.shape[1])] * len(means) if batches else diagnose(log_weights, values)
     found = []
     for row, reason in enumerate(reasons):
         mean, width, size = float(means[row]), float(widths[row]), float(sizes[row])
@@ -99,36 +124,6 @@ def weighted_mean(
     return found
 
 
-def chain_mean(
-    values: Float[Tensor, "chains steps"],
-    *,
-    low: float = -math.inf,
-    high: float = math.inf,
-    name: str = "value",
-    level: float = 0.95,
-) -> Estimate:
-    """The mean over Markov chains, whose draws depend on each other.
-
-    Chains are independent, so each is one unit; where there are fewer than 30, each is cut into as many long segments
-    as make 30 units (Schmeiser 1982). A segment must be long against the autocorrelation time, and every
-    chain past its burn-in: neither can be seen from here, but segments that disagree show in the effective size.
-    """
-    chains, steps = values.shape
-    segments = min(steps, max(1, -(-FEWEST_SEGMENTS // chains)))
-    length = steps // segments
-    units = values.double()[:, : segments * length].reshape(1, chains * segments, length).mean(-1)
-    width = float(half_width(units / (units.shape[1] - 1), level)[0]) if units.shape[1] > 1 else math.inf
-    spread, error = float(values.double().var(unbiased=False)), float(units.var(unbiased=False)) / units.shape[1]
-    size = min(float(values.numel()), spread / error) if error > 0 else float(values.numel())
-    reason = None if size >= SMALLEST_SAMPLE else f"{values.numel():,} dependent draws are worth only {size:.1f}"
-    unseen = unseen_side(name, float(values.min()), float(values.max()), low, high)
-    value = float(values.double().mean())
-    interval = max(low, value - width), min(high, value + width)
-    if unseen is not None and low > -math.inf and high < math.inf:
-        interval = _rescaled(wilson((value - low) / (high - low) * size, size, level), low, high)
-    return Estimate(value, *interval, size, all_warnings(reason, unseen), level)
-
-
 def _on_logit_scale(mean: float, width: float, low: float, high: float) -> tuple[float, float]:
     share = (mean - low) / (high - low)
     slope = width / ((high - low) * share * (1 - share))
@@ -140,8 +135,3 @@ def _on_logit_scale(mean: float, width: float, low: float, high: float) -> tuple
 def _rescaled(interval: tuple[float, float], low: float, high: float) -> tuple[float, float]:
     return low + (high - low) * interval[0], low + (high - low) * interval[1]
 
-
-def _too_few(batches: int) -> str | None:
-    if batches >= FEWEST_BATCHES:
-        return None
-    return f"only {batches} independent batches: the interval needs {FEWEST_BATCHES} or more"

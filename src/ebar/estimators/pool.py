@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from ebar.estimators.models import Model, score
@@ -12,18 +12,20 @@ from ebar.estimators.support import Support
 from ebar.maths.importance import all_warnings, check_weights
 from ebar.models.tilted import Tilted
 from ebar.progress import bar
-from ebar.types import Context, Distribution, SamplesWithLogProb, Sequences, context_rows
+from ebar.types import Context, Distribution, SamplesWithLogProb, Sequences, Weighted, context_rows
 
 BATCH = 4096  # sequences scored at once, over all rows of the context
 
 
 class Pool(NamedTuple):
-    """log P(x)/r(x) of two models at independent draws of r, in float64."""
+    """log P(x)/r(x) of two models at draws of r, in float64."""
 
     log_first: Float[Tensor, "rows draws"]
     log_second: Float[Tensor, "rows draws"]
     log_reference: Float[Tensor, "rows draws"]  # log r(x)
     unseen: list[str | None]  # what the support check says, per row
+    groups: Int[Tensor, " draws"] | None = None  # as in `Weighted`: which draws depend on one another
+    strata: Int[Tensor, " draws"] | None = None
 
 
 def source_of(model: Model) -> Distribution:
@@ -70,6 +72,25 @@ def draw_pool(
     first, second, reference = (torch.cat(part, 1) for part in parts)
     unseen = [all_warnings(*pair) for pair in zip(*(support.warnings(rows) for support in supports), strict=True)]
     return Pool(first, second, reference, unseen)
+
+
+@torch.no_grad()
+def pool_of(drawn: Weighted, p: Model, q: Model, *, context: Context | None = None) -> Pool:
+    """Weighted draws for p as such a pool: w stands for P/r, so q/r is w·q/P, whatever r the draws came from.
+
+    Where w = 0 the draw says nothing of q.
+    """
+    context = drawn.context if context is None else context
+    rows = drawn.log_weights.shape[0]
+    log_first = drawn.log_weights.double()
+    check_weights(log_first)
+    support = Support(p)
+    support.see(drawn.x, rows, context)
+    log_p, log_q = (score(model, drawn.x, context).double().reshape(log_first.shape) for model in (p, q))
+    nothing = log_first.isneginf()
+    log_second = torch.where(nothing, -torch.inf, log_first + log_q - torch.where(nothing, 0.0, log_p))
+    unseen = support.warnings(rows)
+    return Pool(log_first, log_second, log_p - log_first, unseen, drawn.groups, drawn.strata)
 
 
 Known = list[tuple[object, Tensor]]  # log-probabilities of the batch at hand, by the model they belong to

@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 
@@ -62,24 +62,48 @@ def log_mean_bounds(
     )
 
 
-def half_width(deviations: Float[Tensor, "*rows draws"], level: float = 0.95) -> Float[Tensor, "*rows"]:
+def half_width(
+    deviations: Float[Tensor, "*rows draws"], level: float = 0.95, *, strata: Int[Tensor, " draws"] | None = None
+) -> Float[Tensor, "*rows"]:
     """Half the width of a confidence interval, from dᵢ = θ(without draw i) − θ, up to a constant.
 
-    The variance is the jackknife's, (n−1)/n·Σ(dᵢ − d̄)²; the quantile is Student's, with the degrees of freedom
-    2n/(κ − 1) that the kurtosis κ of the d's leaves (Satterthwaite 1946). A few large weights make the variance
+    The quantile is Student's, with the degrees of freedom that `variance` finds. A few large weights make the variance
     itself uncertain, and normal quantiles too short. Infinite where one draw carries everything.
     """
     from scipy.special import stdtrit
 
+    found, freedom = variance(deviations, strata=strata)
+    quantile = torch.as_tensor(stdtrit(freedom.cpu().numpy(), (1 + level) / 2)).to(found)
+    width = quantile * found.sqrt()
+    return torch.where(width.isfinite(), width, math.inf)
+
+
+def variance(
+    deviations: Float[Tensor, "*rows draws"], *, strata: Int[Tensor, " draws"] | None = None
+) -> tuple[Float[Tensor, "*rows"], Float[Tensor, "*rows"]]:
+    """The jackknife's variance of θ, (n−1)/n·Σ(dᵢ − d̄)², and its degrees of freedom.
+
+    The kurtosis κ of the d's leaves 2n/(κ − 1) of them (Satterthwaite 1946). With strata, each has its own mean and
+    kurtosis, and variances add up: what lies between strata of settled sizes is no error.
+    """
     n = deviations.shape[-1]
     if n == 1:
-        return torch.full(deviations.shape[:-1], math.inf, dtype=torch.float64)
-    centred = deviations.double() - deviations.double().mean(-1, keepdim=True)
-    squares = centred.square()
-    variance = squares.mean(-1)
-    flat = variance == 0
-    kurtosis = torch.where(flat, 3.0, squares.square().mean(-1) / torch.where(flat, 1.0, variance.square()))
-    freedom = (2 * n / (kurtosis - 1).clamp(min=1e-12)).nan_to_num(nan=1.0).clamp(1, n - 1)
-    quantile = torch.as_tensor(stdtrit(freedom.cpu().numpy(), (1 + level) / 2)).to(variance)
-    width = quantile * (variance * (n - 1)).sqrt()
-    return torch.where(width.isfinite(), width, math.inf)
+        nothing = torch.full(deviations.shape[:-1], math.inf, dtype=torch.float64, device=deviations.device)
+        return nothing, torch.ones_like(nothing)
+    parts = [deviations.double()]
+    if strata is not None:
+        laws = [(strata == law).to(deviations.device) for law in torch.unique(strata)]
+        if min(int(law.sum()) for law in laws) > 1:  # one draw alone has no spread: then they are taken for one law
+            parts = [deviations.double()[..., law] for law in laws]
+    found, uncertainty = torch.zeros(2, *deviations.shape[:-1], dtype=torch.float64, device=deviations.device)
+    for part in parts:
+        size = part.shape[-1]
+        squares = (part - part.mean(-1, keepdim=True)).square()
+        # The deviations were made with n − 1 in the place of the stratum's own size less one.
+        own = squares.mean(-1) * (n - 1) ** 2 / n * size**2 / (n * (size - 1))
+        flat = own == 0
+        kurtosis = torch.where(flat, 3.0, squares.square().mean(-1) / torch.where(flat, 1.0, squares.mean(-1).square()))
+        freedom = (2 * size / (kurtosis - 1).clamp(min=1e-12)).nan_to_num(nan=1.0).clamp(1, size - 1)
+        found, uncertainty = found + own, uncertainty + own.square() / freedom
+    freedom = torch.where(found == 0, float(n - 1), found.square() / torch.where(found == 0, 1.0, uncertainty))
+    return found, freedom.nan_to_num(nan=1.0).clamp(1, n - 1)

@@ -1,7 +1,7 @@
 """Ways of drawing from a tilted model.
 
-Properly weighted samplers estimate Z; draws-only samplers tend to p. A line in `SAMPLERS` puts a sampler in the
-configuration, the command line and the contract tests.
+Properly weighted samplers estimate Z; the draws of the others tend to p. What is drawn says which draws depend on one
+another. A line in `SAMPLERS` puts a sampler in the configuration, the command line and the contract tests.
 """
 
 from ebar.samplers.ancestral import Ancestral

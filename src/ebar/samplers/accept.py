@@ -5,10 +5,11 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
+from torch.nn import functional as F
 
 from ebar.errors import UserError
 from ebar.samplers.draw import log_weights, propose
-from ebar.types import Context, Distribution, Sequences, Target, context_rows
+from ebar.types import Context, Distribution, Sequences, Target, Weighted, context_rows
 
 
 class Attempts(NamedTuple):
@@ -17,6 +18,8 @@ class Attempts(NamedTuple):
     x: Sequences  # context-major
     accepted: Int[Tensor, " rows"]
     proposed: Int[Tensor, " rows"]
+    reached: Int[Tensor, "rows draws"] | None = None  # the number of the proposal that became each draw, from 1
+    log_excess: Float[Tensor, "rows draws"] | None = None  # log w − log ceiling of each draw
 
     @property
     def acceptance_rate(self) -> float:
@@ -55,11 +58,13 @@ def accept(
     have = torch.zeros(rows, dtype=torch.long, device=device)
     proposed, refused_in_a_row = have.clone(), have.clone()
     tokens = torch.zeros(rows * wanted, proposal.space.length, dtype=torch.long, device=device)
-    lengths = torch.zeros(rows * wanted, dtype=torch.long, device=device)
+    lengths, reached = torch.zeros(2, rows * wanted, dtype=torch.long, device=device)
+    log_excess = torch.zeros(rows * wanted, dtype=torch.float64, device=device)
     while True:
         active = (have < wanted).nonzero().squeeze(1)
         if len(active) == 0:
-            return Attempts(Sequences(tokens[:, : int(lengths.max())], lengths), have, proposed)
+            x = Sequences(tokens[:, : int(lengths.max())], lengths)
+            return Attempts(x, have, proposed, reached.view(rows, wanted), log_excess.view(rows, wanted))
         missing = wanted - have[active]
         # As many as the slowest row should still need, were its rate so far the true one.
         expected = missing * (proposed[active] + 1) / (have[active] + 1)
@@ -76,6 +81,8 @@ def accept(
         chosen = x.select(kept.flatten())
         tokens[slot[kept], : chosen.tokens.shape[1]] = chosen.tokens
         lengths[slot[kept]] = chosen.lengths
+        number = proposed[active, None] + torch.arange(1, size + 1, device=device)
+        reached[slot[kept]], log_excess[slot[kept]] = number[kept], excess[kept].double()
         before_enough = (rank < missing[:, None]).sum(1)
         proposed[active] += (before_enough + 1).clamp(max=size)
         have[active] += kept.sum(1)
@@ -87,6 +94,26 @@ def accept(
                 f"{max_proposals:,} proposals in a row were refused (acceptance so far {rate:.2g}): use a proposal "
                 "that looks ahead, or importance or smc, or raise max_proposals."
             )
+
+
+def weighed(part: Attempts, log_ceiling: float, group_size: int) -> Weighted:
+    """The draws with weights that estimate Z, in groups of some `group_size` draws.
+
+    The proposals from one group's last draw to the next group's are as many as a negative binomial says, N for the
+    k-th acceptance, and (k−1)/(N−1) is unbiased for the acceptance probability when k ≥ 2 (k/N is not; Haldane 1945).
+    It does not depend on what was accepted. So ceiling·(k−1)/(N−1), the group's estimate of E[min(w, ceiling)], times
+    max(1, w/ceiling) are proper weights, and those of one group depend on one another through N.
+    """
+    assert part.reached is not None
+    assert part.log_excess is not None
+    rows, draws = part.reached.shape
+    groups = max(1, min(draws // 2, round(draws / group_size)))
+    group = torch.arange(draws, device=part.reached.device) * groups // draws
+    sizes = torch.bincount(group)
+    ends = part.reached[:, sizes.cumsum(0) - 1]
+    proposed = ends - F.pad(ends[:, :-1], (1, 0))
+    log_rate = torch.log((sizes - 1) / (proposed - 1).double())
+    return Weighted(part.x, log_ceiling + log_rate[:, group] + part.log_excess.clamp(min=0), group)
 
 
 def _check_bound(excess: Float[Tensor, "rows draws"], log_bound: float) -> None:

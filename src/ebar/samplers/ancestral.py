@@ -17,7 +17,6 @@ class Ancestral:
     """x ~ target, which must be normalised: every weight is 1, as Z is."""
 
     weighted: ClassVar[bool] = True
-    independent: ClassVar[bool] = True
 
     batch_size: int = 4096
     """Sequences at a time, over all rows of the context."""

@@ -11,11 +11,11 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from ebar.errors import UserError, choose
-from ebar.samplers.draw import proposal_for, shares
+from ebar.samplers.draw import group_size, numbered, proposal_for, shares
 from ebar.samplers.metropolis import moves_in
 from ebar.samplers.moves import Scene, Walkers, begin, step
 from ebar.samplers.resample import RESAMPLERS, flat
-from ebar.samplers.systems import repeated, resampled, systems
+from ebar.samplers.systems import in_groups, repeated, resampled, systems
 from ebar.types import Context, Distribution, Target, Weighted, context_rows
 
 SMALLEST_RISE = 1e-4  # a ladder has at most ten thousand rungs
@@ -35,10 +35,9 @@ class Annealed:
     """
 
     weighted: ClassVar[bool] = True
-    independent: ClassVar[bool] = False  # the particles of a system are not; systems, hence batches, are
 
     particles: int = 256
-    """In each system."""
+    """In each system; fewer where n draws would make fewer than 20 systems, which an interval needs."""
     threshold: float = 0.5
     ladder: tuple[float, ...] = ()
     """Rising to 1, the 0 left out; empty: chosen on a pilot."""
@@ -58,15 +57,19 @@ class Annealed:
         context: Context | None = None,
         generator: Generator,
     ) -> Iterator[Weighted]:
-        proposal = proposal_for(target, proposal)
-        scene = Scene(target, proposal, context, generator)
+        return numbered(self._systems(Scene(target, proposal_for(target, proposal), context, generator), n))
+
+    def _systems(self, scene: Scene, n: int) -> Iterator[Weighted]:
+        context = scene.context
         rows = context_rows(context)
         ladder = self._given(rows) if self.ladder else self._pilot(scene, rows)
-        for size, count in systems(n, self.particles, context, self.batch_size):
+        for size, count in systems(n, min(self.particles, group_size(n)), context, self.batch_size):
             run = _Run(self, scene._replace(context=repeated(context, count)), size, rows * count)
             for power in ladder.repeat_interleave(count, 1):
                 run.climb(power.to(run.log_w))
-            yield Weighted(run.walkers.x, run.log_w.view(rows, count * size))
+            yield Weighted(
+                run.walkers.x, run.log_w.view(rows, count * size), in_groups(count, size, run.log_w.device)
+            )
 
     def _given(self, rows: int) -> Float[Tensor, "rungs rows"]:
         rungs = torch.tensor(self.ladder, dtype=torch.float64)

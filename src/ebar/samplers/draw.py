@@ -4,27 +4,24 @@ Draws and weights carry no gradient. What turns gradients off are the functions 
 that stream: between two batches the caller's own mode is in force.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
+from collections.abc import Iterable, Iterator
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
-from torch.nn import functional as F
 
 from ebar.errors import UserError
+from ebar.maths.randomness import default_generator
 from ebar.models.tilted import Tilted
 from ebar.progress import bar
 from ebar.types import (
     Context,
     Distribution,
-    DrawsSampler,
     Sampler,
     SamplesWithLogProb,
     Sequences,
     Target,
     Weighted,
-    WeightedSampler,
     context_rows,
 )
 
@@ -91,65 +88,39 @@ def shares(n: int, context: Context | None, batch_size: int, *, proposals_per_dr
     return [n // parts + (part < n % parts) for part in range(parts)]
 
 
-def gather(batches: Sequence[Sequences], rows: int) -> Sequences:
-    """Batches that are each context-major, as one that is."""
-    width = max(batch.tokens.shape[1] for batch in batches)
-    padded = [F.pad(batch.tokens, (0, width - batch.tokens.shape[1])).view(rows, -1, width) for batch in batches]
-    lengths = [batch.lengths.view(rows, -1) for batch in batches]
-    return Sequences(torch.cat(padded, 1).flatten(0, 1), torch.cat(lengths, 1).flatten())
+GROUPS = 20  # independent ones, for an interval where the draws of a group depend on one another
+SMALLEST_GROUP = 10  # draws: below 200 draws there are fewer groups, not smaller ones
 
 
-def first(x: Sequences, rows: int, n: int) -> Sequences:
-    """The first n draws of each row of the context."""
-    draws = len(x.lengths) // rows
-    if draws == n:
-        return x
-    tokens = x.tokens.view(rows, draws, -1)[:, :n].flatten(0, 1)
-    return Sequences(tokens, x.lengths.view(rows, draws)[:, :n].flatten())
+def group_size(n: int) -> int:
+    """Draws in a group, so that n draws make GROUPS of them."""
+    return max(SMALLEST_GROUP, -(-n // GROUPS))
 
 
-def independent_batches(
-    sampler: WeightedSampler,
+def numbered(batches: Iterable[Weighted]) -> Iterator[Weighted]:
+    """The batches of a stream, each with groups of its own."""
+    first = 0
+    for batch in batches:
+        assert batch.groups is not None
+        yield batch._replace(groups=batch.groups + first)
+        first += int(batch.groups.max()) + 1
+
+
+def stream(
+    sampler: Sampler,
     target: Target,
     n: int,
     *,
     proposal: Distribution | None = None,
     context: Context | None = None,
-    generator: Generator,
-    fewest: int = 20,
+    generator: Generator | None = None,
 ) -> Iterator[Weighted]:
-    """n draws or a few more, in enough batches for an interval over batches where draws depend on one another."""
-    calls = 1 if sampler.independent else fewest
-    share = max(2, -(-n // calls))
-    with bar("sampling", context_rows(context) * share * calls, "draws") as progress:
-        for _ in range(calls):
-            for batch in sampler.stream(target, share, proposal=proposal, context=context, generator=generator):
-                yield batch
-                progress.advance(len(batch.x.lengths))
-
-
-@overload
-def draw(
-    sampler: WeightedSampler,
-    target: Target,
-    n: int,
-    *,
-    proposal: Distribution | None = None,
-    context: Context | None = None,
-    generator: Generator,
-) -> Weighted: ...
-
-
-@overload
-def draw(
-    sampler: DrawsSampler,
-    target: Target,
-    n: int,
-    *,
-    proposal: Distribution | None = None,
-    context: Context | None = None,
-    generator: Generator,
-) -> Sequences: ...
+    """The sampler's own stream, whose batches know what they are drawn from, with a progress bar."""
+    generator = default_generator() if generator is None else generator
+    with bar("sampling", context_rows(context) * n, "draws") as progress:
+        for batch in sampler.stream(target, n, proposal=proposal, context=context, generator=generator):
+            yield batch._replace(target=target, context=context)
+            progress.advance(len(batch.x.lengths))
 
 
 def draw(
@@ -159,27 +130,12 @@ def draw(
     *,
     proposal: Distribution | None = None,
     context: Context | None = None,
-    generator: Generator,
-) -> Weighted | Sequences:
+    generator: Generator | None = None,
+) -> Weighted:
     """Exactly n draws for each row of the context, with a progress bar where bars are shown.
 
-    All of them are held in memory at once: what needs only sums should read the sampler's `stream`.
+    Without a generator, randomness comes from torch's own state. All draws are held in memory at once: what needs only
+    sums should read `stream`.
     """
-    rows = context_rows(context)
-    xs: list[Sequences] = []
-    weights: list[Tensor] = []
-    batches: Iterable[Weighted | Sequences] = sampler.stream(
-        target,
-        n,
-        proposal=proposal,
-        context=context,
-        generator=generator,
-    )
-    with bar("sampling", rows * n, "draws") as progress:
-        for batch in batches:
-            if isinstance(batch, Weighted):
-                weights.append(batch.log_weights)
-            xs.append(batch.x if isinstance(batch, Weighted) else batch)
-            progress.advance(len(xs[-1].lengths))
-    x = first(gather(xs, rows), rows, n)
-    return Weighted(x, torch.cat(weights, 1)[:, :n]) if weights else x
+    batches = list(stream(sampler, target, n, proposal=proposal, context=context, generator=generator))
+    return Weighted.join(batches, one_stream=True).select(slice(n))

@@ -23,7 +23,7 @@ class Resampled(NamedTuple):
     """Draws, and the candidates they were chosen from."""
 
     x: Sequences  # rows × n, context-major
-    candidates: Weighted  # rows × K with their log-weights, whose mean estimates nothing where candidates are distinct
+    candidates: Weighted  # rows × K with their log-weights, which say nothing of Z where candidates are distinct
     effective_sample_size: Float[Tensor, " rows"]  # of K
 
     @property
@@ -75,7 +75,9 @@ def energy_resampling(
     log_weights = torch.cat([part[2] for part in parts])[back]
     return Resampled(
         restored(Sequences.join([part[0] for part in parts]), back, n),
-        Weighted(restored(Sequences.join([part[1] for part in parts]), back, candidates), log_weights),
+        Weighted(
+            restored(Sequences.join([part[1] for part in parts]), back, candidates), log_weights, estimates_z=not distinct
+        ),
         effective_sample_size(log_weights),
     )
 

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
 from ebar.backbones.backbone import Quick
@@ -37,8 +37,11 @@ class Walk(NamedTuple):
     """Draws from a guided proposal, with all that a weight needs but the energy."""
 
     x: Sequences
-    log_prob: Float[Tensor, " batch"]  # under the proposal
+    log_prob: Float[Tensor, " batch"]  # under the proposal, or its mixture with the defence
     base_log_prob: Float[Tensor, " batch"]
+
+
+Tables = tuple[Float[Tensor, "places states"], Float[Tensor, " states"]]  # log hₜ(s), and log h of an ended sequence
 
 
 class Guided:
@@ -69,6 +72,7 @@ class Guided:
         self.states = states
         self.log_ahead = log_ahead  # log hₜ(s), t = 0 … length
         self.log_final = log_final  # log h of a sequence that has ended
+        self.allowed = _allowed(log_ahead, log_final)
 
     @classmethod
     def tilted(cls, base: Stepwise, states: JointStates, energy: Linear, law: Law) -> "Guided":
@@ -92,7 +96,7 @@ class Guided:
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], GuidedState]:
         logits, base = self.base.start(rows, context)
         joint = torch.zeros(rows, dtype=torch.long, device=logits.device)
-        guided, _, log_step = self._guide(logits[:, None], joint[:, None], 0)
+        guided, _, log_step = self._guide(logits[:, None], joint[:, None], 0, (self.log_ahead, self.log_final))
         return guided[:, 0], GuidedState(base, joint, 0, log_step[:, 0] + self.log_ahead[0, 0])
 
     def advance(
@@ -103,7 +107,8 @@ class Guided:
         for column in self.states.class_of[tokens].unbind(1):
             joint = self.states.successor[joint, column]
             visited.append(joint)
-        guided, _, log_step = self._guide(logits, torch.stack(visited, 1), state.place + 1)
+        tables = (self.log_ahead, self.log_final)
+        guided, _, log_step = self._guide(logits, torch.stack(visited, 1), state.place + 1, tables)
         log_weight = state.log_weight + log_step.sum(1)
         return guided, GuidedState(base, joint, state.place + tokens.shape[1], log_weight)
 
@@ -112,18 +117,23 @@ class Guided:
         return state.log_weight
 
     def _guide(
-        self, logits: Float[Tensor, "rows length vocabulary"], joint: Int[Tensor, "rows length"], place: int
+        self,
+        logits: Float[Tensor, "rows length vocabulary"],
+        joint: Int[Tensor, "rows length"],
+        place: int,
+        tables: Tables,
     ) -> tuple[
         Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length"]
     ]:
         """log g and log q of the next token, and log N/h; `place` is the one that logits[:, 0] fills."""
+        log_ahead, log_final = tables
         log_probs = torch.log_softmax(logits, -1)
         # A parallel pass over padding may look past the end of the space; nobody reads what it says there.
         places = torch.arange(place, place + joint.shape[1], device=joint.device).clamp(max=self.space.length - 1)
-        ahead = self.log_ahead[places[:, None] + 1, self.states.successor[joint]]
+        ahead = log_ahead[places[:, None] + 1, self.states.successor[joint]]
         if self.states.end_class is not None:
-            ahead[..., self.states.end_class] = self.log_final[joint]
-        here = self.log_ahead[places, joint]
+            ahead[..., self.states.end_class] = log_final[joint]
+        here = log_ahead[places, joint]
         # Relative to h here, so that a tiny h costs no digits in the model's own precision.
         shift = torch.where(here == -math.inf, 0.0, here)[..., None]
         guided = log_probs + (ahead - shift).to(log_probs.dtype)[..., self.states.class_of]
@@ -144,37 +154,74 @@ class Guided:
         return walk.x, walk.log_prob
 
     @torch.no_grad()
-    def walk(self, n: int, context: Context | None = None, *, tally: Tally | None = None, generator: Generator) -> Walk:
-        """n draws for each row of the context, which is read once; what the base says on the way goes to the tally."""
+    def walk(
+        self,
+        n: int,
+        context: Context | None = None,
+        *,
+        defensive: int = 0,
+        tally: Tally | None = None,
+        generator: Generator,
+    ) -> Walk:
+        """n draws for each row of the context, which is read once; what the base says on the way goes to the tally.
+
+        The first `defensive` of them come from d: the base, less what would break a coefficient of −∞. Then `log_prob`
+        is that of the mixture α·d + (1 − α)·g, α = defensive/n. As d ≥ q wherever P > 0, no weight P/(α·d + (1 − α)·g)
+        exceeds e^(max −E)/α, whatever the surrogate has missed. Hesterberg 1995; Owen and Zhou 2000.
+        """
         with without_dropout(self.base):
             first, state = self.base.start(context_rows(context), context)
             condition = torch.arange(len(first), device=first.device).repeat_interleave(n)
+            plain = (torch.arange(n, device=first.device) < defensive).repeat(len(first))
+            size = max(1, min(BLOCK, STEP // self.space.vocabulary))
             parts = [
-                self._walk_block(first[rows], state.select(rows), tally, generator)
-                for rows in torch.split(condition, max(1, min(BLOCK, STEP // self.space.vocabulary)))
+                self._walk_block(first[rows], state.select(rows), own if defensive else None, tally, generator)
+                for rows, own in zip(torch.split(condition, size), torch.split(plain, size), strict=True)
             ]
-        x, log_prob, base_log_prob = zip(*parts, strict=True)
-        return Walk(Sequences.join(list(x)), torch.cat(log_prob), torch.cat(base_log_prob))
+        x, log_prob, base_log_prob, log_defence = zip(*parts, strict=True)
+        log_prob = torch.cat(log_prob)
+        if defensive:
+            share = defensive / n
+            log_rest = math.log1p(-share) if share < 1 else -math.inf
+            log_prob = torch.logaddexp(torch.cat(log_defence) + math.log(share), log_prob + log_rest)
+        return Walk(Sequences.join(list(x)), log_prob, torch.cat(base_log_prob))
 
     def _walk_block(
-        self, logits: Float[Tensor, "rows vocabulary"], state: State, tally: Tally | None, generator: Generator
-    ) -> Walk:
-        """Rows that have ended are no longer computed."""
+        self,
+        logits: Float[Tensor, "rows vocabulary"],
+        state: State,
+        plain: Bool[Tensor, " rows"] | None,
+        tally: Tally | None,
+        generator: Generator,
+    ) -> tuple[Sequences, Float[Tensor, " rows"], Float[Tensor, " rows"], Float[Tensor, " rows"]]:
+        """Draws, those marked plain from d and the others from g, with log g, log q and log d.
+
+        Rows that have ended are no longer computed.
+        """
         stepper = self.base.stepper(state) if isinstance(self.base, Quick) else Advances(self.base, state)
         length, end, rows, device = self.space.length, self.space.end, len(logits), logits.device
         tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
         lengths = torch.full((rows,), length, device=device)
-        log_prob, base_log_prob = torch.zeros(2, rows, dtype=logits.dtype, device=device)
+        log_prob, base_log_prob, log_defence = torch.zeros(3, rows, dtype=logits.dtype, device=device)
         alive = torch.arange(rows, device=device)
         joint = torch.zeros_like(alive)
         for place in range(length):
             if tally is not None:
                 tally.add(self.states, logits, joint, place)
-            guided, log_probs, _ = self._guide(logits[:, None], joint[:, None], place)
-            token = draw_tokens(guided[:, 0], generator)
+            tables = (self.log_ahead, self.log_final)
+            guided, log_probs, _ = self._guide(logits[:, None], joint[:, None], place, tables)
+            law = guided
+            if plain is not None:
+                free = log_probs
+                if self.allowed is not None:
+                    free = self._guide(logits[:, None], joint[:, None], place, self.allowed)[0]
+                law = torch.where(plain[alive][:, None, None], free, guided)
+            token = draw_tokens(law[:, 0], generator)
             tokens[alive, place] = token
             log_prob[alive] += guided[:, 0].gather(1, token[:, None]).squeeze(1)
             base_log_prob[alive] += log_probs[:, 0].gather(1, token[:, None]).squeeze(1)
+            if plain is not None:
+                log_defence[alive] += free[:, 0].gather(1, token[:, None]).squeeze(1)
             if end is not None and bool((token == end).any()):
                 lengths[alive[token == end]] = place + 1
                 onward = (token != end).nonzero().squeeze(1)
@@ -186,7 +233,7 @@ class Guided:
                 joint = self.states.successor[joint, self.states.class_of[token]]
                 logits = stepper.step(token)
         width = int(lengths.max()) if rows else 0
-        return Walk(Sequences(tokens[:, :width], lengths), log_prob, base_log_prob)
+        return Sequences(tokens[:, :width], lengths), log_prob, base_log_prob, log_defence
 
     def log_ratio_bound(self, target: object) -> float | None:
         """log P(x|C) − log g(x|C) is never above this; None where no such number is known.
@@ -198,6 +245,15 @@ class Guided:
             return None
         followed = log_largest_ratio(self.states, self.log_ahead, self.log_final, self.states.scores(target.energy))
         return None if followed == math.inf else followed + self.states.others_bound(target.energy)
+
+
+def _allowed(log_ahead: Float[Tensor, "places states"], log_final: Float[Tensor, " states"]) -> Tables | None:
+    """h with every finite value replaced by 1; None where nothing is forbidden, so that all of it would be 1."""
+    forbidden = [table == -math.inf for table in (log_ahead, log_final)]
+    if not any(bool(where.any()) for where in forbidden):
+        return None
+    ahead, final = (torch.zeros_like(where, dtype=torch.float64).masked_fill(where, -math.inf) for where in forbidden)
+    return ahead, final
 
 
 def without_dropout(base: Stepwise) -> AbstractContextManager[None]:

@@ -19,7 +19,6 @@ class Importance:
     """
 
     weighted: ClassVar[bool] = True
-    independent: ClassVar[bool] = True
 
     batch_size: int = 4096
     """Sequences at a time, over all rows of the context."""

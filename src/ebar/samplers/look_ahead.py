@@ -61,10 +61,15 @@ class LookAhead:
     Features that none can follow are left to the weights. As unbiased as importance sampling from the base, whose
     effective sample size it multiplies as far as the surrogate foresees the base. The proposal may be one that
     `guided` made for this target; else one is made first.
+
+    A surrogate that has hardly seen some sequences makes g avoid them, and weights that were not drawn cannot warn. So
+    a share of the draws comes from the base itself: no weight then exceeds e^(max −E)/defence (`Guided.walk`). For the
+    same reason the surrogate is fitted to fewer draws than are then made. Fitted to more, it leaves weights that are all
+    but constant, except where even that many draws have not been, and there n draws will not show it either: with
+    4,000 for n = 1,000, intervals of 95 % covered log Z of small random targets in 73 to 94 % of runs.
     """
 
     weighted: ClassVar[bool] = True
-    independent: ClassVar[bool] = True
 
     surrogate: Literal["ngram", "uniform"] = "ngram"
     """What stands in for the base when looking ahead."""
@@ -72,19 +77,24 @@ class LookAhead:
     """Of the n-gram: how many of the last tokens it looks at."""
     smoothing: float = 1.0
     """Of the n-gram."""
-    surrogate_draws: int = 4000
-    """Half from the base and half from a first proposal, to fit the surrogate to."""
+    surrogate_draws: int | None = None
+    """Half from the base and half from a first proposal, to fit the surrogate to; None: a fifth of n, 100 to 4,000."""
+    defence: float = 0.1
+    """The share of the draws that come from the base, less what a coefficient of −∞ forbids."""
     batch_size: int = BATCH
     """Sequences at a time, over all rows of the context."""
 
-    def proposal(self, target: Target, context: Context | None = None, *, generator: Generator) -> Guided:
-        """What `stream` draws from where no proposal is given: make it once to use it often."""
+    def proposal(
+        self, target: Target, context: Context | None = None, *, n: int = 20_000, generator: Generator
+    ) -> Guided:
+        """What `stream` draws n from where no proposal is given: make it once to use it often."""
         surrogates: dict[str, Surrogate] = {
             "ngram": NGram(order=self.order, smoothing=self.smoothing),
             "uniform": Uniform(),
         }
         surrogate = choose(surrogates, self.surrogate, "surrogate")
-        return guided(target, surrogate=surrogate, draws=self.surrogate_draws, context=context, generator=generator)
+        draws = min(max(n // 5, 100), 4000) if self.surrogate_draws is None else self.surrogate_draws
+        return guided(target, surrogate=surrogate, draws=draws, context=context, generator=generator)
 
     def stream(
         self,
@@ -96,11 +106,15 @@ class LookAhead:
         generator: Generator,
     ) -> Iterator[Weighted]:
         if proposal is None:
-            proposal = self.proposal(target, context, generator=generator)
+            proposal = self.proposal(target, context, n=n, generator=generator)
         if not isinstance(proposal, Guided) or not isinstance(target, Tilted) or target.base is not proposal.base:
             raise UserError("Looking ahead makes its own proposal: leave it out, or give one made by `guided`.")
+        if not 0 <= self.defence < 1:
+            raise UserError(f"The defence of look-ahead is a share of the draws below 1, not {self.defence:g}.")
         for size in shares(n, context, self.batch_size):
-            walk = proposal.walk(size, context, generator=generator)
+            defensive = round(self.defence * size)
+            walk = proposal.walk(size, context, defensive=defensive, generator=generator)
             with torch.no_grad():
                 log_weights = walk.base_log_prob - target.energy(walk.x, context) - walk.log_prob
-            yield Weighted(walk.x, log_weights.view(context_rows(context), size))
+            strata = (torch.arange(size, device=log_weights.device) < defensive).long() if defensive else None
+            yield Weighted(walk.x, log_weights.view(context_rows(context), size), strata=strata)

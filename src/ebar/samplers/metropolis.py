@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Generator
+from jaxtyping import Int
+from torch import Generator, Tensor
 
 from ebar.errors import UserError, choose
 from ebar.samplers.accept import Attempts
 from ebar.samplers.draw import proposal_for, shares
 from ebar.samplers.moves import MOVES, Move, Scene, begin, step
-from ebar.types import Context, Distribution, Sequences, Space, Target, context_rows
+from ebar.types import Context, Distribution, Space, Target, Weighted, context_rows
+
+FEWEST_GROUPS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +24,10 @@ class Metropolis:
     """Chains started from the proposal, whose moves leave p invariant; draws tend to p, and say nothing of Z.
 
     `moves` are taken in turn (a cycle of kernels that leave p invariant does so too): "independent" (x′ ~ q),
-    "suffix" (redraw from q after a random cut), "token" (redraw one token). Draws of one chain depend on one another:
-    `autocorrelation.effective_draws` says how many they are worth. Metropolis et al. 1953; Hastings 1970.
+    "suffix" (redraw from q after a random cut), "token" (redraw one token). Draws of one chain depend on one another, so
+    a chain is a group. Fewer than 30 chains are cut into as many segments as make 30 groups, which are independent only
+    as far as a segment is long against the autocorrelation time (Schmeiser 1982). That a chain is past its burn-in
+    cannot be seen from its draws. Metropolis et al. 1953; Hastings 1970.
     """
 
     weighted: ClassVar[bool] = False
@@ -45,9 +50,13 @@ class Metropolis:
         proposal: Distribution | None = None,
         context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Sequences]:
-        for part in self.attempts(target, n, proposal=proposal, context=context, generator=generator):
-            yield part.x
+    ) -> Iterator[Weighted]:
+        parts = self.attempts(target, n, proposal=proposal, context=context, generator=generator)
+        for number, part in enumerate(parts):
+            chains = len(part.x.lengths) // context_rows(context)
+            groups = chain_groups(chains, -(-n // chains), number).to(part.x.lengths.device)
+            weights = torch.zeros(context_rows(context), chains, device=groups.device)
+            yield Weighted(part.x, weights, groups, estimates_z=False)
 
     def attempts(
         self,
@@ -77,6 +86,12 @@ class Metropolis:
                     "probability: raise burn_in, or use a proposal that looks ahead."
                 )
             yield Attempts(walkers.x, accepted, torch.full_like(accepted, moves * chains))
+
+
+def chain_groups(chains: int, steps: int, step: int) -> Int[Tensor, " chains"]:
+    """The group of each chain's draw number `step` of `steps`: one for every segment of every chain."""
+    segments = min(steps, -(-FEWEST_GROUPS // chains))
+    return torch.arange(chains) + chains * (step * segments // steps)
 
 
 def moves_in(names: tuple[str, ...], space: Space) -> list[Move]:

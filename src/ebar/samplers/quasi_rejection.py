@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from torch import Generator
 
 from ebar.errors import UserError
-from ebar.samplers.accept import Attempts, accept
-from ebar.samplers.draw import log_weights, proposal_for, propose, shares
-from ebar.types import Context, Distribution, Sequences, Target
+from ebar.samplers.accept import Attempts, accept, weighed
+from ebar.samplers.draw import group_size, log_weights, numbered, proposal_for, propose, shares
+from ebar.types import Context, Distribution, Target, Weighted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +19,12 @@ class QuasiRejection:
 
     As β grows the draws tend to p and the acceptance rate Z_β/β, with Z_β = E_q[min(P/q, β)], to 0; with β ≥ max P/q
     this is rejection sampling. `trade_off` draws the curve, `log_beta_for` picks a point of it. Eikema et al. 2022.
+
+    Taken as they are, draws have the moments of p_β. Their weights, in proportion to max(1, P/(β·q)), undo that: weighted,
+    they are draws for p, and estimate Z (`accept.weighed`).
     """
 
-    weighted: ClassVar[bool] = False
+    weighted: ClassVar[bool] = True
 
     log_beta: float | None = None
     """The ceiling, in the units of P/q; None: the largest weight among 1,000 proposals drawn to find it."""
@@ -38,9 +41,19 @@ class QuasiRejection:
         proposal: Distribution | None = None,
         context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Sequences]:
-        for part in self.attempts(target, n, proposal=proposal, context=context, generator=generator):
-            yield part.x
+    ) -> Iterator[Weighted]:
+        proposal = proposal_for(target, proposal)
+        log_beta = self.ceiling(target, proposal, context, generator=generator)
+        parts = replace(self, log_beta=log_beta).attempts(
+            target, n, proposal=proposal, context=context, generator=generator
+        )
+        return numbered(weighed(part, log_beta, group_size(n)) for part in parts)
+
+    def ceiling(
+        self, target: Target, proposal: Distribution, context: Context | None = None, *, generator: Generator
+    ) -> float:
+        """The log β given, or the one that a pilot finds."""
+        return _largest_log_weight(target, proposal, context, generator) if self.log_beta is None else self.log_beta
 
     def attempts(
         self,
@@ -53,14 +66,13 @@ class QuasiRejection:
     ) -> Iterator[Attempts]:
         """The draws of `stream`, with the numbers of proposals they took."""
         proposal = proposal_for(target, proposal)
-        log_beta = self.log_beta
-        if log_beta is None:
-            log_beta = _largest_log_weight(target, proposal, context, generator)
-        for size in shares(n, context, self.batch_size):
+        log_beta = self.ceiling(target, proposal, context, generator=generator)
+        # Two proposals per draw, so that there is always room for the two draws that the estimate of Z needs.
+        for size in shares(n, context, self.batch_size, proposals_per_draw=2):
             yield accept(
                 target,
                 proposal,
-                size,
+                max(size, 2),
                 log_beta,
                 context,
                 ceiling_is_bound=False,

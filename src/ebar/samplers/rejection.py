@@ -4,28 +4,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Generator
 
 from ebar.errors import UserError
 from ebar.models.tilted import Tilted
-from ebar.samplers.accept import Attempts, accept
-from ebar.samplers.draw import proposal_for, shares
+from ebar.samplers.accept import Attempts, accept, weighed
+from ebar.samplers.draw import group_size, numbered, proposal_for, shares
 from ebar.samplers.protocols import Bounded, RatioBounded
-from ebar.types import Context, Distribution, Target, Weighted, context_rows
+from ebar.types import Context, Distribution, Target, Weighted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
     """x ~ q, kept with probability P(x) / (M·q(x)), where M ≥ P/q everywhere: what is kept is i.i.d. from p.
 
-    Each batch goes on until its k-th acceptance, at the N-th proposal. N is negative binomial, for which
-    E[(k−1)/(N−1)] is the acceptance probability Z/M exactly when k ≥ 2 (k/N is biased; Haldane 1945). Draws and N
-    are independent, so giving every draw the weight M·(k−1)/(N−1) makes them properly weighted.
+    Weights come from the number of proposals that the draws took: `accept.weighed`.
     """
 
     weighted: ClassVar[bool] = True
-    independent: ClassVar[bool] = False  # the draws of a batch share one estimate of Z; batches are independent
 
     log_bound: float | None = None
     """On log P − log q; None: the energy's or the proposal's own."""
@@ -44,10 +40,8 @@ class Rejection:
         generator: Generator,
     ) -> Iterator[Weighted]:
         log_bound = self.bound(target, proposal)
-        for part in self.attempts(target, n, proposal=proposal, context=context, generator=generator):
-            k, all_proposed = part.accepted.double(), part.proposed.double()
-            log_z = log_bound + torch.log((k - 1) / (all_proposed - 1))
-            yield Weighted(part.x, log_z[:, None].expand(-1, len(part.x.lengths) // context_rows(context)))
+        parts = self.attempts(target, n, proposal=proposal, context=context, generator=generator)
+        return numbered(weighed(part, log_bound, group_size(n)) for part in parts)
 
     def attempts(
         self,

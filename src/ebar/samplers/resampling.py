@@ -8,22 +8,24 @@ from torch import Generator
 
 from ebar.errors import choose
 from ebar.maths.log_space import log_mean_exp
-from ebar.samplers.draw import log_weights, proposal_for, propose, shares
+from ebar.samplers.draw import group_size, log_weights, numbered, proposal_for, propose
 from ebar.samplers.resample import RESAMPLERS, flat
+from ebar.samplers.systems import in_groups, systems
 from ebar.types import Context, Distribution, Target, Weighted, context_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampling:
-    """Of m·n proposals, n are chosen in proportion to w = P/q; all get the weight Ẑ, the mean w of the m·n.
+    """Of a pool of m·n proposals, n are chosen in proportion to w = P/q; all get the weight Ẑ, the mean w of the m·n.
 
     Properly weighted: given the proposals, E[(1/n)·Σ f(chosen)] = Σⱼ wⱼf(xⱼ) / Σⱼ wⱼ, and Ẑ times this is the
-    importance-sampling average (1/mn)·Σⱼ wⱼf(xⱼ), whose mean is Σₓ P(x)·f(x). One batch alone gives draws whose law
-    tends to p as its m·n grows; pooled by their weights, batches of any size tend to p. Rubin 1988.
+    importance-sampling average (1/mn)·Σⱼ wⱼf(xⱼ), whose mean is Σₓ P(x)·f(x). One pool alone gives draws whose law
+    tends to p as its m·n grows; joined by their weights, pools of any size tend to p. Rubin 1988.
+
+    The draws of one pool depend on one another, so they are a group; there are at least 20 where n allows it.
     """
 
     weighted: ClassVar[bool] = True
-    independent: ClassVar[bool] = False  # the draws of a batch share a pool; batches are independent
 
     proposals_per_draw: int = 16
     resampling: str = "systematic"
@@ -39,12 +41,17 @@ class Resampling:
         context: Context | None = None,
         generator: Generator,
     ) -> Iterator[Weighted]:
-        proposal = proposal_for(target, proposal)
+        return numbered(self._pools(target, n, proposal_for(target, proposal), context, generator))
+
+    def _pools(
+        self, target: Target, n: int, proposal: Distribution, context: Context | None, generator: Generator
+    ) -> Iterator[Weighted]:
         resample = choose(RESAMPLERS, self.resampling, "resampling scheme")
         rows = context_rows(context)
-        for size in shares(n, context, self.batch_size, proposals_per_draw=self.proposals_per_draw):
-            pool = size * self.proposals_per_draw
-            x, log_q = propose(proposal, pool, context, generator)
-            log_w = log_weights(target, proposal, x, log_q, context).view(rows, pool)
-            chosen = flat(resample(log_w, size, generator), pool)
-            yield Weighted(x.select(chosen), log_mean_exp(log_w)[:, None].expand(-1, size))
+        many = self.proposals_per_draw
+        for size, pools in systems(n, group_size(n), context, self.batch_size, proposals_per_draw=many):
+            x, log_q = propose(proposal, size * pools * many, context, generator)
+            log_w = log_weights(target, proposal, x, log_q, context).view(rows * pools, size * many)
+            chosen = flat(resample(log_w, size, generator), size * many)
+            log_z = log_mean_exp(log_w)[:, None].expand(-1, size)
+            yield Weighted(x.select(chosen), log_z.reshape(rows, pools * size), in_groups(pools, size, log_w.device))

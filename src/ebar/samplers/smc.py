@@ -11,9 +11,9 @@ from torch import Generator, Tensor
 
 from ebar.errors import UserError, choose
 from ebar.models.stepwise import draw_tokens
-from ebar.samplers.draw import log_weights, proposal_for
+from ebar.samplers.draw import group_size, log_weights, numbered, proposal_for
 from ebar.samplers.resample import RESAMPLERS, flat
-from ebar.samplers.systems import repeated, resampled, systems
+from ebar.samplers.systems import in_groups, repeated, resampled, systems
 from ebar.samplers.twists import TWISTS, Prefixes, base_to_follow, twist_for
 from ebar.types import Context, Distribution, Sequences, State, Stepwise, Target, Weighted, context_rows
 
@@ -40,14 +40,13 @@ class Smc:
     exp(G(x≤t) − G(x<t)); at its end G is log P(x) − log q(x) itself, so whatever the guesses were, the product is
     right. Systems resample when their effective sample size falls below `threshold` of their particles.
     The mean weight of a system is unbiased for Z (Del Moral 2004, 7.4.2), and w·f for Σ P·f; systems are
-    independent and pooled. A guess of −inf must mean that P = 0 on every continuation.
+    independent groups. A guess of −inf must mean that P = 0 on every continuation.
     """
 
     weighted: ClassVar[bool] = True
-    independent: ClassVar[bool] = False  # the particles of a system are not; systems, hence batches, are
 
     particles: int = 256
-    """In each system."""
+    """In each system; fewer where n draws would make fewer than 20 systems, which an interval needs."""
     threshold: float = 0.5
     twist: str | None = None
     """None, energy or potential; None: the best the proposal and target allow."""
@@ -67,11 +66,16 @@ class Smc:
         stepwise = proposal_for(target, proposal)
         if not isinstance(stepwise, Stepwise):
             raise UserError("Sequential Monte Carlo needs a proposal that goes token by token: use importance.")
+        return numbered(self._systems(target, n, stepwise, context, generator))
+
+    def _systems(
+        self, target: Target, n: int, stepwise: Stepwise, context: Context | None, generator: Generator
+    ) -> Iterator[Weighted]:
         rows = context_rows(context)
-        for size, count in systems(n, self.particles, context, self.batch_size):
+        for size, count in systems(n, min(self.particles, group_size(n)), context, self.batch_size):
             many = repeated(context, count)
             x, log_w = self._run(target, stepwise, size, rows * count, many, generator)
-            yield Weighted(x, log_w.view(rows, count * size))
+            yield Weighted(x, log_w.view(rows, count * size), in_groups(count, size, log_w.device))
 
     @torch.no_grad()
     def _run(

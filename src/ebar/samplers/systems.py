@@ -13,19 +13,26 @@ from ebar.samplers.resample import Resampler
 from ebar.types import Context, context_rows
 
 
-def systems(n: int, particles: int, context: Context | None, batch_size: int) -> Iterator[tuple[int, int]]:
+def systems(
+    n: int, particles: int, context: Context | None, batch_size: int, *, proposals_per_draw: int = 1
+) -> Iterator[tuple[int, int]]:
     """(size, how many at a time): n draws per row as independent systems of at most `particles`, even in size.
 
     Only whole systems are properly weighted, so they add up to n exactly.
     """
-    rows = context_rows(context)
-    sizes = shares(n, context, min(batch_size, particles * rows))
+    rows = context_rows(context) * proposals_per_draw
+    sizes = shares(n, context, min(batch_size, particles * rows), proposals_per_draw=proposals_per_draw)
     for size, group in itertools.groupby(sizes):
         count = len(list(group))
         at_once = batch_size // (size * rows)
         while count:
             yield size, min(count, at_once)
             count -= min(count, at_once)
+
+
+def in_groups(count: int, size: int, device: torch.device) -> Int[Tensor, " draws"]:
+    """The group numbers of `count` systems of `size` draws, one after the other."""
+    return torch.arange(count, device=device).repeat_interleave(size)
 
 
 def repeated(context: Context | None, times: int) -> Context | None:

@@ -15,7 +15,6 @@ from ebar.maths.log_space import effective_sample_size, log_mean_exp
 from ebar.models.tilted import Tilted
 from ebar.samplers.accept import Attempts, coin
 from ebar.samplers.ancestral import Ancestral
-from ebar.samplers.draw import first, gather
 from ebar.samplers.guided import Guided
 from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead
@@ -23,7 +22,7 @@ from ebar.samplers.quasi_rejection import QuasiRejection
 from ebar.samplers.rejection import Rejection
 from ebar.samplers.resample import systematic
 from ebar.samplers.trade_off import trade_off
-from ebar.types import Distribution, Sampler, Sequences, Target, Weighted, WeightedSampler
+from ebar.types import Distribution, Sampler, Sequences, Target, Weighted
 
 TOLERANCE = 0.01  # in total variation, from p
 PRIOR = 50  # proposals that an earlier acceptance rate counts for, when the next batch is sized
@@ -55,7 +54,7 @@ def independent(sampler: Sampler) -> bool:
 def weigh(target: Target, proposal: Distribution, n: int, generator: Generator) -> Weighted:
     """n proposals with their weights; where the proposal walks along the base, its log-probability is the walk's."""
     walks = isinstance(proposal, Guided) and isinstance(target, Tilted) and target.base is proposal.base
-    sampler: WeightedSampler = LookAhead(batch_size=n) if walks else Importance(batch_size=n)
+    sampler: Sampler = LookAhead(batch_size=n, defence=0.0) if walks else Importance(batch_size=n)
     [weighted] = sampler.stream(target, n, proposal=proposal, generator=generator)
     check_weights(weighted.log_weights)
     return weighted
@@ -103,12 +102,12 @@ def draw_round(
     elif isinstance(sampler, Ancestral):
         x = Sequences.join([part.x for part in sampler.stream(target, size, proposal=proposal, generator=generator)])
         drawn = Round(x, torch.zeros(0), effective=float(size))
-    elif isinstance(sampler, WeightedSampler):
+    elif sampler.weighted:
         parts = sampler.stream(target, size * weighted_draws, proposal=proposal, generator=generator)
-        drawn = _resampled(parts, size, sampler.independent, generator)
+        drawn = _resampled(parts, size, generator)
     else:
         batches = list(sampler.stream(target, size, proposal=proposal, generator=generator))
-        drawn = Round(first(gather(batches, 1), 1, size), torch.zeros(0))
+        drawn = Round(Weighted.join(batches, one_stream=True).select(slice(size)).x, torch.zeros(0))
     advance(size)
     return drawn
 
@@ -157,22 +156,22 @@ def _rejected(attempts: Iterable[Attempts], size: int) -> Round:
     parts = list(attempts)
     accepted = sum(int(part.accepted.sum()) for part in parts)
     proposed = sum(int(part.proposed.sum()) for part in parts)
-    x = first(Sequences.join([part.x for part in parts]), 1, size)  # rejection draws at least two
+    x = Sequences.join([part.x for part in parts]).select(torch.arange(size))  # rejection draws at least two
     return Round(x, torch.zeros(0), accepted, proposed, effective=float(size))
 
 
 @torch.no_grad()
-def _resampled(batches: Iterable[Weighted], size: int, independent_draws: bool, generator: Generator) -> Round:
+def _resampled(batches: Iterable[Weighted], size: int, generator: Generator) -> Round:
     """Systematic resampling, which adds the least noise; what it chooses is biased O(1/draws) towards the pool."""
-    parts = list(batches)
-    log_w = torch.cat([part.log_weights for part in parts], 1).double()
+    drawn = Weighted.join(list(batches), one_stream=True)
+    log_w = drawn.log_weights.double()
     check_weights(log_w)
     if bool((log_w == -math.inf).all()):
         raise UserError("Every weight of a round is 0: draw from a proposal that looks ahead, or make rounds larger.")
     chosen = systematic(log_w, size, generator)[0]
     shuffled = chosen[torch.randperm(size, generator=generator, device=chosen.device)]  # copies stand side by side
     effective = min(float(effective_sample_size(log_w)[0]), float(size))
-    x = Sequences.join([part.x for part in parts]).select(shuffled)
-    if independent_draws:
+    x = drawn.x.select(shuffled)
+    if drawn.groups is None:
         return Round(x, log_w[0], effective=effective)
     return Round(x, log_w.new_zeros(0), effective=effective, log_z=float(log_mean_exp(log_w)[0]))
