@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from ebar.samplers.beam import beam_search as beam_search
     from ebar.samplers.draw import draw as draw
     from ebar.samplers.energy_resampling import energy_resampling as energy_resampling
+    from ebar.samplers.files import load_draws as load_draws
+    from ebar.samplers.files import save_draws as save_draws
     from ebar.samplers.importance import Importance as Importance
     from ebar.samplers.look_ahead import LookAhead as LookAhead
     from ebar.samplers.look_ahead import guided as guided
@@ -152,6 +154,7 @@ _PLACES = {
     "Length": "ebar.features.length",
     "lift": "ebar.automata",
     "Linear": "ebar.energies.linear",
+    "load_draws": "ebar.samplers.files",
     "log_z": "ebar.estimators.log_z",
     "LookAhead": "ebar.samplers.look_ahead",
     "Lstm": "ebar.backbones.lstm",
@@ -173,6 +176,7 @@ _PLACES = {
     "Rejection": "ebar.samplers.rejection",
     "RejectionMoments": "ebar.training.moment_matching.first_order",
     "Resampling": "ebar.samplers.resampling",
+    "save_draws": "ebar.samplers.files",
     "ScheduledSampling": "ebar.objectives.scheduled_sampling",
     "Sequences": "ebar.types",
     "Sgd": "ebar.training.optimisers",

@@ -6,6 +6,7 @@ A line in RECIPES puts a recipe in `ebar reproduce` and in the tests.
 # Name → the module that holds it as `RECIPE`; imported only when it is run.
 RECIPES = {
     "spine/samplers": "ebar.recipes.spine.samplers",
+    "spine/coverage": "ebar.recipes.spine.coverage",
     "gam/data_efficiency": "ebar.recipes.gam.data_efficiency",
     "gam/table1": "ebar.recipes.gam.table1",
     "gam/table2": "ebar.recipes.gam.table2",

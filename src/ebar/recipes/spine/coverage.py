@@ -1,0 +1,147 @@
+"""How often the intervals of the plainest call hold the truth, for every sampler, on targets that can be enumerated.
+
+The call is `log_z(draw(sampler, target, n))`, and `moments` and `divergence` of the same draws: nothing tells the
+estimators how the draws were made.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from ebar.energies.linear import Linear
+from ebar.estimators import exact
+from ebar.estimators.divergences import divergence
+from ebar.estimators.log_z import log_z
+from ebar.estimators.models import Model
+from ebar.estimators.moments import moments
+from ebar.features.feature import Features
+from ebar.features.length import Length
+from ebar.features.motif import Motif
+from ebar.maths.proportions import wilson
+from ebar.models.tabular import Tabular
+from ebar.models.tilted import Tilted
+from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.statistics import as_dot, grouped
+from ebar.report.plots import Dots, draw
+from ebar.samplers import SAMPLERS
+from ebar.samplers.draw import draw as drawn_by
+from ebar.types import Context, Distribution, Estimate, Sequences, Space
+
+DRAWS = 1000
+LEVEL = 0.95
+CONDITIONS = 4
+MOTIFS = {"random 1": "101", "random 2": "0110", "random 3": "110", "random 4": "1011", "random 5": "1001"}
+DIVERGENCES = ("kl", "total_variation")
+# Repetitions of each case, in cells of so many.
+SIZES = {"demo": (40, 20), "cpu": (4000, 500), "paper": (40_000, 1000)}
+
+
+class Case(NamedTuple):
+    """A target, what it is compared with, and where."""
+
+    target: Model
+    base: Distribution
+    features: Features
+    context: Context | None
+
+
+def case(sampler: str, name: str) -> Case:
+    """Two general targets, and for look-ahead random ones of which a surrogate must learn every prefix by itself."""
+    if name in MOTIFS:
+        space = Space(3, 9, end=2)
+        base = Tabular.random(space, generator=Generator().manual_seed(list(MOTIFS).index(name)))
+        features = Features([Motif(motif=MOTIFS[name], alphabet="01", end=2)])
+        tilt = Linear(features, torch.tensor([2.75], dtype=torch.float64))
+        return Case(Tilted(base, tilt), base, features, None)
+    space, conditions = Space(3, 6, end=2), CONDITIONS if name == "conditional" else 1
+    generator = Generator().manual_seed(20190915)
+    base, other = (Tabular.random(space, conditions=conditions, generator=generator) for _ in range(2))
+    features = Features([Motif(motif="11", alphabet="01", end=2), Length(longest=space.length, end=2)])
+    rows = torch.arange(conditions)[:, None]
+    context = None if conditions == 1 else Context(Sequences(rows, torch.ones(conditions, dtype=torch.long)))
+    if sampler == "ancestral":  # its target must be a distribution
+        return Case(other, base, features, context)
+    tilt = Linear(features, torch.tensor([2.0, -0.2], dtype=torch.float64))
+    return Case(Tilted(base, tilt), base, features, context)
+
+
+class Coverage:
+    """The recipe."""
+
+    title = f"Coverage of 95 % intervals from {DRAWS:,} draws, called with nothing but the draws"
+    source = "ebar's own"
+
+    def grid(self, scale: str) -> list[Cell]:
+        repetitions, at_once = SIZES[scale]
+        cases = [(name, kind) for name in SAMPLERS for kind in ("unconditional", "conditional")]
+        cases += [("look_ahead", name) for name in MOTIFS]
+        return [
+            {"sampler": sampler, "target": name, "repetitions": at_once, "seed": seed}
+            for sampler, name in cases
+            for seed in range(repetitions // at_once)
+        ]
+
+    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
+        """Of every figure: how often its interval held the truth, how often it warned, and its mean width."""
+        one = case(cell["sampler"], cell["target"])
+        truths = {name: value.detach() for name, value in _truths(one).items()}
+        generator = Generator().manual_seed(1000 * cell["seed"] + 7)
+        counts = {name: {"covered": 0, "warned": 0, "width": 0.0, "of": 0} for name in truths}
+        rows = 1 if one.context is None else one.context.rows
+        for _ in range(-(-cell["repetitions"] // rows)):
+            sampler = SAMPLERS[cell["sampler"]]()
+            for name, found in _estimates(one, sampler, generator).items():
+                for estimate, truth in zip(found, truths[name].tolist(), strict=True):
+                    counts[name]["covered"] += estimate.low <= truth <= estimate.high
+                    counts[name]["warned"] += estimate.warning is not None
+                    counts[name]["width"] += estimate.high - estimate.low
+                    counts[name]["of"] += 1
+        return {name: count for name, count in counts.items() if count["of"]}
+
+    def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:
+        found = []
+        for (sampler, target), own in grouped(results, ("sampler", "target")).items():
+            for name in own[0][1]:
+                total = {key: sum(result[name][key] for _, result in own) for key in ("covered", "warned", "width", "of")}
+                settings = {"sampler": sampler, "target": target, "estimate": name, "repetitions": total["of"]}
+                for figure, count in (("coverage", total["covered"]), ("warned", total["warned"])):
+                    low, high = wilson(count, total["of"])
+                    found.append(Row(name=figure, settings=settings, value=count / total["of"], low=low, high=high))
+                mean = total["width"] / total["of"]
+                found.append(Row(name="mean width", settings=settings, value=mean, low=None, high=None))
+        return found
+
+    def plot(self, rows: Sequence[Row], path: Path) -> None:
+        panels: dict[str, dict[str, Estimate]] = {}
+        for row in rows:
+            if row.name == "coverage":
+                label = f"{row.settings['sampler']}, {row.settings['target']}"
+                share = as_dot(row)
+                less = Estimate(share.value - LEVEL, share.low - LEVEL, share.high - LEVEL, share.effective_sample_size)
+                panels.setdefault(row.settings["estimate"], {})[label] = less
+        draw([Dots(title=name, x_label=f"coverage − {LEVEL}", rows=own) for name, own in panels.items()], path)
+
+
+def _truths(one: Case) -> dict[str, Tensor]:
+    names = [f"mean of {name}" for name in one.features.names]
+    means = exact.moments(one.target, one.features, one.context).unbind(1)
+    found = {"log Z": exact.log_z(one.target, one.context), **dict(zip(names, means, strict=True))}
+    return found | {kind: exact.divergence(kind, one.target, one.base, one.context) for kind in DIVERGENCES}
+
+
+def _estimates(one: Case, sampler: Any, generator: Generator) -> dict[str, list[Estimate]]:
+    """The plainest call, row by row of the context. Draws of chains say nothing of Z, nor of what needs it."""
+    draws = drawn_by(sampler, one.target, DRAWS, context=one.context, generator=generator)
+    names = [f"mean of {name}" for name in one.features.names]
+    columns = zip(*moments(draws, one.features), strict=True)
+    found = {name: list(column) for name, column in zip(names, columns, strict=True)}
+    if sampler.weighted:
+        found["log Z"] = [row.estimate for row in log_z(draws)]
+        found |= {kind: divergence(kind, one.target, one.base, draws=draws) for kind in DIVERGENCES}
+    return found
+
+
+RECIPE = Coverage()

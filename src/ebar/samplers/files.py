@@ -1,0 +1,50 @@
+"""Weighted draws on disk, with all that an estimator has to know of them."""
+
+import json
+from pathlib import Path
+
+import torch
+
+from ebar.errors import UserError
+from ebar.types import Context, Sequences, Weighted
+
+FORMAT = "ebar draws 1"
+
+
+def save_draws(drawn: Weighted, path: Path | str) -> None:
+    """Sequences, weights, groups, strata and context, as safetensors. The target is not kept: give it when estimating."""
+    from safetensors.torch import save_file
+
+    tensors = {"tokens": drawn.x.tokens, "lengths": drawn.x.lengths, "log_weights": drawn.log_weights}
+    tensors |= {name: one for name in ("groups", "strata") if (one := getattr(drawn, name)) is not None}
+    if drawn.context is not None:
+        tensors |= {"given_tokens": drawn.context.given.tokens, "given_lengths": drawn.context.given.lengths}
+        tensors |= {} if drawn.context.order is None else {"order": drawn.context.order}
+    about = {"format": FORMAT, "estimates_z": json.dumps(drawn.estimates_z)}
+    save_file({name: one.detach().cpu().contiguous() for name, one in tensors.items()}, str(path), about)
+
+
+def load_draws(path: Path | str) -> Weighted:
+    """What `save_draws` wrote."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), "pt") as opened:
+            about = opened.metadata() or {}
+            tensors: dict[str, torch.Tensor] = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError):
+        raise UserError(f"{path} cannot be read as a file of draws: give one that save_draws wrote.") from None
+    if about.get("format") != FORMAT:
+        raise UserError(f"{path} holds no draws in this version's format: draw them again and save them.")
+    context = None
+    if "given_tokens" in tensors:
+        given = Sequences(tensors["given_tokens"], tensors["given_lengths"])
+        context = Context(given, tensors.get("order"))
+    return Weighted(
+        Sequences(tensors["tokens"], tensors["lengths"]),
+        tensors["log_weights"],
+        tensors.get("groups"),
+        tensors.get("strata"),
+        estimates_z=bool(json.loads(about["estimates_z"])),
+        context=context,
+    )
