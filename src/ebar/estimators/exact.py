@@ -12,15 +12,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ebar.errors import UserError, choose
-from ebar.estimators.models import Model, common_space, device_of, score
+from ebar.estimators.models import Model, common_space, device_of
 from ebar.features.feature import Features
 from ebar.maths import divergences
 from ebar.maths.enumeration import all_sequences
+from ebar.models.scoring import score
+from ebar.modes import in_evaluation_mode
 from ebar.types import Context, Sequences, Space, context_rows
 
 CHUNK = 65_536  # sequences scored at once
 
 
+@in_evaluation_mode
 def table(
     function: Callable[[Sequences], Tensor], space: Space, context: Context | None = None, *, device: torch.device
 ) -> Float[Tensor, "rows sequences ..."]:

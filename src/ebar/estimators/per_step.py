@@ -15,10 +15,12 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.futures import BATCH, closing_energies, closing_place, future_energies, one_row, still
+from ebar.estimators.futures import BATCH, closing_energies, closing_place, future_energies, one_row
 from ebar.maths.importance import SMALLEST_SAMPLE, check_weights
 from ebar.maths.jackknife import half_width, log_mean_bounds
+from ebar.models.scoring import measured_energy
 from ebar.models.stepwise import belongs
+from ebar.modes import evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Energy, Estimate, Sequences, Space, State, Stepwise, context_rows
 
@@ -87,7 +89,7 @@ def per_step(
         raise UserError(f"An interval needs two futures or more at each place, not {n}.")
     length = int(x.lengths.max())
     parts = []
-    with still(q, energy), bar("scoring", len(x.lengths), "continuations") as progress:
+    with torch.no_grad(), evaluation_mode(q, energy), bar("scoring", len(x.lengths), "continuations") as progress:
         for rows in torch.split(torch.arange(len(x.lengths), device=x.lengths.device), rows_at_once):
             own = None if context is None else context.select(rows)
             parts.append(_along(q, energy, x.select(rows), own, length, n, exact_last, batch_size, generator))
@@ -102,7 +104,7 @@ def _along(
     exact_last: bool, batch_size: int, generator: Generator,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """log q, T and 2J − T at every place of some rows."""
-    own = energy(x, context).double()
+    own = measured_energy(energy, x, context).double()
     check_weights(-own[:, None])
     lower = -own[:, None].repeat(1, length + 1)
     upper = lower.clone()

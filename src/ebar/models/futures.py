@@ -21,7 +21,7 @@ def futures(
     """n whole sequences for each stem, stem-major: the tokens read so far, then the model's own.
 
     `logits` and `state` are the model's after these tokens, so that neither they nor the context are read again. No
-    stem may have ended. Models in training mode draw with dropout here: see `stepwise.evaluating`.
+    stem may have ended. The model draws in its own mode: see `ebar.modes`.
     """
     rows = torch.arange(len(stems), device=logits.device).repeat_interleave(n)
     return Sequences.join(

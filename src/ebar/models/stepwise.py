@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -11,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
 from ebar.backbones.backbone import Quick
+from ebar.modes import evaluation_mode
 from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
 
 BLOCK = 2048  # rows computed at a time where there is no gradient: they fit in the cache
@@ -149,7 +149,7 @@ def _condition(batch: int, context: Context | None, device: torch.device | None)
 
 
 def sequence_log_prob(model: Stepwise, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-    """log p(x|C) by the chain rule; −inf for what is not a sequence of the space."""
+    """log p(x|C) by the chain rule; −inf for what is not a sequence of the space. In the model's own mode."""
     total = token_log_probs(model, x, context).sum(1)
     return torch.where(belongs(x, model.space), total, -math.inf)
 
@@ -294,23 +294,13 @@ class Advances:
         self.state = self.state.select(rows)
 
 
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Without dropout inside; every part's own mode comes back after."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
-
-
 class ByChainRule(nn.Module):
     """What follows from `start` and `advance`: scores in parallel passes, draws token by token, without dropout."""
 
     def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-        return sequence_log_prob(self, x, context)  # type: ignore[arg-type]
+        """Of the model in evaluation mode, whatever its mode; gradients flow. `teacher_forced` is for training."""
+        with evaluation_mode(self):
+            return sequence_log_prob(self, x, context)  # type: ignore[arg-type]
 
     def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
         return self.sample_with_log_prob(n, context, generator=generator)[0]
@@ -318,5 +308,5 @@ class ByChainRule(nn.Module):
     def sample_with_log_prob(
         self, n: int, context: Context | None = None, *, generator: Generator
     ) -> tuple[Sequences, Float[Tensor, " batch"]]:
-        with evaluating(self):
+        with evaluation_mode(self):
             return ancestral(self, n, context, generator=generator)  # type: ignore[arg-type]

@@ -13,7 +13,9 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from ebar.errors import UserError
+from ebar.models.scoring import measured_energy, score
 from ebar.models.tilted import Tilted
+from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
 from ebar.types import (
     Context,
@@ -41,6 +43,7 @@ def proposal_for(target: Target, proposal: Distribution | None) -> Distribution:
 
 
 @torch.no_grad()
+@in_evaluation_mode
 def propose(
     proposal: Distribution, n: int, context: Context | None, generator: Generator
 ) -> tuple[Sequences, Float[Tensor, " batch"]]:
@@ -52,6 +55,7 @@ def propose(
 
 
 @torch.no_grad()
+@in_evaluation_mode
 def log_weights(
     target: Target, proposal: Distribution, x: Sequences, log_q: Float[Tensor, " batch"], context: Context | None
 ) -> Float[Tensor, " batch"]:
@@ -62,13 +66,11 @@ def log_weights(
     if target is proposal:
         return torch.zeros_like(log_q)
     if isinstance(target, Tilted):
-        log_w = -target.energy(x, context)
+        log_w = -measured_energy(target.energy, x, context)
         if target.base is not proposal:
-            log_w = target.base.log_prob(x, context) + log_w - log_q
-    elif isinstance(target, Distribution):
-        log_w = target.log_prob(x, context) - log_q
+            log_w = score(target.base, x, context) + log_w - log_q
     else:
-        log_w = target.log_score(x, context) - log_q
+        log_w = score(target, x, context) - log_q
     bad = log_w.isnan() | (log_w == torch.inf)
     if bool(bad.any()):
         row = int(bad.nonzero()[0])

@@ -1,18 +1,18 @@
 """A proposal that heads for what the energy wants, and knows its own probability."""
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from ebar.backbones.backbone import Quick
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
-from ebar.models.stepwise import BLOCK, Advances, draw_tokens, evaluating, sequence_log_prob
+from ebar.models.stepwise import BLOCK, Advances, draw_tokens, sequence_log_prob
 from ebar.models.tilted import Tilted
+from ebar.modes import evaluation_mode
 from ebar.samplers.guided_ahead import backward, log_largest_ratio
 from ebar.samplers.guided_states import JointStates
 from ebar.samplers.surrogate import Law, Tally
@@ -132,7 +132,8 @@ class Guided:
         return guided, log_probs, log_step.squeeze(-1)
 
     def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-        return sequence_log_prob(self, x, context)
+        with evaluation_mode(self.base):
+            return sequence_log_prob(self, x, context)
 
     def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
         return self.walk(n, context, generator=generator).x
@@ -146,7 +147,7 @@ class Guided:
     @torch.no_grad()
     def walk(self, n: int, context: Context | None = None, *, tally: Tally | None = None, generator: Generator) -> Walk:
         """n draws for each row of the context, which is read once; what the base says on the way goes to the tally."""
-        with without_dropout(self.base):
+        with evaluation_mode(self.base):
             first, state = self.base.start(context_rows(context), context)
             condition = torch.arange(len(first), device=first.device).repeat_interleave(n)
             parts = [
@@ -198,8 +199,3 @@ class Guided:
             return None
         followed = log_largest_ratio(self.states, self.log_ahead, self.log_final, self.states.scores(target.energy))
         return None if followed == math.inf else followed + self.states.others_bound(target.energy)
-
-
-def without_dropout(base: Stepwise) -> AbstractContextManager[None]:
-    """What is drawn is what the base in evaluation mode gives its probability to."""
-    return evaluating(base) if isinstance(base, nn.Module) else nullcontext()

@@ -9,9 +9,11 @@ from torch import Generator
 
 from ebar.energies.linear import Linear
 from ebar.errors import UserError, choose
+from ebar.models.scoring import measured_energy
 from ebar.models.tilted import Tilted
+from ebar.modes import evaluation_mode
 from ebar.samplers.draw import shares
-from ebar.samplers.guided import Guided, without_dropout
+from ebar.samplers.guided import Guided
 from ebar.samplers.guided_states import joint_states
 from ebar.samplers.surrogate import NGram, Surrogate, Tally, Uniform
 from ebar.types import Context, Distribution, Stepwise, Target, Weighted, context_rows
@@ -42,7 +44,7 @@ def guided(
     if draws < 1:
         raise UserError(f"A surrogate is fitted to at least one draw, not {draws}.")
     base, energy = target.base, target.energy
-    with without_dropout(base):
+    with evaluation_mode(base):
         device = base.start(context_rows(context), context)[0].device
     states = joint_states(energy, base.space, order=surrogate.order, device=device)
     tally = Tally.empty(states)
@@ -102,5 +104,5 @@ class LookAhead:
         for size in shares(n, context, self.batch_size):
             walk = proposal.walk(size, context, generator=generator)
             with torch.no_grad():
-                log_weights = walk.base_log_prob - target.energy(walk.x, context) - walk.log_prob
+                log_weights = walk.base_log_prob - measured_energy(target.energy, walk.x, context) - walk.log_prob
             yield Weighted(walk.x, log_weights.view(context_rows(context), size))

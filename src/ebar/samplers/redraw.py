@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 from ebar.backbones.backbone import Quick
 from ebar.models.stepwise import Advances, draw_tokens
+from ebar.modes import in_evaluation_mode
 from ebar.types import Context, Sequences, Stepwise, context_rows
 
 
@@ -21,6 +22,7 @@ class Redrawn(NamedTuple):
 
 
 @torch.no_grad()
+@in_evaluation_mode
 def redraw(
     model: Stepwise,
     x: Sequences,

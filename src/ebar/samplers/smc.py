@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from ebar.errors import UserError, choose
 from ebar.models.stepwise import draw_tokens
+from ebar.modes import in_evaluation_mode
 from ebar.samplers.draw import log_weights, proposal_for
 from ebar.samplers.resample import RESAMPLERS, flat
 from ebar.samplers.systems import repeated, resampled, systems
@@ -74,6 +75,7 @@ class Smc:
             yield Weighted(x, log_w.view(rows, count * size))
 
     @torch.no_grad()
+    @in_evaluation_mode
     def _run(
         self,
         target: Target,
