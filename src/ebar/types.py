@@ -10,12 +10,14 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
+
+from ebar.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +26,31 @@ class Space:
 
     With an `end` token: every sequence ends in it and has at most `length` tokens, the end included;
     in the last place nothing else can stand. Without one: every sequence has exactly `length` tokens.
+    A context stands before the sequence, whose length it does not change, unless the space `completes`.
     """
 
     vocabulary: int  # number of tokens, the end token included
     length: int
     end: int | None = None
+    completes: bool = field(default=False, compare=False)
+    """A context is the beginning of the sequence itself, as the first pixels of an image are: it counts in `length`."""
+
+    def __post_init__(self) -> None:
+        if self.completes and self.end is not None:
+            raise ValueError("only sequences of fixed length are completed to it: leave `completes` or `end` out")
+
+    def after(self, context: "Context | None") -> "Space":
+        """The space of x in this context: this one or, where it `completes`, what the context leaves to come."""
+        if context is None or not self.completes or context.rows == 0:
+            return self
+        given, longest = int(context.given.lengths.min()), int(context.given.lengths.max())
+        if given < longest:
+            raise UserError("The given beginnings must all have as many tokens: cut them to one length.")
+        if given >= self.length:
+            raise UserError(
+                f"A beginning of {given} tokens leaves nothing to come of a sequence of {self.length}: give fewer."
+            )
+        return replace(self, length=self.length - given, completes=False)
 
 
 class Sequences(NamedTuple):

@@ -17,7 +17,18 @@ from torch import Generator, Tensor, nn
 
 from ebar.data.languages import Language
 from ebar.energies.linear import Linear
-from ebar.estimators import divergences, draws, entropy, exact, exact_per_step, futures, last_step, log_z, per_step, pool
+from ebar.estimators import (
+    divergences,
+    draws,
+    entropy,
+    exact,
+    exact_per_step,
+    futures,
+    last_step,
+    log_z,
+    per_step,
+    pool,
+)
 from ebar.estimators import moments as moment_estimates
 from ebar.estimators.support import Support
 from ebar.evaluation import bits_per_dimension as bits
@@ -27,7 +38,6 @@ from ebar.features.motif import Motif
 from ebar.maths.enumeration import all_sequences
 from ebar.models.stepwise import teacher_forced
 from ebar.models.tilted import Tilted
-from ebar.modes import evaluation_mode
 from ebar.samplers import SAMPLERS, accept, beam, greedy, look_ahead, moves, redraw, twists
 from ebar.samplers import draw as drawing
 from ebar.samplers.energy_resampling import energy_resampling
@@ -98,9 +108,8 @@ class World:
         self.everything = all_sequences(ENDING)
         self.x = self.base.sample(1, self.context, generator=self.generator())
         self.guided = look_ahead.guided(self.gam, draws=20, generator=self.generator())
-        logits, self.state = self.base.start(2)
         self.stems = torch.tensor([[0], [1]])
-        after, self.after = self.base.advance(self.stems, self.state)
+        after, self.after = self.base.advance(self.stems, self.base.start(2)[1])
         self.logits = after[:, 0].detach()
         self.scene = moves.Scene(self.p, self.other, self.context, self.generator())
         self.walkers = moves.begin(self.scene, 4)
@@ -425,10 +434,15 @@ def test_what_measures_gives_the_same_digits_in_training_mode_and_leaves_modes_a
     assert [str(number) for number in found] == [str(number) for number in wanted]
 
 
-def test_modes_come_back_when_something_raises(world):
-    world.set_mode(True)
-    modes = world.modes()
-    with pytest.raises(ZeroDivisionError), evaluation_mode(world.base, world.p):
+def test_modes_come_back_when_an_energy_raises(world):
+    def broken(x: Sequences, context: Context | None = None) -> Tensor:
         assert not world.base.training
         raise ZeroDivisionError
+
+    world.set_mode(True)
+    modes = world.modes()
+    with pytest.raises(ZeroDivisionError):
+        exact.log_z(Tilted(world.base, broken), world.context)
+    with pytest.raises(ZeroDivisionError):
+        drawing.draw(world.sampler("smc"), Tilted(world.base, broken), 8, generator=world.generator())
     assert world.modes() == modes

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ebar.errors import UserError
 from ebar.estimators.support import Support
 from ebar.features.feature import Features
 from ebar.maths.importance import check_weights
@@ -44,7 +45,7 @@ def read(
     for batch in _batches(draws):
         weights = batch.log_weights.double()
         check_weights(weights)
-        rows, size = weights.shape
+        rows, size = check_draws(batch)
         support.see(batch.x, rows, context)
         seen = weights.new_zeros(rows, size, 0)
         if features is not None:
@@ -60,6 +61,17 @@ def read(
     together = torch.cat(log_weights, 1)
     known_sizes = None if independent else torch.tensor(sizes, dtype=torch.float64, device=together.device)
     return Units(together, torch.cat(values, 1), support.warnings(together.shape[0]), known_sizes)
+
+
+def check_draws(draws: Weighted) -> tuple[int, int]:
+    """How many rows and draws there are, where every draw has its weight."""
+    found, count = tuple(draws.log_weights.shape), len(draws.x.lengths)
+    if len(found) != 2 or found[0] * found[1] != count:
+        raise UserError(
+            f"{count} sequences need log-weights of shape [rows of the context, draws], such as [1, {count}], and "
+            f"have {list(found)}."
+        )
+    return found[0], found[1]
 
 
 def _batches(draws: Weighted | Iterable[Weighted]) -> Iterator[Weighted]:

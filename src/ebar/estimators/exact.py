@@ -41,7 +41,7 @@ def log_scores(
     model: Model, context: Context | None = None, *, space: Space | None = None
 ) -> Float[Tensor, "rows sequences"]:
     """log P(x|C) of every sequence of the model's space, or of a larger one."""
-    space = space or common_space(model)
+    space = (space or common_space(model)).after(context)
     return table(lambda x: score(model, x, context), space, context, device=device_of(model))
 
 
@@ -64,7 +64,7 @@ def log_probabilities(
 def moments(model: Model, features: Features, context: Context | None = None) -> Float[Tensor, "rows features"]:
     """E_p[φ | C] for each feature."""
     probabilities = log_probabilities(model, context).exp()
-    values = table(lambda x: features(x, context), common_space(model), context, device=device_of(model))
+    values = table(lambda x: features(x, context), common_space(model).after(context), context, device=device_of(model))
     return torch.einsum("rs,rsf->rf", probabilities, values.to(probabilities))
 
 

@@ -26,7 +26,7 @@ class ExactSteps(NamedTuple):
 def exact_per_step(q: Stepwise, energy: Energy[Sequences], x: Sequences, context: Context | None = None) -> ExactSteps:
     """q(v|x₍<t₎)·A(x₍<t₎v)/A(x₍<t₎), each A being its own sum over all futures: that it sums to 1 is a check."""
     check_rows(q, x, context)
-    space, length = q.space, int(x.lengths.max())
+    space, length = q.space.after(context), int(x.lengths.max())
     everything = all_sequences(space)
     sequences = Sequences(everything.tokens.to(x.tokens.device), everything.lengths.to(x.tokens.device))
     marked = torch.where(sequences.mask(), sequences.tokens, -1)  # padding is like no token

@@ -29,12 +29,12 @@ def future_energies(
     """Energies of n sequences drawn from q for each stem; the context has a row for each stem."""
     if len(stems) == 0:
         return torch.zeros(0, n, dtype=torch.float64, device=logits.device)
-    at_once, parts = max(1, batch_size // n), []
+    at_once, parts, space = max(1, batch_size // n), [], q.space.after(context)
     for rows in torch.split(torch.arange(len(stems), device=logits.device), at_once):
         own = None if context is None else context.select(rows)
         drawn = []
         for size in _sizes(n, batch_size):
-            x = futures(q, stems[rows], logits[rows], state.select(rows), size, generator=generator)
+            x = futures(q, stems[rows], logits[rows], state.select(rows), size, space=space, generator=generator)
             drawn.append(measured_energy(energy, x, own).double().view(len(rows), size))
         parts.append(torch.cat(drawn, 1))
     return torch.cat(parts)

@@ -56,7 +56,7 @@ def last_step(
     place have none, and are left out.
     """
     check_rows(q, x, context)
-    space, vocabulary = q.space, q.space.vocabulary
+    space, vocabulary = q.space.after(context), q.space.vocabulary
     if candidates is not None and candidates < 1:
         raise UserError(f"At least one candidate is scored, not {candidates}.")
     if candidates is not None and candidates < vocabulary and (generator is None or rest_draws < 2):
@@ -104,7 +104,8 @@ def last_distribution(
 ) -> Float[Tensor, "rows vocabulary"]:
     """log p(v|x₍<T₎, C) of every token v in the deciding place, which every row must reach."""
     check_rows(q, x, context)
-    closing = closing_place(q.space)
+    space = q.space.after(context)
+    closing = closing_place(space)
     if bool((x.lengths <= closing).any()):
         raise UserError("Some continuation ends before the place that decides it: leave it out.")
     with torch.no_grad(), evaluation_mode(q, energy):
@@ -112,7 +113,7 @@ def last_distribution(
         for row, chances in enumerate(scores):
             tokens = (chances > -math.inf).nonzero().squeeze(1)
             stem = x.tokens[row, :closing]
-            costs = closing_energies(energy, stem, tokens, one_row(context, row), q.space, batch_size=batch_size)
+            costs = closing_energies(energy, stem, tokens, one_row(context, row), space, batch_size=batch_size)
             check_weights(-costs[None])
             chances[tokens] -= costs
     return torch.log_softmax(scores, -1)

@@ -109,7 +109,8 @@ def _along(
     lower = -own[:, None].repeat(1, length + 1)
     upper = lower.clone()
     log_q = torch.zeros(len(own), length, dtype=torch.float64, device=own.device)
-    closing = closing_place(q.space)
+    space = q.space.after(context)
+    closing = closing_place(space)
     logits, state = q.start(len(own), context)
     alive = torch.arange(len(own), device=own.device)
     for place in range(int(x.lengths.max())):
@@ -121,7 +122,7 @@ def _along(
         stems = x.tokens[alive, :place]
         if place == closing and exact_last:
             exact = [
-                log_closing_mean(energy, stems[row], log_probs[row], one_row(some, row), q.space, batch_size=batch_size)
+                log_closing_mean(energy, stems[row], log_probs[row], one_row(some, row), space, batch_size=batch_size)
                 for row in range(len(alive))
             ]
             lower[alive, place] = upper[alive, place] = torch.stack(exact)
@@ -141,10 +142,11 @@ def check_rows(q: Stepwise, x: Sequences, context: Context | None) -> None:
         raise UserError("There is no continuation to score: give at least one.")
     if context is not None and context_rows(context) != len(x.lengths):
         raise UserError(f"{len(x.lengths)} continuations need as many prefixes, not {context.rows}.")
-    wrong = ~belongs(x, q.space)
+    space = q.space.after(context)
+    wrong = ~belongs(x, space)
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
-        raise UserError(f"Continuation {row} ({x.prefix(row)[:8]} …) is no sequence of {q.space}: cut it to length.")
+        raise UserError(f"Continuation {row} ({x.prefix(row)[:8]} …) is no sequence of {space}: cut it to length.")
 
 
 def _read(q: Stepwise, x: Sequences, state: State, alive: Tensor, place: int) -> tuple[Tensor, State, Tensor]:

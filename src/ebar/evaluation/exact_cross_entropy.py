@@ -64,9 +64,10 @@ def exact_cross_entropy(
             f"The language has {number} prefixes, more than {largest:,}, too many for an exact cross-entropy: "
             "estimate it from a sample of the language, or shorten the language."
         )
-    fits = truth.graph.longest <= model.space.length
-    if model.space.end is None:
-        fits = truth.space.length == model.space.length
+    space = model.space.after(context)
+    fits = truth.graph.longest <= space.length
+    if space.end is None:
+        fits = truth.space.length == space.length
     total = math.inf
     if fits:
         with evaluation_mode(model), bar("exact cross-entropy", int(prefixes), "prefixes") as progress:

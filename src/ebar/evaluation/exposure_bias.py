@@ -84,7 +84,7 @@ def after_own_prefix(
 ) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
     """log p(xₜ | the model's own greedy tokens before t), and which places its decoding reaches (elsewhere 0)."""
     batch, length = x.tokens.shape
-    space, inside = model.space, x.mask()
+    space, inside = model.space.after(context), x.mask()
     with evaluation_mode(model):
         logits, state = model.start(batch, context)
         device = logits.device

@@ -87,7 +87,7 @@ def _energies(
     n: int, batch_size: int, generator: Generator,
 ) -> Float[Tensor, "first draws"]:  # fmt: skip
     """Energies of n continuations that begin with each of the tokens; where a token is the whole of it, n times its."""
-    whole = torch.full_like(tokens, q.space.length == 1, dtype=torch.bool)
+    whole = torch.full_like(tokens, q.space.after(context).length == 1, dtype=torch.bool)
     if q.space.end is not None:
         whole = whole | (tokens == q.space.end)
     found = torch.empty(len(tokens), n, dtype=torch.float64, device=tokens.device)

@@ -1,5 +1,6 @@
 """A backbone and a head: a distribution read token by token."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -39,7 +40,7 @@ class Autoregressive(Truncatable):
         super().__init__()
         self.backbone = backbone
         self.head = head
-        self.space = space
+        self.space: Space = replace(space, completes=True) if getattr(backbone, "completes", False) else space
 
     @property
     def free_logits(self) -> bool:

@@ -23,7 +23,7 @@ def draw_fakes(
 
     A row cut off has no end; up to there it is a draw like any other.
     """
-    space, rows, device = model.space, len(caps), caps.device
+    space, rows, device = model.space.after(context), len(caps), caps.device
     before = 0 if prefix is None else prefix.shape[1]
     lengths = caps.clamp(max=space.length - before)
     width = int(lengths.max()) if rows else 0

@@ -73,7 +73,7 @@ def _search(
     rows = context_rows(context)
     logits, state = model.start(rows, context)
     device = logits.device
-    limit = limits(maximal_length, model.space, rows, device)
+    limit = limits(maximal_length, model.space.after(context), rows, device)
     longest = int(limit.max()) if rows else 0
     found = _Ended.none(rows, best, longest, device)
     row = torch.arange(rows, device=device)  # the row of the context, for each one still searched

@@ -41,7 +41,7 @@ def greedy(
     What is still open in the last place allowed is ended there, at the model's own price; without an end token it
     is cut off there.
     """
-    space, rows = model.space, context_rows(context)
+    space, rows = model.space.after(context), context_rows(context)
     logits, state = model.start(rows, context)
     device = logits.device
     last = limits(maximal_length, space, rows, device) - 1

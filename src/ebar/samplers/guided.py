@@ -90,6 +90,7 @@ class Guided:
         return self.base.space
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], GuidedState]:
+        self._check(context)
         logits, base = self.base.start(rows, context)
         joint = torch.zeros(rows, dtype=torch.long, device=logits.device)
         guided, _, log_step = self._guide(logits[:, None], joint[:, None], 0)
@@ -107,6 +108,15 @@ class Guided:
         log_weight = state.log_weight + log_step.sum(1)
         return guided, GuidedState(base, joint, state.place + tokens.shape[1], log_weight)
 
+    def _check(self, context: Context | None) -> None:
+        """h is for a number of tokens to come."""
+        found, made = self.space.after(context).length, self.states.space.length
+        if found != made:
+            raise UserError(
+                f"This proposal looks ahead over {made} tokens, and after this context {found} are to come: make one "
+                "with `guided(target, context=…)`."
+            )
+
     def expected_log_weight(self, state: GuidedState) -> Float[Tensor, " rows"]:
         """Particles that target q(x₍≤t₎)·Nₜ have this weight: the next step's Nₜ/hₜ, which no choice changes, is in."""
         return state.log_weight
@@ -119,7 +129,8 @@ class Guided:
         """log g and log q of the next token, and log N/h; `place` is the one that logits[:, 0] fills."""
         log_probs = torch.log_softmax(logits, -1)
         # A parallel pass over padding may look past the end of the space; nobody reads what it says there.
-        places = torch.arange(place, place + joint.shape[1], device=joint.device).clamp(max=self.space.length - 1)
+        last = self.states.space.length - 1
+        places = torch.arange(place, place + joint.shape[1], device=joint.device).clamp(max=last)
         ahead = self.log_ahead[places[:, None] + 1, self.states.successor[joint]]
         if self.states.end_class is not None:
             ahead[..., self.states.end_class] = self.log_final[joint]
@@ -147,6 +158,7 @@ class Guided:
     @torch.no_grad()
     def walk(self, n: int, context: Context | None = None, *, tally: Tally | None = None, generator: Generator) -> Walk:
         """n draws for each row of the context, which is read once; what the base says on the way goes to the tally."""
+        self._check(context)
         with evaluation_mode(self.base):
             first, state = self.base.start(context_rows(context), context)
             condition = torch.arange(len(first), device=first.device).repeat_interleave(n)
@@ -162,7 +174,7 @@ class Guided:
     ) -> Walk:
         """Rows that have ended are no longer computed."""
         stepper = self.base.stepper(state) if isinstance(self.base, Quick) else Advances(self.base, state)
-        length, end, rows, device = self.space.length, self.space.end, len(logits), logits.device
+        length, end, rows, device = self.states.space.length, self.space.end, len(logits), logits.device
         tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
         lengths = torch.full((rows,), length, device=device)
         log_prob, base_log_prob = torch.zeros(2, rows, dtype=logits.dtype, device=device)

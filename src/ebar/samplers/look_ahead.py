@@ -46,7 +46,7 @@ def guided(
     base, energy = target.base, target.energy
     with evaluation_mode(base):
         device = base.start(context_rows(context), context)[0].device
-    states = joint_states(energy, base.space, order=surrogate.order, device=device)
+    states = joint_states(energy, base.space.after(context), order=surrogate.order, device=device)
     tally = Tally.empty(states)
     proposal = Guided.plain(base, states)
     for _ in range(2):

@@ -37,7 +37,7 @@ def redraw(
     With `keep_length` a free place draws anything but the end. x is as wide as the space is long; what is free past
     its length has no old token, and no gain.
     """
-    space, rows = model.space, len(x.lengths)
+    space, rows = model.space.after(context), len(x.lengths)
     conditions = context_rows(context)
     logits, state = model.start(conditions, context)
     condition = torch.arange(conditions, device=logits.device).repeat_interleave(rows // conditions)

@@ -90,7 +90,7 @@ class Smc:
         twist = choose(TWISTS, name, "twist")
         resample = choose(RESAMPLERS, self.resampling, "resampling scheme")
         base = base_to_follow(name, target, proposal)
-        space, total = proposal.space, count * size
+        space, total = proposal.space.after(context), count * size
         logits, state = _started(proposal, size, count, context)
         base_logits, base_state = _started(base or proposal, size, count, context)
         nought = torch.zeros(total, dtype=torch.float64, device=logits.device)  # as fine as the energy, or finer
