@@ -1,4 +1,4 @@
-"""A space that completes: a context is the beginning of the sequence, and what is drawn and scored is the rest of it."""
+"""A space that completes: a context is the beginning of the sequence, and what is drawn and scored is the rest."""
 
 from typing import Any
 

@@ -299,6 +299,7 @@ MEASURES: dict[str, Callable[[World], Any]] = {
 # Functions of numbers, texts, spaces, automata and random numbers.
 DOES_NOT_MEASURE = {
     "estimators.divergences": "sampled",
+    "estimators.draws": "check_draws",
     "estimators.futures": "closing_place closings one_row",
     "estimators.joint_perplexity": "difference interval joint_perplexity",
     "estimators.log_z": "from_batches log_mean log_z_of",

@@ -43,9 +43,9 @@ def read(
     values: list[Tensor] = []
     sizes: list[int] = []
     for batch in _batches(draws):
+        rows, size = check_draws(batch)
         weights = batch.log_weights.double()
         check_weights(weights)
-        rows, size = check_draws(batch)
         support.see(batch.x, rows, context)
         seen = weights.new_zeros(rows, size, 0)
         if features is not None:
