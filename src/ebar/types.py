@@ -10,13 +10,15 @@
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 from torch.nn import functional as F
+
+from ebar.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +27,31 @@ class Space:
 
     With an `end` token: every sequence ends in it and has at most `length` tokens, the end included;
     in the last place nothing else can stand. Without one: every sequence has exactly `length` tokens.
+    A context stands before the sequence, whose length it does not change, unless the space `completes`.
     """
 
     vocabulary: int  # number of tokens, the end token included
     length: int
     end: int | None = None
+    completes: bool = field(default=False, compare=False)
+    """A context is the beginning of the sequence itself, as the first pixels of an image are: it counts in `length`."""
+
+    def __post_init__(self) -> None:
+        if self.completes and self.end is not None:
+            raise ValueError("only sequences of fixed length are completed to it: leave `completes` or `end` out")
+
+    def after(self, context: "Context | None") -> "Space":
+        """The space of x in this context: this one or, where it `completes`, what the context leaves to come."""
+        if context is None or not self.completes or context.rows == 0:
+            return self
+        given, longest = int(context.given.lengths.min()), int(context.given.lengths.max())
+        if given < longest:
+            raise UserError("The given beginnings must all have as many tokens: cut them to one length.")
+        if given >= self.length:
+            raise UserError(
+                f"A beginning of {given} tokens leaves nothing to come of a sequence of {self.length}: give fewer."
+            )
+        return replace(self, length=self.length - given, completes=False)
 
 
 class Sequences(NamedTuple):
@@ -104,7 +126,7 @@ class Weighted(NamedTuple):
     log_weights: Float[Tensor, "rows draws"]
     # Draws of the same number may depend on one another, those of different numbers do not. None: all are independent.
     groups: Int[Tensor, " draws"] | None = None
-    # Draws of the same number come from one law, and as many from each law as was settled in advance; only the mean over
+    # Draws of the same number come from one law, and how many come from each was settled in advance; only the mean over
     # all of them is unbiased. None: all come from one law.
     strata: Int[Tensor, " draws"] | None = None
     estimates_z: bool = True  # False: weights are relative (those of a Markov chain), and say nothing of Z
@@ -112,7 +134,7 @@ class Weighted(NamedTuple):
     context: Context | None = None
 
     def select(self, draws: Int[Tensor, " selected"] | slice) -> "Weighted":
-        """Some of the draws, the same in every row. They stay properly weighted if no weight had a say in the choice."""
+        """Some of the draws, the same in every row: properly weighted still, if no weight had a say in the choice."""
         rows, n = self.log_weights.shape
         index = torch.arange(n, device=self.log_weights.device)[draws]
         everywhere = (torch.arange(rows, device=index.device)[:, None] * n + index).flatten()

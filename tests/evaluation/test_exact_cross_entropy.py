@@ -19,9 +19,9 @@ from ebar.features.starts_with import StartsWith
 from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
 from ebar.models.autoregressive import Autoregressive
-from ebar.models.stepwise import evaluating
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
+from ebar.modes import evaluation_mode
 from ebar.types import Context, Estimate, Sequences, Space
 from tests.automata.strings import batch
 
@@ -72,7 +72,7 @@ def test_it_is_the_sum_over_all_strings(name, size):
     truth = LANGUAGES[name].distribution()
     model = small_lstm(truth.space)
     found = exact_cross_entropy(truth, model, batch=size)
-    with evaluating(model), torch.no_grad():
+    with evaluation_mode(model), torch.no_grad():
         assert found.per_sequence.value == pytest.approx(enumerated(truth, model), abs=1e-10)
     assert found.strings == count(truth)
     assert model.training  # the caller's mode comes back; inside there was no dropout
@@ -112,7 +112,7 @@ def test_a_model_of_longer_strings_is_asked_for_the_end_too():
     truth = Language(motif="10", length=4).distribution()
     model = small_lstm(Space(3, 9, end=2))
     x = batch([word[:-1] for word in distinct_strings(truth)], end=2)
-    with evaluating(model), torch.no_grad():
+    with evaluation_mode(model), torch.no_grad():
         expected = -float((truth.log_prob(x).exp() * model.log_prob(x)).sum())
     assert exact_cross_entropy(truth, model).per_sequence.value == pytest.approx(expected, abs=1e-10)
 
@@ -155,7 +155,7 @@ def test_a_sample_of_the_language_agrees():
     model = small_lstm(truth.space, dtype=torch.float32)
     exact = exact_cross_entropy(truth, model)
     data = truth.sample(5000, generator=Generator().manual_seed(3))
-    with evaluating(model):
+    with evaluation_mode(model):
         sampled = cross_entropy(model, data)
     for value, estimate in zip(exact[:2], (sampled.per_sequence, sampled.per_token), strict=True):
         widened = (estimate.high - estimate.low) / 2 * 3.29 / 1.96

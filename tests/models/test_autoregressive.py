@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from ebar.models.stepwise import Advances, token_log_probs
+from ebar.models.stepwise import Advances, teacher_forced, token_log_probs
 from ebar.models.tabular import whole_space
 from ebar.types import Context, Sequences, Space, Stepwise
 from tests.models.examples import ENDING, FIXED, MODELS, lstm, model_of, three_contexts
@@ -117,12 +117,17 @@ def test_the_context_is_read_once_however_many_draws(generator):
     assert rows == [3]
 
 
-def test_log_prob_has_dropout_in_training_mode_and_sampling_never(generator):
+def test_scoring_and_sampling_are_without_dropout_and_teacher_forcing_has_it_in_training_mode(generator):
     model = lstm(ENDING, dropout=0.5)
     x = whole_space(ENDING)
-    steady = model.log_prob(x)
+    steady, forced = model.log_prob(x), teacher_forced(model, x.tokens)
+    gradients = torch.autograd.grad(steady.sum(), list(model.parameters()))
     model.train()
-    assert not torch.allclose(model.log_prob(x), steady)
+    scored = model.log_prob(x)
+    torch.testing.assert_close(scored, steady, rtol=0, atol=0)
+    for found, wanted in zip(torch.autograd.grad(scored.sum(), list(model.parameters())), gradients, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+    assert not torch.allclose(teacher_forced(model, x.tokens), forced)  # what objectives train with
     model.backbone.eval()  # a part with its own mode keeps it
     model.head.train()
     model.train(True)

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from ebar.models.stepwise import ancestral_by_token, evaluating, token_log_probs
+from ebar.models.stepwise import ancestral_by_token, token_log_probs
 from ebar.models.tabular import whole_space
+from ebar.modes import evaluation_mode
 from ebar.types import context_rows
 from tests.models.examples import MODELS, SPACES, model_of, three_contexts
 
@@ -33,7 +34,7 @@ def test_sample_and_log_prob_agree_per_token(kind, space, conditional, truncatio
     for dtype in (torch.float32, torch.float64):
         whole = model_of(kind, SPACES[space], dtype, generator)
         model = whole.truncated(**TRUNCATIONS[truncation]) if truncation != "none" else whole
-        with evaluating(model):
+        with evaluation_mode(model):
             x, drawn = ancestral_by_token(model, 100, context, generator=generator)
         assert x.tokens.shape[0] == 100 * context_rows(context)
         assert drawn.dtype == dtype

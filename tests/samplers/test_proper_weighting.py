@@ -13,7 +13,7 @@ from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
 from ebar.samplers.resampling import Resampling
 from ebar.samplers.smc import Smc
-from ebar.types import Distribution, Space, Sampler
+from ebar.types import Distribution, Sampler, Space
 from tests.samplers.tracing import TracedTabular, Tracer, traced
 from tests.samplers.worlds import Rugged, World
 

@@ -34,6 +34,8 @@ class Raster(nn.Module, ABC):
     there are zeros. A context is the beginning of the image.
     """
 
+    completes = True  # places are those of the image: see `Space.completes`
+
     def __init__(self, vocabulary: int, *, image_height: int, image_width: int, channels: int):
         super().__init__()
         if vocabulary < 2:

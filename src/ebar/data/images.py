@@ -46,7 +46,7 @@ class Images:
     @property
     def space(self) -> Space:
         """Row by row, the channels of a pixel one after another."""
-        return Space(self.levels, self.height * self.width * self.channels)
+        return Space(self.levels, self.height * self.width * self.channels, completes=True)
 
     def select(self, rows: Int[Tensor, " selected"] | slice) -> "Images":
         return Images(self.pixels[rows], self.levels)

@@ -11,6 +11,8 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.features.feature import Features
+from ebar.modes import evaluation_mode
+from ebar.shapes import of_shape
 from ebar.types import Context, Sequences
 
 
@@ -38,9 +40,8 @@ class ConditionalLinear(nn.Module):
         if context is None:
             raise UserError("This energy is conditional and there is no context: give one.")
         different, which = distinct(context)  # a batch repeats its contexts, and the network need not
-        values = self.network(different)
-        if values.shape[1] != len(self.features):
-            raise ValueError(f"{len(self.features)} features need as many coefficients, got {values.shape[1]}")
+        wanted = (different.rows, len(self.features))
+        values = of_shape(self.network(different), wanted, "The coefficients, a row for each context,")
         if bool((values.isnan() | (values == math.inf)).any()):
             row = int((values.isnan() | (values == math.inf)).any(1).nonzero()[0])
             raise UserError(f"A coefficient for the context {different.given.prefix(row)} is not a number or −inf.")
@@ -62,7 +63,7 @@ class ConditionalLinear(nn.Module):
         """
         if context.rows != 1:
             raise ValueError(f"one context is asked for at a time, not {context.rows}: select a row")
-        with torch.no_grad():
+        with torch.no_grad(), evaluation_mode(self.network):
             return Linear(self.features, self.coefficients(context)[0].clone())
 
     def log_bound(self, context: Context | None = None) -> float:

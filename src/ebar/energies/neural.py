@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, context_rows
 
 Pool = Literal["continuation", "all"]
@@ -67,6 +68,9 @@ class Neural(nn.Module):
 
     def _energies(self, x: Sequences, context: Context | None) -> Float[Tensor, " batch"]:
         hidden, counts = self.encoder(x, context, self.pool)
+        rows, places = len(x.lengths), counts.shape[-1]
+        of_shape(counts, (rows, places), "The places that the encoder pools")
+        of_shape(hidden, (rows, places, self.encoder.width), "The hidden vectors of the encoder")
         pooled = mean_pooled(hidden.to(self.head.weight.dtype), counts)
         return self.head(pooled).squeeze(1)  # type: ignore[no-any-return]
 

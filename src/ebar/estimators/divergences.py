@@ -124,7 +124,9 @@ def sampled(
             leverage = torch.maximum(leverage, ratio / n)
     if pool.groups is not None:
         influence, leverage = _by_group(influence, pool.groups), _by_group(leverage, pool.groups)
-    widths = half_width(influence / (n * (1 - leverage)), level, strata=None if pool.groups is not None else pool.strata)
+    widths = half_width(
+        influence / (n * (1 - leverage)), level, strata=None if pool.groups is not None else pool.strata
+    )
     used = [index for index in (0, 1) if not normalised[index] or index in _weighing(kind)]
     reasons = [diagnose(logs[index]) for index in used]
     if pool.groups is not None:  # weights of one group are no sample whose tail could be judged

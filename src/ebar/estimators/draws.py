@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ebar.errors import UserError
 from ebar.estimators.support import Support
 from ebar.features.feature import Features
 from ebar.maths.importance import check_weights
@@ -46,8 +47,8 @@ def read(
     parts: list[Weighted] = []
     values: list[Tensor] = []
     for batch in _batches(draws):
+        rows, size = check_draws(batch)
         check_weights(batch.log_weights)
-        rows, size = batch.log_weights.shape
         where = batch.context if context is None else context
         support = support or Support(batch.target if target is None else target)
         support.see(batch.x, rows, where)
@@ -93,7 +94,8 @@ def _units(
     return units._replace(
         log_weights=totals,
         values=means.index_add_(1, group, within[:, :, None] * values).clamp(
-            values.amin(1, keepdim=True), values.amax(1, keepdim=True)  # rounding may step outside
+            values.amin(1, keepdim=True),
+            values.amax(1, keepdim=True),  # rounding may step outside
         ),
         sizes=sizes,
         strata=None,
@@ -115,6 +117,17 @@ def few_groups(groups: int) -> str | None:
     if groups >= FEWEST_GROUPS:
         return None
     return f"only {groups} independent groups of draws: the interval needs {FEWEST_GROUPS} or more"
+
+
+def check_draws(draws: Weighted) -> tuple[int, int]:
+    """How many rows and draws there are, where every draw has its weight."""
+    found, count = tuple(draws.log_weights.shape), len(draws.x.lengths)
+    if len(found) != 2 or found[0] * found[1] != count:
+        raise UserError(
+            f"{count} sequences need log-weights of shape [rows of the context, draws], such as [1, {count}], and "
+            f"have {list(found)}."
+        )
+    return found[0], found[1]
 
 
 def _batches(draws: Weighted | Iterable[Weighted]) -> Iterator[Weighted]:

@@ -12,15 +12,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ebar.errors import UserError, choose
-from ebar.estimators.models import Model, common_space, device_of, score
+from ebar.estimators.models import Model, common_space, device_of
 from ebar.features.feature import Features
 from ebar.maths import divergences
 from ebar.maths.enumeration import all_sequences
+from ebar.models.scoring import score
+from ebar.modes import in_evaluation_mode
 from ebar.types import Context, Sequences, Space, context_rows
 
 CHUNK = 65_536  # sequences scored at once
 
 
+@in_evaluation_mode
 def table(
     function: Callable[[Sequences], Tensor], space: Space, context: Context | None = None, *, device: torch.device
 ) -> Float[Tensor, "rows sequences ..."]:
@@ -38,7 +41,7 @@ def log_scores(
     model: Model, context: Context | None = None, *, space: Space | None = None
 ) -> Float[Tensor, "rows sequences"]:
     """log P(x|C) of every sequence of the model's space, or of a larger one."""
-    space = space or common_space(model)
+    space = (space or common_space(model)).after(context)
     return table(lambda x: score(model, x, context), space, context, device=device_of(model))
 
 
@@ -61,7 +64,7 @@ def log_probabilities(
 def moments(model: Model, features: Features, context: Context | None = None) -> Float[Tensor, "rows features"]:
     """E_p[φ | C] for each feature."""
     probabilities = log_probabilities(model, context).exp()
-    values = table(lambda x: features(x, context), common_space(model), context, device=device_of(model))
+    values = table(lambda x: features(x, context), common_space(model).after(context), context, device=device_of(model))
     return torch.einsum("rs,rsf->rf", probabilities, values.to(probabilities))
 
 

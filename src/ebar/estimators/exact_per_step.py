@@ -7,10 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ebar.estimators.futures import one_row, still
+from ebar.estimators.futures import one_row
 from ebar.estimators.per_step import check_rows
 from ebar.maths.enumeration import all_sequences
+from ebar.models.scoring import measured_energy
 from ebar.models.stepwise import token_log_probs
+from ebar.modes import evaluation_mode
 from ebar.types import Context, Energy, Sequences, Stepwise
 
 
@@ -24,18 +26,18 @@ class ExactSteps(NamedTuple):
 def exact_per_step(q: Stepwise, energy: Energy[Sequences], x: Sequences, context: Context | None = None) -> ExactSteps:
     """q(v|x₍<t₎)·A(x₍<t₎v)/A(x₍<t₎), each A being its own sum over all futures: that it sums to 1 is a check."""
     check_rows(q, x, context)
-    space, length = q.space, int(x.lengths.max())
+    space, length = q.space.after(context), int(x.lengths.max())
     everything = all_sequences(space)
     sequences = Sequences(everything.tokens.to(x.tokens.device), everything.lengths.to(x.tokens.device))
     marked = torch.where(sequences.mask(), sequences.tokens, -1)  # padding is like no token
-    with still(q, energy):
-        own = energy(x, context).double()
+    with torch.no_grad(), evaluation_mode(q, energy):
+        own = measured_energy(energy, x, context).double()
         log_means = -own[:, None].repeat(1, length + 1)
         next_log_probs = torch.zeros(len(own), length, space.vocabulary, dtype=torch.float64, device=own.device)
         for row in range(len(own)):
             one = one_row(context, row)
             chances = token_log_probs(q, sequences, one).double()
-            log_weights = -energy(sequences, one).double()
+            log_weights = -measured_energy(energy, sequences, one).double()
             like = torch.ones(len(log_weights), dtype=torch.bool, device=own.device)
             for place in range(int(x.lengths[row])):
                 log_means[row, place] = torch.logsumexp((chances[:, place:].sum(1) + log_weights)[like], 0)

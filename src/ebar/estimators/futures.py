@@ -1,30 +1,19 @@
 """What E[e⁻ᴱ | C, x₍<t₎] is made of: energies of how q goes on, or of all that can follow where one token is left."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-
 import torch
 from jaxtyping import Float, Int
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from ebar.models.futures import futures
-from ebar.models.stepwise import evaluating
+from ebar.models.scoring import measured_energy
+from ebar.modes import in_evaluation_mode
 from ebar.types import Context, Energy, Sequences, Space, State, Stepwise
 
 BATCH = 1024  # sequences drawn and scored at a time
 
 
-@contextmanager
-def still(*parts: object) -> Iterator[None]:
-    """Without dropout or gradient in any of these."""
-    with ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
-        for part in parts:
-            if isinstance(part, nn.Module):
-                stack.enter_context(evaluating(part))
-        yield
-
-
+@torch.no_grad()
+@in_evaluation_mode
 def future_energies(
     q: Stepwise,
     energy: Energy[Sequences],
@@ -40,15 +29,13 @@ def future_energies(
     """Energies of n sequences drawn from q for each stem; the context has a row for each stem."""
     if len(stems) == 0:
         return torch.zeros(0, n, dtype=torch.float64, device=logits.device)
-    at_once, parts = max(1, batch_size // n), []
+    at_once, parts, space = max(1, batch_size // n), [], q.space.after(context)
     for rows in torch.split(torch.arange(len(stems), device=logits.device), at_once):
         own = None if context is None else context.select(rows)
-        drawn = [
-            energy(futures(q, stems[rows], logits[rows], state.select(rows), size, generator=generator), own)
-            .double()
-            .view(len(rows), size)
-            for size in _sizes(n, batch_size)
-        ]
+        drawn = []
+        for size in _sizes(n, batch_size):
+            x = futures(q, stems[rows], logits[rows], state.select(rows), size, space=space, generator=generator)
+            drawn.append(measured_energy(energy, x, own).double().view(len(rows), size))
         parts.append(torch.cat(drawn, 1))
     return torch.cat(parts)
 
@@ -87,5 +74,8 @@ def closing_energies(
     batch_size: int = BATCH,
 ) -> Float[Tensor, " some"]:
     """E of the stem closed by each of the tokens; the context has one row."""
-    parts = [energy(closings(stem, some, space), context).double() for some in torch.split(tokens, batch_size)]
+    parts = [
+        measured_energy(energy, closings(stem, some, space), context).double()
+        for some in torch.split(tokens, batch_size)
+    ]
     return torch.cat(parts)

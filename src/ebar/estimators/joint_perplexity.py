@@ -17,6 +17,7 @@ from ebar.estimators.log_z import LogZ, log_mean
 from ebar.maths.importance import FEWEST_DRAWS, LARGEST_K, SMALLEST_SAMPLE, all_warnings, check_weights, pareto_k
 from ebar.maths.jackknife import half_width, log_fall, log_mean_bounds
 from ebar.maths.log_space import effective_sample_size, log_mean_exp
+from ebar.shapes import of_shape
 from ebar.types import Estimate
 
 SHARE_NEEDED = 0.95  # of the prefixes must have weights without a heavy tail
@@ -99,6 +100,7 @@ def joint_perplexity(
     """
     log_weights = -draw_energies.detach().double().cpu()
     log_q, energy, tokens = (values.detach().double().cpu() for values in (log_q, energy, lengths))
+    _check_shapes(log_q, energy, log_weights, tokens)
     _check(log_q, energy, log_weights, tokens)
     draws = log_weights.shape[1]
     total = float(tokens.sum())
@@ -191,6 +193,12 @@ def _light(k: Float[Tensor, " prefixes"], log_weights: Float[Tensor, "prefixes d
     """Tied weights have no tail: there the effective sample size speaks. Too few draws say nothing of a tail."""
     tied = k.isnan() & (log_weights.shape[1] >= FEWEST_DRAWS)
     return (k < LARGEST_K) | (tied & (effective_sample_size(log_weights) >= SMALLEST_SAMPLE))
+
+
+def _check_shapes(log_q: Tensor, energy: Tensor, log_weights: Tensor, tokens: Tensor) -> None:
+    of_shape(log_weights, (len(tokens), log_weights.shape[-1]), "The energies of draws, a row for each prefix,")
+    for name, values in (("log-probabilities", log_q), ("energies", energy), ("lengths", tokens)):
+        of_shape(values, (len(log_weights),), f"The {name} of the continuations")
 
 
 def _check(

@@ -13,11 +13,13 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.futures import BATCH, closing_energies, closing_place, one_row, still
+from ebar.estimators.futures import BATCH, closing_energies, closing_place, one_row
 from ebar.estimators.per_step import check_rows, log_closing_mean, mean_between
 from ebar.maths.importance import check_weights
 from ebar.maths.jackknife import log_mean_bounds
+from ebar.models.scoring import measured_energy
 from ebar.models.stepwise import LOGITS, draw_tokens
+from ebar.modes import evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Energy, Estimate, Sequences, Space, Stepwise
 
@@ -54,7 +56,7 @@ def last_step(
     place have none, and are left out.
     """
     check_rows(q, x, context)
-    space, vocabulary = q.space, q.space.vocabulary
+    space, vocabulary = q.space.after(context), q.space.vocabulary
     if candidates is not None and candidates < 1:
         raise UserError(f"At least one candidate is scored, not {candidates}.")
     if candidates is not None and candidates < vocabulary and (generator is None or rest_draws < 2):
@@ -64,11 +66,11 @@ def last_step(
     if len(there) == 0:
         raise UserError("Every continuation ends before the place that decides it: there is no last step to compare.")
     found, rest = [], 0.0
-    with still(q, energy), bar("scoring", len(there), "continuations") as progress:
+    with torch.no_grad(), evaluation_mode(q, energy), bar("scoring", len(there), "continuations") as progress:
         for rows in torch.split(there, max(1, LOGITS // (vocabulary * (closing + 1)))):
             own = None if context is None else context.select(rows)
             some = x.select(rows)
-            energies = energy(some, own).double()
+            energies = measured_energy(energy, some, own).double()
             check_weights(-energies[:, None])
             log_probs = _log_probs(q, some, own, closing)
             for row in range(len(rows)):
@@ -102,15 +104,16 @@ def last_distribution(
 ) -> Float[Tensor, "rows vocabulary"]:
     """log p(v|x₍<T₎, C) of every token v in the deciding place, which every row must reach."""
     check_rows(q, x, context)
-    closing = closing_place(q.space)
+    space = q.space.after(context)
+    closing = closing_place(space)
     if bool((x.lengths <= closing).any()):
         raise UserError("Some continuation ends before the place that decides it: leave it out.")
-    with still(q, energy):
+    with torch.no_grad(), evaluation_mode(q, energy):
         scores = _log_probs(q, x, context, closing)
         for row, chances in enumerate(scores):
             tokens = (chances > -math.inf).nonzero().squeeze(1)
             stem = x.tokens[row, :closing]
-            costs = closing_energies(energy, stem, tokens, one_row(context, row), q.space, batch_size=batch_size)
+            costs = closing_energies(energy, stem, tokens, one_row(context, row), space, batch_size=batch_size)
             check_weights(-costs[None])
             chances[tokens] -= costs
     return torch.log_softmax(scores, -1)

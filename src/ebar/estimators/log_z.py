@@ -38,8 +38,8 @@ def log_z(
 ) -> list[LogZ]:
     """log Z(C) for each row of the context, from draws or from a sampler's stream of them.
 
-    Draws know which of them depend on one another: the interval is over what is independent. What `draw` gives knows its
-    target too; give it for a stream, and a feature of a linear energy whose other side was never drawn is reported.
+    Draws know which of them depend on one another: the interval is over what is independent. What `draw` gives knows
+    its target too; give it for a stream, and a feature of a linear energy whose other side was never drawn is reported.
     """
     return log_z_of(read(draws, target=target, context=context), level=level)
 

@@ -1,22 +1,16 @@
 """What an estimator asks of a model, whichever of the four kinds it is."""
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from ebar.errors import UserError
 from ebar.maths.enumeration import has_at_most
 from ebar.models.tilted import Tilted
-from ebar.types import Context, Distribution, Scored, Sequences, Space
+from ebar.types import Distribution, Scored, Sequences, Space
 
 Model = Distribution | Scored[Sequences]  # tabular, automaton and autoregressive are distributions; tilted is scored
 
 ENUMERABLE = 100_000  # sequences: above, estimators sample
-
-
-def score(model: Model, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-    """log_prob where there is one, log_score otherwise."""
-    return model.log_prob(x, context) if isinstance(model, Distribution) else model.log_score(x, context)
 
 
 def common_space(*models: Model) -> Space:

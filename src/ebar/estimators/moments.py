@@ -134,4 +134,3 @@ def _on_logit_scale(mean: float, width: float, low: float, high: float) -> tuple
 
 def _rescaled(interval: tuple[float, float], low: float, high: float) -> tuple[float, float]:
     return low + (high - low) * interval[0], low + (high - low) * interval[1]
-

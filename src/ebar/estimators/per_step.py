@@ -15,10 +15,12 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.futures import BATCH, closing_energies, closing_place, future_energies, one_row, still
+from ebar.estimators.futures import BATCH, closing_energies, closing_place, future_energies, one_row
 from ebar.maths.importance import SMALLEST_SAMPLE, check_weights
 from ebar.maths.jackknife import half_width, log_mean_bounds
+from ebar.models.scoring import measured_energy
 from ebar.models.stepwise import belongs
+from ebar.modes import evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Energy, Estimate, Sequences, Space, State, Stepwise, context_rows
 
@@ -87,7 +89,7 @@ def per_step(
         raise UserError(f"An interval needs two futures or more at each place, not {n}.")
     length = int(x.lengths.max())
     parts = []
-    with still(q, energy), bar("scoring", len(x.lengths), "continuations") as progress:
+    with torch.no_grad(), evaluation_mode(q, energy), bar("scoring", len(x.lengths), "continuations") as progress:
         for rows in torch.split(torch.arange(len(x.lengths), device=x.lengths.device), rows_at_once):
             own = None if context is None else context.select(rows)
             parts.append(_along(q, energy, x.select(rows), own, length, n, exact_last, batch_size, generator))
@@ -102,12 +104,13 @@ def _along(
     exact_last: bool, batch_size: int, generator: Generator,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """log q, T and 2J − T at every place of some rows."""
-    own = energy(x, context).double()
+    own = measured_energy(energy, x, context).double()
     check_weights(-own[:, None])
     lower = -own[:, None].repeat(1, length + 1)
     upper = lower.clone()
     log_q = torch.zeros(len(own), length, dtype=torch.float64, device=own.device)
-    closing = closing_place(q.space)
+    space = q.space.after(context)
+    closing = closing_place(space)
     logits, state = q.start(len(own), context)
     alive = torch.arange(len(own), device=own.device)
     for place in range(int(x.lengths.max())):
@@ -119,7 +122,7 @@ def _along(
         stems = x.tokens[alive, :place]
         if place == closing and exact_last:
             exact = [
-                log_closing_mean(energy, stems[row], log_probs[row], one_row(some, row), q.space, batch_size=batch_size)
+                log_closing_mean(energy, stems[row], log_probs[row], one_row(some, row), space, batch_size=batch_size)
                 for row in range(len(alive))
             ]
             lower[alive, place] = upper[alive, place] = torch.stack(exact)
@@ -139,10 +142,11 @@ def check_rows(q: Stepwise, x: Sequences, context: Context | None) -> None:
         raise UserError("There is no continuation to score: give at least one.")
     if context is not None and context_rows(context) != len(x.lengths):
         raise UserError(f"{len(x.lengths)} continuations need as many prefixes, not {context.rows}.")
-    wrong = ~belongs(x, q.space)
+    space = q.space.after(context)
+    wrong = ~belongs(x, space)
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
-        raise UserError(f"Continuation {row} ({x.prefix(row)[:8]} …) is no sequence of {q.space}: cut it to length.")
+        raise UserError(f"Continuation {row} ({x.prefix(row)[:8]} …) is no sequence of {space}: cut it to length.")
 
 
 def _read(q: Stepwise, x: Sequences, state: State, alive: Tensor, place: int) -> tuple[Tensor, State, Tensor]:

@@ -7,10 +7,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from ebar.estimators.models import Model, score
+from ebar.estimators.models import Model
 from ebar.estimators.support import Support
 from ebar.maths.importance import all_warnings, check_weights
+from ebar.models.scoring import measured_energy, score
 from ebar.models.tilted import Tilted
+from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Distribution, SamplesWithLogProb, Sequences, Weighted, context_rows
 
@@ -38,6 +40,7 @@ def source_of(model: Model) -> Distribution:
 
 
 @torch.no_grad()
+@in_evaluation_mode
 def draw_pool(
     sources: Sequence[Distribution],
     models: tuple[Model, Model],
@@ -113,5 +116,5 @@ def _known(known: Known, model: Model, x: Sequences, context: Context | None) ->
 
 def _scored(known: Known, model: Model, x: Sequences, context: Context | None) -> Float[Tensor, " batch"]:
     if isinstance(model, Tilted):
-        return _known(known, model.base, x, context) - model.energy(x, context).double()
+        return _known(known, model.base, x, context) - measured_energy(model.energy, x, context).double()
     return _known(known, model, x, context)

@@ -7,9 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ebar.estimators.models import Model, score
+from ebar.estimators.models import Model
 from ebar.estimators.moments import weighted_mean
 from ebar.maths.importance import all_warnings
+from ebar.models.scoring import score
 from ebar.progress import bar
 from ebar.types import Context, Distribution, Estimate, Sequences
 

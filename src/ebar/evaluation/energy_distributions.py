@@ -10,6 +10,7 @@ from torch import Tensor
 from ebar.errors import UserError
 from ebar.estimators.moments import weighted_mean
 from ebar.maths.log_space import normalised
+from ebar.shapes import of_shape
 from ebar.types import Estimate
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -46,6 +47,8 @@ def energy_distributions(
     data, draws = data.detach().double().cpu(), draws.detach().double().cpu()
     if data.numel() == 0 or draws.numel() == 0 or bins < 1:
         raise UserError("Energies are compared on at least one prefix, with a draw for it and a bin to put it in.")
+    of_shape(draws, (len(data), draws.shape[-1]), "The energies of draws, a row for each prefix,")
+    of_shape(data, (len(draws),), "The energies of data")
     if not bool(data.isfinite().all() and draws.isfinite().all()):
         raise UserError("Some energy is not a finite number: check the energy, or leave these sequences out.")
     weights = {

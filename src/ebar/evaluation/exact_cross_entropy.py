@@ -7,13 +7,12 @@ prefixes.
 
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from ebar.automata.exploration import ranges
 from ebar.automata.graph import Graph
@@ -22,8 +21,8 @@ from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.evaluation.moments import true_moment
-from ebar.models.stepwise import evaluating
 from ebar.models.tilted import Tilted
+from ebar.modes import evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Estimate, State, Stepwise
 
@@ -65,13 +64,13 @@ def exact_cross_entropy(
             f"The language has {number} prefixes, more than {largest:,}, too many for an exact cross-entropy: "
             "estimate it from a sample of the language, or shorten the language."
         )
-    fits = truth.graph.longest <= model.space.length
-    if model.space.end is None:
-        fits = truth.space.length == model.space.length
+    space = model.space.after(context)
+    fits = truth.graph.longest <= space.length
+    if space.end is None:
+        fits = truth.space.length == space.length
     total = math.inf
     if fits:
-        mode = evaluating(model) if isinstance(model, nn.Module) else nullcontext()
-        with mode, bar("exact cross-entropy", int(prefixes), "prefixes") as progress:
+        with evaluation_mode(model), bar("exact cross-entropy", int(prefixes), "prefixes") as progress:
             costs = []
             for size, cost in _costs(truth, model, context, batch):
                 costs.append(cost)

@@ -12,8 +12,8 @@ from torch import Tensor
 from ebar.errors import UserError
 from ebar.estimators.moments import weighted_mean
 from ebar.models.stepwise import token_log_probs
+from ebar.modes import evaluation_mode
 from ebar.progress import bar
-from ebar.samplers.beam import still
 from ebar.samplers.greedy import stepper_of
 from ebar.types import Context, Estimate, Sequences, Stepwise
 
@@ -74,7 +74,7 @@ def share(won: Float[Tensor, " sentences"], tested: Float[Tensor, " sentences"])
 
 @torch.no_grad()
 def _gold(model: Stepwise, x: Sequences, context: Context | None) -> Float[Tensor, "batch length"]:
-    with still(model):
+    with evaluation_mode(model):
         return token_log_probs(model, x, context)
 
 
@@ -84,8 +84,8 @@ def after_own_prefix(
 ) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
     """log p(xₜ | the model's own greedy tokens before t), and which places its decoding reaches (elsewhere 0)."""
     batch, length = x.tokens.shape
-    space, inside = model.space, x.mask()
-    with still(model):
+    space, inside = model.space.after(context), x.mask()
+    with evaluation_mode(model):
         logits, state = model.start(batch, context)
         device = logits.device
         found = torch.zeros(batch, length, dtype=logits.dtype, device=device)

@@ -8,11 +8,13 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.futures import BATCH, future_energies, still
+from ebar.estimators.futures import BATCH, future_energies
 from ebar.maths.importance import check_weights, diagnose
 from ebar.maths.jackknife import half_width, log_fall
 from ebar.maths.log_space import effective_sample_size, log_mean_exp
+from ebar.models.scoring import measured_energy
 from ebar.models.stepwise import draw_tokens
+from ebar.modes import evaluation_mode
 from ebar.types import Context, Energy, Estimate, Sequences, State, Stepwise, context_rows
 
 
@@ -57,7 +59,7 @@ def next_words(
         raise UserError(f"The next words are those of one prefix: give one, not {context_rows(context)}.")
     if n < 2 or candidates < 1:
         raise UserError(f"At least one candidate with two futures is needed, not {candidates} with {n}.")
-    with still(q, energy):
+    with torch.no_grad(), evaluation_mode(q, energy):
         first, state = q.start(1, context)
         log_probs = torch.log_softmax(first[0].double(), -1)
         possible = int((log_probs > -math.inf).sum())
@@ -85,13 +87,13 @@ def _energies(
     n: int, batch_size: int, generator: Generator,
 ) -> Float[Tensor, "first draws"]:  # fmt: skip
     """Energies of n continuations that begin with each of the tokens; where a token is the whole of it, n times its."""
-    whole = torch.full_like(tokens, q.space.length == 1, dtype=torch.bool)
+    whole = torch.full_like(tokens, q.space.after(context).length == 1, dtype=torch.bool)
     if q.space.end is not None:
         whole = whole | (tokens == q.space.end)
     found = torch.empty(len(tokens), n, dtype=torch.float64, device=tokens.device)
     if bool(whole.any()):
         alone = Sequences(tokens[whole][:, None], torch.ones_like(tokens[whole]))
-        found[whole] = energy(alone, context).double()[:, None].expand(-1, n)
+        found[whole] = measured_energy(energy, alone, context).double()[:, None].expand(-1, n)
     going_on = (~whole).nonzero().squeeze(1)
     for rows in torch.split(going_on, batch_size) if len(going_on) else ():
         stems, same = tokens[rows][:, None], torch.zeros_like(rows)

@@ -10,8 +10,8 @@ from torch import Tensor
 from ebar.errors import UserError
 from ebar.estimators.moments import weighted_mean
 from ebar.models.stepwise import token_log_probs
+from ebar.modes import evaluation_mode
 from ebar.progress import bar
-from ebar.samplers.beam import still
 from ebar.types import Estimate, Sequences, Stepwise
 
 ELEMENTS = 2**25  # logits computed at a time
@@ -67,7 +67,7 @@ def stream_cost(model: Stepwise, stream: Int[Tensor, " tokens"], *, stride: int 
     ends = torch.cat([ends, torch.tensor([total])])
     scored = torch.diff(ends, prepend=torch.zeros(1, dtype=torch.long))
     costs = []
-    with still(model), bar("scoring", len(ends), "windows") as progress:
+    with evaluation_mode(model), bar("scoring", len(ends), "windows") as progress:
         for some in torch.split(torch.arange(len(ends)), max(1, ELEMENTS // (length * space.vocabulary))):
             places = (ends[some, None] - length + torch.arange(length)).to(stream.device)
             x = Sequences(stream[places], torch.full((len(some),), length, device=stream.device))

@@ -9,6 +9,8 @@ from torch.utils.weak import TensorWeakRef, WeakIdKeyDictionary
 
 from ebar.automata.deterministic import Dfa
 from ebar.errors import UserError
+from ebar.modes import evaluation_mode
+from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, spread
 
 
@@ -75,12 +77,14 @@ class Features:
 
     def _evaluate(self, x: Sequences, context: Context | None) -> Float[Tensor, "batch features"]:
         rows = spread(context, len(x.lengths))
-        columns = [_checked(feature, x, rows) for feature in self.features]
+        with evaluation_mode(*self.features):
+            columns = [_checked(feature, x, rows) for feature in self.features]
         return torch.stack(columns, 1) if columns else torch.zeros(len(x.lengths), 0, device=x.tokens.device)
 
 
 def _checked(feature: Feature, x: Sequences, context: Context | None) -> Float[Tensor, " batch"]:
-    values = feature(x, context)
+    count = len(x.lengths)
+    values = of_shape(feature(x, context), (count,), f"Feature {feature.name!r} of {count} sequences")
     if not bool(torch.isfinite(values).all()):
         row = int((~torch.isfinite(values)).nonzero()[0])
         raise UserError(f"Feature {feature.name!r} is not finite on the sequence {x.prefix(row)}.")

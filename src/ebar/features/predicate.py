@@ -9,6 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ebar.errors import UserError
+from ebar.modes import evaluation_mode
+from ebar.shapes import of_shape
 from ebar.types import Context, Sequences
 
 
@@ -31,7 +33,8 @@ class Predicate:
     def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         if self.conditional and context is None:
             raise UserError(f"Feature {self.name!r} looks at the context, and there is none.")
-        values = [self._value(x, context, row) for row in range(len(x.lengths))]
+        with torch.no_grad(), evaluation_mode(self.function):
+            values = [self._value(x, context, row) for row in range(len(x.lengths))]
         return torch.tensor(values, dtype=torch.float64, device=x.tokens.device)
 
     def _value(self, x: Sequences, context: Context | None, row: int) -> float:
@@ -40,7 +43,9 @@ class Predicate:
             arguments = [self._seen(tokens)]
             if self.conditional and context is not None:
                 arguments.append(self._seen(context.given.prefix(row)))
-            value = float(self.function(*arguments))
+            value = float(self._called(*arguments))
+        except UserError as error:
+            raise UserError(f"Feature {self.name!r} on the sequence {tokens}: {error}") from error
         except Exception as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise UserError(f"Feature {self.name!r} raised {reason} on the sequence {tokens}.") from error
@@ -50,6 +55,10 @@ class Predicate:
                 f"{self.low} and {self.high}: give it the bounds it keeps to."
             )
         return value
+
+    def _called(self, *arguments: Any) -> Any:
+        found = self.function(*arguments)
+        return of_shape(found, (), "its value") if isinstance(found, Tensor) and found.numel() != 1 else found
 
     def _seen(self, tokens: list[int]) -> Any:
         if self.end is not None and tokens and tokens[-1] == self.end:

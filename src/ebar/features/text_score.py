@@ -8,6 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ebar.errors import UserError
+from ebar.modes import evaluation_mode
+from ebar.shapes import of_shape
 from ebar.types import Context, Sequences
 
 
@@ -29,9 +31,13 @@ class TextScore:
 
     def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         texts = [self.before + self.decode(self._inside(x.prefix(row))) for row in range(len(x.lengths))]
-        values = torch.tensor([float(value) for value in self.function(texts)], dtype=torch.float64)
-        if len(values) != len(texts):
-            raise UserError(f"Feature {self.name!r} gave {len(values)} numbers for {len(texts)} texts.")
+        with torch.no_grad(), evaluation_mode(self.function):
+            found = self.function(texts)
+        try:
+            values = torch.as_tensor(found, dtype=torch.float64).detach().cpu()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UserError(f"Feature {self.name!r} must give a number for each text: {error}.") from error
+        of_shape(values, (len(texts),), f"Feature {self.name!r} of {len(texts)} texts")
         outside = ((values < self.low) | (values > self.high)).nonzero()
         if len(outside):
             row = int(outside[0])

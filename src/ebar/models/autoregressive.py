@@ -1,5 +1,6 @@
 """A backbone and a head: a distribution read token by token."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -31,15 +32,15 @@ class AutoregressiveState(NamedTuple):
 class Autoregressive(Truncatable):
     """q(x|C) = Πₜ softmax(head(backbone(C, x₍<t₎)))ₓₜ, the last place of the space being the end token's.
 
-    `log_prob` has dropout in training mode, as an objective wants it; `sample` never has, whatever the mode:
-    what is drawn is what the model in evaluation mode assigns the log-probability to.
+    `log_prob` and `sample` are without dropout, whatever the mode: a number about the model is one about the model in
+    evaluation mode. `teacher_forced`, `start` and `advance` have dropout in training mode, as an objective wants it.
     """
 
     def __init__(self, backbone: Backbone, head: Head, space: Space):
         super().__init__()
         self.backbone = backbone
         self.head = head
-        self.space = space
+        self.space: Space = replace(space, completes=True) if getattr(backbone, "completes", False) else space
 
     @property
     def free_logits(self) -> bool:

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ebar.errors import UserError
 from ebar.models.stepwise import ByChainRule, only_end_in_last_place
+from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, Space
 
 
@@ -78,12 +78,9 @@ class FromLogits(ByChainRule):
         return Sequences(room.scatter(1, places, tokens), read.lengths + tokens.shape[1])
 
     def _logits(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length vocabulary"]:
-        logits: Tensor = self.module(tokens)
         wanted = (*tokens.shape, self.space.vocabulary)
-        if logits.shape != wanted:
-            raise UserError(f"The network must map tokens {list(tokens.shape)} to logits {list(wanted)}, "
-                            f"one for each token of the vocabulary, and gave {list(logits.shape)}.")  # fmt: skip
-        return logits
+        what = f"What the network makes of tokens {list(tokens.shape)}, a logit for each token of the vocabulary,"
+        return of_shape(self.module(tokens), wanted, what)
 
     def _places(self, first: Int[Tensor, " rows"], length: int) -> Int[Tensor, "rows length vocabulary"]:
         places = first[:, None] + torch.arange(length, device=first.device)

@@ -134,6 +134,11 @@ class Pretrained(Truncatable):
 
     def _used(self, logits: Float[Tensor, "rows length all"]) -> Float[Tensor, "rows length vocabulary"]:
         """In single precision at least: a probability needs it."""
+        if logits.shape[-1] < self.space.vocabulary:
+            raise UserError(
+                f"{type(self.network).__name__} gives {logits.shape[-1]} logits for each token, fewer than the "
+                f"{self.space.vocabulary} tokens of the vocabulary: take the tokeniser that was made for it."
+            )
         used = logits[..., : self.space.vocabulary]
         return used if used.dtype in (torch.float32, torch.float64) else used.float()
 
@@ -167,7 +172,7 @@ class Pretrained(Truncatable):
             raise ValueError(f"{rows} sequences cannot be shared evenly among {contexts} contexts")
         longest = int(given.lengths.max()) if contexts else 0
         tokens, lengths = given.tokens[:, :longest].to(self._device), given.lengths.to(self._device)
-        self._check(lengths, longest)
+        self._check(lengths, longest, self.space.after(context).length)
         # Padding may hold anything: prefixes are alike when what counts is.
         marked = torch.cat([lengths[:, None], torch.where(given.mask().to(self._device)[:, :longest], tokens, 0)], 1)
         different, kind = torch.unique(marked, dim=0, return_inverse=True)
@@ -190,14 +195,14 @@ class Pretrained(Truncatable):
             tokens = torch.where(counts, tokens.gather(1, place.clamp(min=0)), 0)
         return _Prefixes(tokens, counts), kind.repeat_interleave(rows // max(contexts, 1))
 
-    def _check(self, lengths: Int[Tensor, " contexts"], longest: int) -> None:
+    def _check(self, lengths: Int[Tensor, " contexts"], longest: int, to_come: int) -> None:
         if self.beginning is None and (len(lengths) == 0 or int(lengths.min()) < 1):
             raise UserError(
                 f"{type(self.network).__name__} has no token that begins a text: give a prefix of one token or more."
             )
-        needed = self.read_before(longest) + self.space.length - 1  # the last token is not read
+        needed = self.read_before(longest) + to_come - 1  # the last token is not read
         if self.positions is not None and needed > self.positions:
             raise UserError(
-                f"A prefix of {longest} tokens and a continuation of {self.space.length} are too long together: the "
+                f"A prefix of {longest} tokens and a continuation of {to_come} are too long together: the "
                 f"model would read {needed} and can read {self.positions}, so make one of them shorter."
             )

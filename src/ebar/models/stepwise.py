@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -11,6 +10,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
 from ebar.backbones.backbone import Quick
+from ebar.errors import UserError
+from ebar.modes import evaluation_mode
+from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
 
 BLOCK = 2048  # rows computed at a time where there is no gradient: they fit in the cache
@@ -24,6 +26,11 @@ def only_end_in_last_place(
     logits: Float[Tensor, "rows length vocabulary"], first_place: int, space: Space
 ) -> Float[Tensor, "rows length vocabulary"]:
     """−inf for all but the end token where a sequence may hold nothing else; `first_place` is that of logits[:, 0]."""
+    if logits.shape[-1] != space.vocabulary:
+        raise UserError(
+            f"The model gives {logits.shape[-1]} logits for each token, and its space has a vocabulary of "
+            f"{space.vocabulary}: make the head as wide as the vocabulary."
+        )
     last = space.length - 1 - first_place
     if space.end is None or not 0 <= last < logits.shape[1]:
         return logits
@@ -78,20 +85,20 @@ def token_log_probs(model: Stepwise, x: Sequences, context: Context | None = Non
 
     Without gradients, as many rows at a time as keep memory bounded.
     """
-    batch = len(x.lengths)
+    batch, space = len(x.lengths), model.space.after(context)
     if torch.is_grad_enabled() and isinstance(model, TeacherForced):
-        width = min(x.tokens.shape[1], model.space.length)
+        width = min(x.tokens.shape[1], space.length)
         safe = torch.where(x.mask()[:, :width], x.tokens[:, :width], 0)
         _condition(batch, context, safe.device)  # refuses what cannot be shared evenly
         return _picked(model.teacher_forced(safe, context), safe, x)
-    logits_of_a_row = max(1, min(x.tokens.shape[1], model.space.length) * model.space.vocabulary)
+    logits_of_a_row = max(1, min(x.tokens.shape[1], space.length) * space.vocabulary)
     size = max(batch, 1) if torch.is_grad_enabled() else max(1, min(BLOCK, LOGITS // logits_of_a_row))
     if not torch.is_grad_enabled():
         size = min(size, contexts_at_once(model, context))
     parts = []
     for block, first, state in _started(model, batch, context, size):
         inside = Sequences(x.tokens[block], x.lengths[block])
-        parts.append(_block_log_probs(model, inside, first, state))
+        parts.append(_block_log_probs(model, inside, first, state, space.length))
     return torch.cat(parts)
 
 
@@ -112,21 +119,24 @@ def _started(
             low, high = (int(ahead[0]), int(ahead[-1]) + 1) if batch else (0, 1)
             read = None if context is None else context.select(torch.arange(low, high, device=device))
             first, state = model.start(high - low, read)
+            of_shape(first, (high - low, model.space.vocabulary), "The logits that the model starts with")
         block = slice(begin, begin + size)
         each = (condition[block] - low).to(first.device)
         yield block, first[each], state.select(each)
 
 
 def _block_log_probs(
-    model: Stepwise, x: Sequences, first: Float[Tensor, "batch vocabulary"], state: State
+    model: Stepwise, x: Sequences, first: Float[Tensor, "batch vocabulary"], state: State, longest: int
 ) -> Float[Tensor, "batch length"]:
-    width = min(x.tokens.shape[1], model.space.length)
+    width = min(x.tokens.shape[1], longest)
     inside = x.mask()[:, :width]
     # Padding may hold anything, a token outside the vocabulary included.
     safe = torch.where(inside, x.tokens[:, :width], 0)
     logits = first[:, None]
     if width > 1:
-        logits = torch.cat([logits, model.advance(safe[:, :-1], state)[0]], 1)
+        after = model.advance(safe[:, :-1], state)[0]
+        of_shape(after, (len(safe), width - 1, logits.shape[-1]), "The logits that the model advances to")
+        logits = torch.cat([logits, after], 1)
     return _picked(logits[:, :width], safe, x)
 
 
@@ -149,9 +159,9 @@ def _condition(batch: int, context: Context | None, device: torch.device | None)
 
 
 def sequence_log_prob(model: Stepwise, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-    """log p(x|C) by the chain rule; −inf for what is not a sequence of the space."""
+    """log p(x|C) by the chain rule; −inf for what is not a sequence of the space. In the model's own mode."""
     total = token_log_probs(model, x, context).sum(1)
-    return torch.where(belongs(x, model.space), total, -math.inf)
+    return torch.where(belongs(x, model.space.after(context)), total, -math.inf)
 
 
 Chooser = Callable[[Float[Tensor, "rows vocabulary"], Generator], Int[Tensor, " rows"]]
@@ -218,8 +228,9 @@ def ancestral_by_token(
     choose: Chooser = draw_tokens,
 ) -> tuple[Sequences, Float[Tensor, "batch length"]]:
     """Draws, and the log-probability of each of their tokens; 0 on padding. A block of rows is drawn at a time."""
+    space = model.space.after(context)
     blocks = [
-        draw_block(model, first, state, generator=generator, choose=choose)
+        draw_block(model, first, state, space=space, generator=generator, choose=choose)
         for _, first, state in _started(model, n * context_rows(context), context, drawn_at_once(model))
     ]
     x = Sequences.join([x for x, _ in blocks])
@@ -246,15 +257,18 @@ def draw_block(
     state: State,
     *,
     stems: Int[Tensor, "rows read"] | None = None,
+    space: Space | None = None,
     generator: Generator,
     choose: Chooser = draw_tokens,
 ) -> tuple[Sequences, Float[Tensor, "rows length"]]:
     """Whole sequences from where the model stands, and the log-probabilities of what was drawn; 0 before that.
 
-    `stems` are the tokens read so far, none by default. Rows that have ended are no longer computed.
+    `stems` are the tokens read so far, none by default; `space` is the model's after the context, the model's own by
+    default. Rows that have ended are no longer computed.
     """
     stepper = model.stepper(state) if isinstance(model, Quick) else Advances(model, state)
-    space, rows, device = model.space, len(logits), logits.device
+    space = model.space if space is None else space
+    rows, device = len(logits), logits.device
     first = 0 if stems is None else stems.shape[1]
     tokens = torch.zeros(rows, space.length, dtype=torch.long, device=device)
     if stems is not None:
@@ -294,23 +308,13 @@ class Advances:
         self.state = self.state.select(rows)
 
 
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Without dropout inside; every part's own mode comes back after."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
-
-
 class ByChainRule(nn.Module):
     """What follows from `start` and `advance`: scores in parallel passes, draws token by token, without dropout."""
 
     def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-        return sequence_log_prob(self, x, context)  # type: ignore[arg-type]
+        """Of the model in evaluation mode, whatever its mode; gradients flow. `teacher_forced` is for training."""
+        with evaluation_mode(self):
+            return sequence_log_prob(self, x, context)  # type: ignore[arg-type]
 
     def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
         return self.sample_with_log_prob(n, context, generator=generator)[0]
@@ -318,5 +322,5 @@ class ByChainRule(nn.Module):
     def sample_with_log_prob(
         self, n: int, context: Context | None = None, *, generator: Generator
     ) -> tuple[Sequences, Float[Tensor, " batch"]]:
-        with evaluating(self):
+        with evaluation_mode(self):
             return ancestral(self, n, context, generator=generator)  # type: ignore[arg-type]

@@ -3,20 +3,20 @@
 import math
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from ebar.energies.conditional import ConditionalLinear, distinct
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.maths.importance import SMALLEST_SAMPLE
 from ebar.maths.log_space import effective_sample_size, log_mean_exp, normalised
-from ebar.models.stepwise import evaluating
+from ebar.models.scoring import checked_energy
 from ebar.models.tilted import Tilted
+from ebar.modes import evaluation_mode
 from ebar.types import Clock, Context, Distribution, Loss, SamplesWithLogProb, Sequences
 
 
@@ -56,12 +56,12 @@ class ConditionalMoments:
             own, which = distinct(context)
         drawn, log_ratio = self._draw(own, generator)
         rows = 1 if own is None else own.rows
-        log_weights = (log_ratio - self.model.energy(drawn, own)).view(rows, self.draws)
+        log_weights = (log_ratio - checked_energy(self.model.energy, drawn, own)).view(rows, self.draws)
         log_z = log_mean_exp(log_weights)
         self._check(log_z, own)
-        gains = -self.model.energy(x, context) - log_z[which]
+        gains = -checked_energy(self.model.energy, x, context) - log_z[which]
         if self.train_base:
-            with _without_dropout(self.model.base):
+            with evaluation_mode(self.model.base):
                 gains = gains + self.model.base.log_prob(x, context)
         metrics = self._metrics(log_weights.detach(), drawn, own, x, context, which)
         yield Loss(-gains.mean(), self.player, metrics, weight=float(len(x.lengths)))
@@ -70,7 +70,7 @@ class ConditionalMoments:
         """Draws for each context, and log r/g: a gradient only where the base learns."""
         base = self.model.base
         source = base if self.proposal is None else self.proposal
-        with torch.no_grad(), _without_dropout(source):
+        with torch.no_grad(), evaluation_mode(source):
             if isinstance(source, SamplesWithLogProb):
                 x, log_g = source.sample_with_log_prob(self.draws, context, generator=generator)
             else:
@@ -78,7 +78,7 @@ class ConditionalMoments:
                 log_g = source.log_prob(x, context)
         if source is base and not self.train_base:
             return x, torch.zeros_like(log_g)
-        with torch.set_grad_enabled(self.train_base and torch.is_grad_enabled()), _without_dropout(base):
+        with torch.set_grad_enabled(self.train_base and torch.is_grad_enabled()), evaluation_mode(base):
             return x, base.log_prob(x, context) - log_g
 
     def _check(self, log_z: Float[Tensor, " rows"], context: Context | None) -> None:
@@ -114,7 +114,3 @@ class ConditionalMoments:
                 message = "Some data have a feature that no draw of their context has (see unseen): log Z is too small "
                 warnings.warn(message + "there, take more draws or a better base.", RuntimeWarning, stacklevel=3)
         return metrics
-
-
-def _without_dropout(source: Distribution) -> AbstractContextManager[None]:
-    return evaluating(source) if isinstance(source, nn.Module) else nullcontext()

@@ -160,16 +160,17 @@ class Earm:
             yield from self._base().losses(batch, clock, generator=generator)
             return
         x, context = parted(batch)
-        safe = inside(x, self.model.space)
+        space = self.model.space.after(context)
+        safe = inside(x, space)
         begin, end = self._window(safe, generator)
         way = self._langevin if self.negatives == "langevin" else self._autoregressive
         real, logits, term, figures = way(safe, context, begin, end, generator)
-        nll, loss = cross_entropy(real, x, self.model.space, self.label_smoothing)
+        nll, loss = cross_entropy(real, x, space, self.label_smoothing)
         chance = chance_of_truth(clock.step, self.decay, self.k, self.slope, self.floor)
         if self.base == "scheduled_sampling" and chance < 1:
             mixed = self._scheduled().second_pass(safe, context, logits, chance, generator)
             scores = token_scores(mixed, safe.tokens, mean=self.label_smoothing > 0)
-            _, loss = cross_entropy(scores, x, self.model.space, self.label_smoothing)
+            _, loss = cross_entropy(scores, x, space, self.label_smoothing)
         tokens = int(x.lengths.sum())
         metrics = {"nll_per_token": float(nll.detach() / tokens), "contrastive": float(term.detach())}
         metrics |= {"contrastive_weight": strength} | figures

@@ -2,10 +2,11 @@
 
 import torch
 from jaxtyping import Int
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from ebar.backbones.backbone import Quick
-from ebar.models.stepwise import Advances, draw_tokens, evaluating
+from ebar.models.stepwise import Advances, draw_tokens
+from ebar.modes import evaluation_mode
 from ebar.types import Context, Sequences, Stepwise
 
 
@@ -22,13 +23,12 @@ def draw_fakes(
 
     A row cut off has no end; up to there it is a draw like any other.
     """
-    assert isinstance(model, nn.Module)
-    space, rows, device = model.space, len(caps), caps.device
+    space, rows, device = model.space.after(context), len(caps), caps.device
     before = 0 if prefix is None else prefix.shape[1]
     lengths = caps.clamp(max=space.length - before)
     width = int(lengths.max()) if rows else 0
     tokens = torch.zeros(rows, width, dtype=torch.long, device=device)
-    with evaluating(model):
+    with evaluation_mode(model):
         logits, state = model.start(rows, context)
         if prefix is not None and before > 0:
             after, state = model.advance(prefix, state)

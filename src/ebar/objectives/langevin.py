@@ -11,7 +11,8 @@ from torch import Generator, Tensor
 from ebar.backbones.backbone import Reads
 from ebar.errors import UserError
 from ebar.models.autoregressive import Autoregressive
-from ebar.models.stepwise import evaluating, only_end_in_last_place
+from ebar.models.stepwise import only_end_in_last_place
+from ebar.modes import evaluation_mode
 from ebar.types import Context, Stepwise
 
 
@@ -55,7 +56,7 @@ def langevin(
     """z ← z − (η/2)·∇E(z) + noise·√η·ξ, without dropout, from place `first` on. Welling & Teh 2011, with noise 1."""
     autoregressive, _ = reader(model)
     z = inputs.detach()
-    with evaluating(autoregressive), torch.enable_grad():
+    with evaluation_mode(autoregressive), torch.enable_grad():
         for _ in range(steps):
             z.requires_grad_(True)
             (slope,) = torch.autograd.grad(last_log_partition(model, z, lengths, context).sum(), z)

@@ -44,10 +44,11 @@ class MaximumLikelihood:
         x, context = parted(batch)
         terms = choose({"token": int(x.lengths.sum()), "sequence": len(x.lengths)}, self.per, "unit of a mean")
         if isinstance(self.model, Stepwise):
-            safe = inside(x, self.model.space)
+            space = self.model.space.after(context)
+            safe = inside(x, space)
             logits = teacher_forced(self.model, safe.tokens, context)
             scores = token_scores(logits, safe.tokens, mean=self.label_smoothing > 0)
-            nll, loss = cross_entropy(scores, x, self.model.space, self.label_smoothing)
+            nll, loss = cross_entropy(scores, x, space, self.label_smoothing)
         elif self.label_smoothing > 0:
             raise UserError(f"{type(self.model).__name__} shows no token's distribution, so no label can be smoothed.")
         else:

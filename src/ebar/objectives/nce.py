@@ -11,6 +11,8 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from ebar.errors import choose
+from ebar.models.scoring import checked_energy
+from ebar.modes import in_evaluation_mode
 from ebar.objectives.contrast_figures import contrast_figures
 from ebar.types import Clock, Context, Energy, Loss, Sequences
 
@@ -74,6 +76,7 @@ class Nce:
         yield Loss(value, self.player, figures, weight=float(len(data)))
 
     @torch.no_grad()
+    @in_evaluation_mode
     def figures(self, batches: Iterable[Contrasted]) -> dict[str, float]:
         """Loss and figures of all batches together.
 
@@ -98,5 +101,5 @@ def contrasted_energies(
     everything = Sequences.join([batch.x, *batch.negatives])
     # Row by row the datum and its negatives: context-major.
     order = torch.arange(rows * kinds, device=everything.lengths.device).view(kinds, rows).T.flatten()
-    energies = energy(everything.select(order), batch.context).view(rows, kinds)
+    energies = checked_energy(energy, everything.select(order), batch.context).view(rows, kinds)
     return energies[:, 0], energies[:, 1:]

@@ -22,6 +22,7 @@ from ebar.errors import UserError, choose
 from ebar.maths.divergences import DIVERGENCES
 from ebar.maths.importance import SMALLEST_SAMPLE, check_weights
 from ebar.maths.log_space import effective_sample_size, log_mean_exp
+from ebar.models.scoring import measured_energy, score
 from ebar.models.tilted import Tilted
 from ebar.objectives.running import RunningMean, WeightedSums
 from ebar.types import Clock, Context, Distribution, Loss, SamplesWithLogProb, Sequences, Target
@@ -84,7 +85,8 @@ class PolicyGradient:
     (see `Rounds`), or contexts, with `draws` draws for each.
 
     Z is the mean of P/q over all draws so far; Z(C) that of the present draws of C: self-normalised, with a bias of
-    O(1/draws). Until a draw has P > 0 nothing moves. The policy should have no dropout: π/q would be noise.
+    O(1/draws). Until a draw has P > 0 nothing moves. Everything is without dropout, the
+    gradient too: what is drawn, weighed and moved is one and the same π, or π/q would be noise.
     `memory` belongs to a player without optimiser, so that checkpoints have it. One process only: the sums in it are
     not added up over several.
     """
@@ -126,8 +128,8 @@ class PolicyGradient:
             self._check()
             self.memory.checked.fill_(clock.step)  # once a step, into however many parts it is cut
         drawn = self._draw(n, context, generator)
-        log_policy = self.model.log_prob(drawn.x, context).view_as(drawn.log_q)
-        # On-policy the two are one number; that of the drawing has no dropout.
+        log_policy = score(self.model, drawn.x, context).view_as(drawn.log_q)
+        # On-policy the two are one number.
         log_pi = drawn.log_q if self.proposal is None else log_policy.detach().double()
         log_z = self._log_z(drawn, context)
         value, weights = self._weigh(drawn, log_pi, log_z)
@@ -146,14 +148,12 @@ class PolicyGradient:
             x, log_q = q.sample_with_log_prob(n, context, generator=generator)
         else:
             x = q.sample(n, context, generator=generator)
-            log_q = q.log_prob(x, context)
+            log_q = score(q, x, context)
         target = self.target
         if isinstance(target, Tilted) and target.base is q:
-            log_weights = -target.energy(x, context)
-        elif isinstance(target, Distribution):
-            log_weights = target.log_prob(x, context) - log_q
+            log_weights = -measured_energy(target.energy, x, context)
         else:
-            log_weights = target.log_score(x, context) - log_q
+            log_weights = score(target, x, context) - log_q
         log_weights = log_weights.double().view(-1, n)
         check_weights(log_weights)
         return Drawn(x, log_q.double().view(-1, n), log_weights)

@@ -71,7 +71,8 @@ class ScheduledSampling:
 
     def losses(self, batch: Batch, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
         x, context = parted(batch)
-        safe = inside(x, self.model.space)
+        space = self.model.space.after(context)
+        safe = inside(x, space)
         chance = chance_of_truth(clock.step, self.decay, self.k, self.slope, self.floor)
         logits = None
         if chance < 1:
@@ -79,7 +80,7 @@ class ScheduledSampling:
                 logits = teacher_forced(self.model, safe.tokens, context)
         logits = self.second_pass(safe, context, logits, chance, generator)
         scores = token_scores(logits, safe.tokens, mean=self.label_smoothing > 0)
-        nll, loss = cross_entropy(scores, x, self.model.space, self.label_smoothing)
+        nll, loss = cross_entropy(scores, x, space, self.label_smoothing)
         terms = int(x.lengths.sum())
         metrics = {"nll_per_token": float(nll.detach() / terms), "chance_of_truth": chance}
         yield Loss(loss / terms, self.player, metrics, weight=float(terms))

@@ -106,7 +106,7 @@ def weighed(part: Attempts, log_ceiling: float, group_size: int) -> Weighted:
     """
     assert part.reached is not None
     assert part.log_excess is not None
-    rows, draws = part.reached.shape
+    draws = part.reached.shape[1]
     groups = max(1, min(draws // 2, round(draws / group_size)))
     group = torch.arange(draws, device=part.reached.device) * groups // draws
     sizes = torch.bincount(group)

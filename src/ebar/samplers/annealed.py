@@ -67,9 +67,7 @@ class Annealed:
             run = _Run(self, scene._replace(context=repeated(context, count)), size, rows * count)
             for power in ladder.repeat_interleave(count, 1):
                 run.climb(power.to(run.log_w))
-            yield Weighted(
-                run.walkers.x, run.log_w.view(rows, count * size), in_groups(count, size, run.log_w.device)
-            )
+            yield Weighted(run.walkers.x, run.log_w.view(rows, count * size), in_groups(count, size, run.log_w.device))
 
     def _given(self, rows: int) -> Float[Tensor, "rungs rows"]:
         rungs = torch.tensor(self.ladder, dtype=torch.float64)

@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from ebar.errors import UserError
-from ebar.models.stepwise import evaluating
+from ebar.modes import evaluation_mode, in_evaluation_mode
 from ebar.progress import bar
 from ebar.samplers.greedy import Limit, greedy, limits
 from ebar.types import Context, Sequences, Space, Stepwise, context_rows
@@ -41,6 +40,7 @@ def score(
 
 
 @torch.no_grad()
+@in_evaluation_mode
 def beam_search(
     model: Stepwise, context: Context | None = None, *, width: int = 5, length_penalty: float = 1.0, best: int = 1,
     maximal_length: Limit = None, enough: int | None = None,
@@ -73,7 +73,7 @@ def _search(
     rows = context_rows(context)
     logits, state = model.start(rows, context)
     device = logits.device
-    limit = limits(maximal_length, model.space, rows, device)
+    limit = limits(maximal_length, model.space.after(context), rows, device)
     longest = int(limit.max()) if rows else 0
     found = _Ended.none(rows, best, longest, device)
     row = torch.arange(rows, device=device)  # the row of the context, for each one still searched
@@ -219,9 +219,9 @@ def decode(
     model: Stepwise, context: Context | None = None, *, width: int = 5, length_penalty: float = 1.0, best: int = 1,
     maximal_length: Limit = None, enough: int | None = None, batch: int = 128,
 ) -> Beams:  # fmt: skip
-    """`beam_search` in evaluation mode for any number of contexts: `batch` of like length at a time, order kept."""
+    """`beam_search` for any number of contexts: `batch` of like length at a time, order kept."""
     parts, order = [], []
-    with still(model), bar("decoding", context_rows(context), "contexts") as progress:
+    with evaluation_mode(model), bar("decoding", context_rows(context), "contexts") as progress:
         for rows, own in alike(context, batch):
             limit = maximal_length
             if isinstance(limit, Tensor):
@@ -262,8 +262,3 @@ def alike(context: Context | None, batch: int) -> Iterator[tuple[Int[Tensor, " r
 def restored(x: Sequences, back: Int[Tensor, " rows"], each: int) -> Sequences:
     """Groups of `each` sequences, in another order."""
     return x.select((back.to(x.lengths.device)[:, None] * each + torch.arange(each, device=x.lengths.device)).flatten())
-
-
-def still(model: Stepwise) -> AbstractContextManager[None]:
-    """Without dropout."""
-    return evaluating(model) if isinstance(model, nn.Module) else nullcontext()

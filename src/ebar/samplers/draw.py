@@ -12,8 +12,11 @@ from torch import Generator, Tensor
 
 from ebar.errors import UserError
 from ebar.maths.randomness import default_generator
+from ebar.models.scoring import measured_energy, score
 from ebar.models.tilted import Tilted
+from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
+from ebar.shapes import of_shape
 from ebar.types import (
     Context,
     Distribution,
@@ -38,17 +41,23 @@ def proposal_for(target: Target, proposal: Distribution | None) -> Distribution:
 
 
 @torch.no_grad()
+@in_evaluation_mode
 def propose(
     proposal: Distribution, n: int, context: Context | None, generator: Generator
 ) -> tuple[Sequences, Float[Tensor, " batch"]]:
     """n draws for each row of the context, and their log-probability, from the drawing itself where it is known."""
     if isinstance(proposal, SamplesWithLogProb):
-        return proposal.sample_with_log_prob(n, context, generator=generator)
-    x = proposal.sample(n, context, generator=generator)
-    return x, proposal.log_prob(x, context)
+        x, log_q = proposal.sample_with_log_prob(n, context, generator=generator)
+    else:
+        x = proposal.sample(n, context, generator=generator)
+        log_q = score(proposal, x, context)
+    drawn = (context_rows(context) * n,)
+    of_shape(x.lengths, drawn, f"The lengths of {n} draws for each context")
+    return x, of_shape(log_q, drawn, f"The log-probabilities of {n} draws for each context")
 
 
 @torch.no_grad()
+@in_evaluation_mode
 def log_weights(
     target: Target, proposal: Distribution, x: Sequences, log_q: Float[Tensor, " batch"], context: Context | None
 ) -> Float[Tensor, " batch"]:
@@ -59,13 +68,11 @@ def log_weights(
     if target is proposal:
         return torch.zeros_like(log_q)
     if isinstance(target, Tilted):
-        log_w = -target.energy(x, context)
+        log_w = -measured_energy(target.energy, x, context)
         if target.base is not proposal:
-            log_w = target.base.log_prob(x, context) + log_w - log_q
-    elif isinstance(target, Distribution):
-        log_w = target.log_prob(x, context) - log_q
+            log_w = score(target.base, x, context) + log_w - log_q
     else:
-        log_w = target.log_score(x, context) - log_q
+        log_w = score(target, x, context) - log_q
     bad = log_w.isnan() | (log_w == torch.inf)
     if bool(bad.any()):
         row = int(bad.nonzero()[0])

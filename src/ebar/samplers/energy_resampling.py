@@ -10,8 +10,10 @@ from ebar.energies.own_logits import OwnLogits, Reading
 from ebar.errors import UserError
 from ebar.maths.importance import check_weights
 from ebar.maths.log_space import effective_sample_size
+from ebar.models.scoring import measured_energy
+from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
-from ebar.samplers.beam import alike, beam_search, restored, still
+from ebar.samplers.beam import alike, beam_search, restored
 from ebar.samplers.draw import propose
 from ebar.samplers.resample import flat, multinomial
 from ebar.types import Context, Distribution, Sequences, Stepwise, Weighted, context_rows
@@ -39,6 +41,8 @@ class Resampled(NamedTuple):
         )
 
 
+@torch.no_grad()
+@in_evaluation_mode
 def energy_resampling(
     model: Stepwise, context: Context | None = None, *, n: int = 1, candidates: int = 10, weights: Reading = "lse",
     proposal: Distribution | None = None, distinct: bool = False, batch: int = 128, generator: Generator,
@@ -57,15 +61,15 @@ def energy_resampling(
         raise UserError("Distinct candidates come from a beam of the model itself: leave the proposal out.")
     energy = OwnLogits(model, weights)
     parts, order = [], []
-    with torch.no_grad(), still(model), bar("decoding", context_rows(context), "contexts") as progress:
+    with bar("decoding", context_rows(context), "contexts") as progress:
         for rows, own in alike(context, batch):
             if distinct:
                 beams = beam_search(model, own, width=candidates, length_penalty=0.0, best=candidates)
                 pool = _filled(beams.x, candidates)
-                log_weights = beams.log_probs - energy(pool, own).double().view_as(beams.log_probs)
+                log_weights = beams.log_probs - measured_energy(energy, pool, own).double().view_as(beams.log_probs)
             else:
                 pool, _ = propose(model if proposal is None else proposal, candidates, own, generator)
-                log_weights = -energy(pool, own).double().view(len(rows), candidates)
+                log_weights = -measured_energy(energy, pool, own).double().view(len(rows), candidates)
             check_weights(log_weights)
             chosen = multinomial(log_weights, n, generator)
             parts.append((pool.select(flat(chosen, candidates)), pool, log_weights))
@@ -73,11 +77,10 @@ def energy_resampling(
             progress.advance(len(rows))
     back = torch.cat(order).argsort()
     log_weights = torch.cat([part[2] for part in parts])[back]
+    pool = restored(Sequences.join([part[1] for part in parts]), back, candidates)
     return Resampled(
         restored(Sequences.join([part[0] for part in parts]), back, n),
-        Weighted(
-            restored(Sequences.join([part[1] for part in parts]), back, candidates), log_weights, estimates_z=not distinct
-        ),
+        Weighted(pool, log_weights, estimates_z=not distinct),
         effective_sample_size(log_weights),
     )
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from ebar.backbones.backbone import Quick, Stepper
 from ebar.errors import UserError
 from ebar.models.stepwise import Advances
+from ebar.modes import in_evaluation_mode
 from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
 
 Limit = int | Int[Tensor, " rows"] | None
@@ -31,15 +32,16 @@ def stepper_of(model: Stepwise, state: State) -> Stepper:
 
 
 @torch.no_grad()
+@in_evaluation_mode
 def greedy(
     model: Stepwise, context: Context | None = None, *, maximal_length: Limit = None
 ) -> tuple[Sequences, Float[Tensor, " rows"]]:
     """The sequence of locally likeliest tokens for each row of the context, and its log-probability under the model.
 
     What is still open in the last place allowed is ended there, at the model's own price; without an end token it
-    is cut off there. The model is used as it stands: `decode` puts it into evaluation mode.
+    is cut off there.
     """
-    space, rows = model.space, context_rows(context)
+    space, rows = model.space.after(context), context_rows(context)
     logits, state = model.start(rows, context)
     device = logits.device
     last = limits(maximal_length, space, rows, device) - 1

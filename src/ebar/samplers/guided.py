@@ -1,18 +1,18 @@
 """A proposal that heads for what the energy wants, and knows its own probability."""
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from ebar.backbones.backbone import Quick
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
-from ebar.models.stepwise import BLOCK, Advances, draw_tokens, evaluating, sequence_log_prob
+from ebar.models.stepwise import BLOCK, Advances, draw_tokens, sequence_log_prob
 from ebar.models.tilted import Tilted
+from ebar.modes import evaluation_mode
 from ebar.samplers.guided_ahead import backward, log_largest_ratio
 from ebar.samplers.guided_states import JointStates
 from ebar.samplers.surrogate import Law, Tally
@@ -94,6 +94,7 @@ class Guided:
         return self.base.space
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], GuidedState]:
+        self._check(context)
         logits, base = self.base.start(rows, context)
         joint = torch.zeros(rows, dtype=torch.long, device=logits.device)
         guided, _, log_step = self._guide(logits[:, None], joint[:, None], 0, (self.log_ahead, self.log_final))
@@ -112,6 +113,15 @@ class Guided:
         log_weight = state.log_weight + log_step.sum(1)
         return guided, GuidedState(base, joint, state.place + tokens.shape[1], log_weight)
 
+    def _check(self, context: Context | None) -> None:
+        """h is for a number of tokens to come."""
+        found, made = self.space.after(context).length, self.states.space.length
+        if found != made:
+            raise UserError(
+                f"This proposal looks ahead over {made} tokens, and after this context {found} are to come: make one "
+                "with `guided(target, context=…)`."
+            )
+
     def expected_log_weight(self, state: GuidedState) -> Float[Tensor, " rows"]:
         """Particles that target q(x₍≤t₎)·Nₜ have this weight: the next step's Nₜ/hₜ, which no choice changes, is in."""
         return state.log_weight
@@ -129,7 +139,8 @@ class Guided:
         log_ahead, log_final = tables
         log_probs = torch.log_softmax(logits, -1)
         # A parallel pass over padding may look past the end of the space; nobody reads what it says there.
-        places = torch.arange(place, place + joint.shape[1], device=joint.device).clamp(max=self.space.length - 1)
+        last = self.states.space.length - 1
+        places = torch.arange(place, place + joint.shape[1], device=joint.device).clamp(max=last)
         ahead = log_ahead[places[:, None] + 1, self.states.successor[joint]]
         if self.states.end_class is not None:
             ahead[..., self.states.end_class] = log_final[joint]
@@ -142,7 +153,8 @@ class Guided:
         return guided, log_probs, log_step.squeeze(-1)
 
     def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-        return sequence_log_prob(self, x, context)
+        with evaluation_mode(self.base):
+            return sequence_log_prob(self, x, context)
 
     def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
         return self.walk(n, context, generator=generator).x
@@ -169,7 +181,8 @@ class Guided:
         is that of the mixture α·d + (1 − α)·g, α = defensive/n. As d ≥ q wherever P > 0, no weight P/(α·d + (1 − α)·g)
         exceeds e^(max −E)/α, whatever the surrogate has missed. Hesterberg 1995; Owen and Zhou 2000.
         """
-        with without_dropout(self.base):
+        self._check(context)
+        with evaluation_mode(self.base):
             first, state = self.base.start(context_rows(context), context)
             condition = torch.arange(len(first), device=first.device).repeat_interleave(n)
             plain = (torch.arange(n, device=first.device) < defensive).repeat(len(first))
@@ -199,7 +212,7 @@ class Guided:
         Rows that have ended are no longer computed.
         """
         stepper = self.base.stepper(state) if isinstance(self.base, Quick) else Advances(self.base, state)
-        length, end, rows, device = self.space.length, self.space.end, len(logits), logits.device
+        length, end, rows, device = self.states.space.length, self.space.end, len(logits), logits.device
         tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
         lengths = torch.full((rows,), length, device=device)
         log_prob, base_log_prob, log_defence = torch.zeros(3, rows, dtype=logits.dtype, device=device)
@@ -254,8 +267,3 @@ def _allowed(log_ahead: Float[Tensor, "places states"], log_final: Float[Tensor,
         return None
     ahead, final = (torch.zeros_like(where, dtype=torch.float64).masked_fill(where, -math.inf) for where in forbidden)
     return ahead, final
-
-
-def without_dropout(base: Stepwise) -> AbstractContextManager[None]:
-    """What is drawn is what the base in evaluation mode gives its probability to."""
-    return evaluating(base) if isinstance(base, nn.Module) else nullcontext()

@@ -24,7 +24,7 @@ class Metropolis:
     """Chains started from the proposal, whose moves leave p invariant; draws tend to p, and say nothing of Z.
 
     `moves` are taken in turn (a cycle of kernels that leave p invariant does so too): "independent" (x′ ~ q),
-    "suffix" (redraw from q after a random cut), "token" (redraw one token). Draws of one chain depend on one another, so
+    "suffix" (redraw from q after a random cut), "token" (redraw one token). Draws of one chain depend on one another:
     a chain is a group. Fewer than 30 chains are cut into as many segments as make 30 groups, which are independent only
     as far as a segment is long against the autocorrelation time (Schmeiser 1982). That a chain is past its burn-in
     cannot be seen from its draws. Metropolis et al. 1953; Hastings 1970.

@@ -38,7 +38,8 @@ class Scene(NamedTuple):
 
     def walkers(self, x: Sequences, log_q: Float[Tensor, " walkers"]) -> Walkers:
         inside = torch.where(x.mask(), x.tokens, 0)  # padding may hold anything
-        wide = Sequences(F.pad(inside, (0, self.proposal.space.length - x.tokens.shape[1])), x.lengths)
+        length = self.proposal.space.after(self.context).length
+        wide = Sequences(F.pad(inside, (0, length - x.tokens.shape[1])), x.lengths)
         return Walkers(wide, log_q, log_weights(self.target, self.proposal, wide, log_q, self.context))
 
     def stepwise(self) -> Stepwise:

@@ -20,8 +20,8 @@ class QuasiRejection:
     As β grows the draws tend to p and the acceptance rate Z_β/β, with Z_β = E_q[min(P/q, β)], to 0; with β ≥ max P/q
     this is rejection sampling. `trade_off` draws the curve, `log_beta_for` picks a point of it. Eikema et al. 2022.
 
-    Taken as they are, draws have the moments of p_β. Their weights, in proportion to max(1, P/(β·q)), undo that: weighted,
-    they are draws for p, and estimate Z (`accept.weighed`).
+    Taken as they are, draws have the moments of p_β. Their weights, in proportion to max(1, P/(β·q)), undo that:
+    weighted, they are draws for p, and estimate Z (`accept.weighed`).
     """
 
     weighted: ClassVar[bool] = True

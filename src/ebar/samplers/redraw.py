@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 from ebar.backbones.backbone import Quick
 from ebar.models.stepwise import Advances, draw_tokens
+from ebar.modes import in_evaluation_mode
 from ebar.types import Context, Sequences, Stepwise, context_rows
 
 
@@ -21,6 +22,7 @@ class Redrawn(NamedTuple):
 
 
 @torch.no_grad()
+@in_evaluation_mode
 def redraw(
     model: Stepwise,
     x: Sequences,
@@ -35,7 +37,7 @@ def redraw(
     With `keep_length` a free place draws anything but the end. x is as wide as the space is long; what is free past
     its length has no old token, and no gain.
     """
-    space, rows = model.space, len(x.lengths)
+    space, rows = model.space.after(context), len(x.lengths)
     conditions = context_rows(context)
     logits, state = model.start(conditions, context)
     condition = torch.arange(conditions, device=logits.device).repeat_interleave(rows // conditions)

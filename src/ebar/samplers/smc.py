@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from ebar.errors import UserError, choose
 from ebar.models.stepwise import draw_tokens
+from ebar.modes import in_evaluation_mode
 from ebar.samplers.draw import group_size, log_weights, numbered, proposal_for
 from ebar.samplers.resample import RESAMPLERS, flat
 from ebar.samplers.systems import in_groups, repeated, resampled, systems
@@ -78,6 +79,7 @@ class Smc:
             yield Weighted(x, log_w.view(rows, count * size), in_groups(count, size, log_w.device))
 
     @torch.no_grad()
+    @in_evaluation_mode
     def _run(
         self,
         target: Target,
@@ -92,7 +94,7 @@ class Smc:
         twist = choose(TWISTS, name, "twist")
         resample = choose(RESAMPLERS, self.resampling, "resampling scheme")
         base = base_to_follow(name, target, proposal)
-        space, total = proposal.space, count * size
+        space, total = proposal.space.after(context), count * size
         logits, state = _started(proposal, size, count, context)
         base_logits, base_state = _started(base or proposal, size, count, context)
         nought = torch.zeros(total, dtype=torch.float64, device=logits.device)  # as fine as the energy, or finer

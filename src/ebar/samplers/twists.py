@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ebar.errors import UserError
+from ebar.models.scoring import measured_energy
 from ebar.models.tilted import Tilted
 from ebar.samplers.protocols import Foresighted
 from ebar.types import Context, Sequences, State, Stepwise, Target
@@ -37,7 +38,7 @@ def energy(prefixes: Prefixes) -> Float[Tensor, " prefixes"]:
     """
     if not isinstance(prefixes.target, Tilted):
         raise UserError('The twist "energy" needs a tilted target: use the twist "none".')
-    value = -prefixes.target.energy(prefixes.x, prefixes.context)
+    value = -measured_energy(prefixes.target.energy, prefixes.x, prefixes.context)
     return prefixes.log_ratio + torch.where(value.isinf(), 0.0, value)
 
 

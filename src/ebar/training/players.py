@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn, optim
 
+from ebar.modes import evaluation_mode
 from ebar.training.schedules import Constant, Schedule
 from ebar.types import Clock
 
@@ -62,14 +63,9 @@ def averaged(player: Player) -> Iterator[None]:
 @contextmanager
 def evaluating(*players: Player) -> Iterator[None]:
     """No gradients, no dropout, averaged parameters: what a held-out figure is measured with."""
-    modes = [(module, module.training) for player in players for module in player.module.modules()]
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
+        stack.enter_context(evaluation_mode(*(player.module for player in players)))
         for player in players:
-            player.module.eval()
             stack.enter_context(averaged(player))
-        try:
-            yield
-        finally:
-            for module, training in modes:
-                module.training = training
+        yield

@@ -14,6 +14,7 @@ from ebar.features.feature import Features
 from ebar.maths.importance import check_weights, diagnose
 from ebar.maths.jackknife import half_width
 from ebar.maths.log_space import effective_sample_size
+from ebar.models.scoring import measured_energy
 from ebar.models.tilted import Tilted
 from ebar.progress import bar
 from ebar.samplers.draw import propose, shares
@@ -42,7 +43,7 @@ def draw(target: Tilted, n: int, *, ahead: Guided | None, features: Features, ro
                 log_g = log_q
             else:
                 x, log_g, log_q = ahead.walk(size, generator=generator)
-            log_weights = log_q.double() - log_g.double() - target.energy(x).double()
+            log_weights = log_q.double() - log_g.double() - measured_energy(target.energy, x).double()
             check_weights(log_weights[None])
             parts.append(Drawn(x, log_q.double(), log_g.double(), log_weights, features(x).double()))
             progress.advance(size)

@@ -25,6 +25,7 @@ from ebar.estimators.log_z import log_mean
 from ebar.features.feature import Features, Followed
 from ebar.maths.exponential_family import match as matched
 from ebar.maths.log_space import effective_sample_size
+from ebar.models.scoring import measured_energy
 from ebar.models.tilted import Tilted
 from ebar.pipelines.control.draws import Drawn, divergence_of, draw, joined, moments, worth
 from ebar.pipelines.control.subject import Subject, load, subject_of
@@ -150,7 +151,7 @@ def match(control: Control, subject: Subject, constraints: list[Constraint]) -> 
     guess = _guess(constraints, values)
     nothing = torch.zeros(len(pilot.lengths), dtype=torch.float64, device=subject.device)
     target = _tilted(subject, counted, guess)
-    plain = joined([Drawn(pilot, nothing, nothing, -target.energy(pilot), values)])
+    plain = joined([Drawn(pilot, nothing, nothing, -measured_energy(target.energy, pilot), values)])
     if all(constraint.pointwise for constraint in constraints):
         return _forbidding(counted, plain, time.monotonic() - began)
     can = any(isinstance(constraint.counted, Followed) for constraint in constraints)

@@ -13,6 +13,7 @@ import torch
 from torch import Generator, nn
 
 from ebar.models.autoregressive import Autoregressive
+from ebar.models.scoring import measured_energy
 from ebar.models.stepwise import draw_tokens
 from ebar.models.tilted import Tilted
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
@@ -31,7 +32,7 @@ def chosen_draws(energy: Energy[Sequences], pool: Pool, context: Context, *, gen
     found = []
     for row in range(len(pool)):
         one = torch.tensor([row])
-        costs = energy(pool.fetch(one), context.select(one))
+        costs = measured_energy(energy, pool.fetch(one), context.select(one))
         choice = draw_tokens(torch.log_softmax(-costs[None], 1), generator)
         found.append(pool.fetch(one, draws=choice))
     return Sequences.join(found)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ebar.energies.neural import blocks
 from ebar.errors import UserError
 from ebar.evaluation.ratings import coin_p_value, exact_share
+from ebar.models.scoring import measured_energy
 from ebar.objectives.nce import Contrasted, Nce
 from ebar.pipelines.best import Course, train_best
 from ebar.training import Batches, seeded
@@ -170,7 +171,7 @@ def energies(
 ) -> Float[Tensor, " batch"]:
     """E of each row, whose own context is the same row's; on the CPU, and so many at a time."""
     device = _device(energy)
-    return torch.cat([energy(*moved(part, device)).cpu() for part in blocks(x, context, batch)])
+    return torch.cat([measured_energy(energy, *moved(part, device)).cpu() for part in blocks(x, context, batch)])
 
 
 def _trained(folder: Path, build: Callable[[], nn.Module], judge: Judge, kept: int, half: int, data: Contrasted) -> Any:

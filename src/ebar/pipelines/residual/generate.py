@@ -16,6 +16,7 @@ from ebar.maths.importance import FEWEST_DRAWS, check_weights, diagnose, pareto_
 from ebar.maths.log_space import effective_sample_size, normalised
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.pretrained import Pretrained
+from ebar.models.scoring import measured_energy
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers import SAMPLERS
@@ -121,7 +122,7 @@ def generate(
 
 
 def _scored(q: Stepwise, energy: Energy[Sequences], x: Sequences, context: Context | None) -> Scored:
-    return Scored(x, energy(x, context).double().cpu(), q.log_prob(x, context).double().cpu())
+    return Scored(x, measured_energy(energy, x, context).double().cpu(), q.log_prob(x, context).double().cpu())
 
 
 def _warning(log_weights: Float[Tensor, "rows draws"]) -> str | None:

@@ -11,6 +11,7 @@ from ebar.estimators.last_step import LastStep, last_step
 from ebar.evaluation.cross_entropy import negative_log_scores
 from ebar.evaluation.energy_distributions import EnergyDistributions, energy_distributions
 from ebar.evaluation.ngrams import Unique, unique_ratios
+from ebar.models.scoring import measured_energy
 from ebar.pipelines.residual.chunks import spread_evenly
 from ebar.pipelines.residual.journey import Journey
 from ebar.pipelines.residual.pool import Pool, draw_pool
@@ -145,7 +146,7 @@ def measure(journey: Journey, extent: Extent, *, seed: int = 0, shown: int = 10)
     device = journey.residual.device
     x, context = moved((data.x, data.context), device)
     with torch.no_grad():
-        own = journey.energy(x, context).double().cpu()
+        own = measured_energy(journey.energy, x, context).double().cpu()
     log_q = -negative_log_scores(journey.base.q, x, context).cpu()
     chosen = multinomial(-draws, 1, Generator().manual_seed(folded(seed, CHOOSING)))
     systems = {

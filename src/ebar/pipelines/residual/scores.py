@@ -10,6 +10,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from ebar.errors import UserError
+from ebar.models.scoring import measured_energy
 from ebar.pipelines.residual.pool import HEADER, Pool, part_path
 from ebar.progress import bar
 from ebar.training.batches import moved
@@ -25,7 +26,6 @@ def pool_energies(folder: Path, energy: nn.Module, pool: Pool, context: Context)
     wanted = {"energy": fingerprint(energy), "pool": json.loads((pool.folder / HEADER).read_bytes())}
     _same(folder, wanted)
     found = torch.empty(len(pool), pool.draws, dtype=torch.float64)
-    energy.eval()
     with bar("energies", len(pool) * pool.draws, "draws") as progress:
         for number in range(len(pool.layout)):
             part = pool.layout.part(number)
@@ -33,7 +33,7 @@ def pool_energies(folder: Path, energy: nn.Module, pool: Pool, context: Context)
             if not path.exists():
                 _, x = pool.part(number)
                 rows = torch.arange(part.contexts.start, part.contexts.stop)
-                values = energy(*moved((x, context.select(rows)), device)).double().cpu()
+                values = measured_energy(energy, *moved((x, context.select(rows)), device)).double().cpu()
                 with saving(str(path)):
                     replace(path, save({"energies": values.view(len(part.contexts), len(part.draws)).contiguous()}))
             found[part.contexts.start : part.contexts.stop, part.draws.start : part.draws.stop] = _read(path)

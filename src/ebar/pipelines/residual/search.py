@@ -5,20 +5,19 @@ neither. Coordinate ascent on −E finds such text; log q, which the joint model
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from ebar.energies.neural import blocks
 from ebar.errors import UserError
 from ebar.estimators.moments import weighted_mean
 from ebar.evaluation.ratings import exact_share
-from ebar.models.stepwise import evaluating
+from ebar.models.scoring import measured_energy, score
+from ebar.modes import evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Distribution, Energy, Estimate, Sequences, Space
 
@@ -88,7 +87,7 @@ def search(
     rows = len(start.lengths)
     if context is not None and context.rows != rows:
         raise UserError(f"{rows} texts to start from need as many contexts, not {context.rows}.")
-    with _still(energy, q):
+    with evaluation_mode(energy, q):  # an energy that changes by itself cannot be searched
         before = scores_of(energy, q, start, context, batch=how.batch)
         beside = None if data is None else scores_of(energy, q, data, context, batch=how.batch)
         x, lowest, path = start, before.energy, [float(before.energy.mean())]
@@ -113,7 +112,7 @@ def scores_of(
     energy: Energy[Sequences], q: Distribution, x: Sequences, context: Context | None = None, *, batch: int = 512
 ) -> Scores:
     """Row by row with its own context, so many at a time."""
-    parts = [(energy(own, given), q.log_prob(own, given)) for own, given in blocks(x, context, batch)]
+    parts = [(measured_energy(energy, own, given), score(q, own, given)) for own, given in blocks(x, context, batch)]
     return Scores(
         torch.cat([costs for costs, _ in parts]), torch.cat([log_q for _, log_q in parts]), x.lengths.double()
     )
@@ -134,7 +133,7 @@ def _step(
     here = torch.arange(x.tokens.shape[1], device=x.tokens.device) == place.repeat_interleave(tries)[:, None]
     here &= (inner > 0).repeat_interleave(tries)[:, None]  # a text that is only an end has no place
     tried = Sequences(torch.where(here, drawn.reshape(-1, 1), tried.tokens), tried.lengths)
-    costs = torch.cat([energy(*part) for part in blocks(tried, context, how.batch)]).view(rows, tries)
+    costs = torch.cat([measured_energy(energy, *part) for part in blocks(tried, context, how.batch)]).view(rows, tries)
     least, which = costs.min(1)
     better = least < lowest
     best = tried.tokens[torch.arange(rows, device=which.device) * tries + which]
@@ -146,16 +145,6 @@ def _any_token(space: Space, shape: tuple[int, int], generator: Generator) -> Te
     several = space.vocabulary - int(space.end is not None)
     drawn = torch.randint(several, shape, device=generator.device, generator=generator)
     return drawn if space.end is None else drawn + (drawn >= space.end).long()
-
-
-@contextmanager
-def _still(*models: object) -> Iterator[None]:
-    """Without dropout: an energy that changes by itself cannot be searched."""
-    with ExitStack() as stack:
-        for model in models:
-            if isinstance(model, nn.Module):
-                stack.enter_context(evaluating(model))
-        yield
 
 
 def _mean(values: Float[Tensor, " batch"], name: str, level: float) -> Estimate:

@@ -116,8 +116,7 @@ def _completions(model: Autoregressive, images: Images, cell: Cell, each: int = 
     originals = images.select(slice(0, cell["samples"] // 5)).sequences()
     given = images.space.length // 2
     half = Sequences(originals.tokens[:, :given], torch.full_like(originals.lengths, given))
-    below = model.truncated(length=images.space.length - given)
-    rest = below.sample(each, Context(half), generator=generator)
+    rest = model.sample(each, Context(half), generator=generator)
     whole = torch.cat([half.tokens.repeat_interleave(each, 0), rest.tokens], 1)
     lengths = torch.full((len(whole),), images.space.length)
     return completion_sheet(originals, Sequences(whole, lengths), given, _shape(images))

@@ -105,7 +105,9 @@ class Coverage:
         found = []
         for (sampler, target), own in grouped(results, ("sampler", "target")).items():
             for name in own[0][1]:
-                total = {key: sum(result[name][key] for _, result in own) for key in ("covered", "warned", "width", "of")}
+                total = {
+                    key: sum(result[name][key] for _, result in own) for key in ("covered", "warned", "width", "of")
+                }
                 settings = {"sampler": sampler, "target": target, "estimate": name, "repetitions": total["of"]}
                 for figure, count in (("coverage", total["covered"]), ("warned", total["warned"])):
                     low, high = wilson(count, total["of"])

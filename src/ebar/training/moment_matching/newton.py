@@ -16,12 +16,13 @@ from ebar.maths.enumeration import has_at_most
 from ebar.maths.exponential_family import Match, match
 from ebar.maths.log_space import effective_sample_size
 from ebar.models.tilted import Tilted
+from ebar.modes import evaluation_mode
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
 from ebar.training.moment_matching.conclusion import conclude
 from ebar.training.moment_matching.diagnosis import nearest
 from ebar.training.moment_matching.fitted import Fitted
-from ebar.training.moment_matching.pool import Mixture, Pool, enumerated, without_dropout
+from ebar.training.moment_matching.pool import Mixture, Pool, enumerated
 from ebar.training.moment_matching.uncertainty import allowed
 from ebar.training.moment_matching.wanted import Wanted, wanted_moments
 from ebar.types import Distribution, Sequences, Stepwise
@@ -164,7 +165,7 @@ class Newton:
         sizes = [others // self.rounds + (part < others % self.rounds) for part in range(max(self.rounds, 1))]
         for size in sizes:
             if maker is None or not guess.good:
-                with without_dropout(base):
+                with torch.no_grad(), evaluation_mode(base):
                     maker = guided(Tilted(base, Linear(features, guess.coefficients)), generator=generator)
             if size:
                 mixture.add(maker, size, generator=generator)

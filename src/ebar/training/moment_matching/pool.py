@@ -1,17 +1,19 @@
-"""Draws with their features, each evaluated once, weighted for r however they were drawn."""
+"""Draws with their features, each evaluated once, weighted for r however they were drawn.
+
+r is in evaluation mode throughout; the authors' code left its dropout on.
+"""
 
 import math
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from ebar.features.feature import Features
 from ebar.maths.enumeration import all_sequences
-from ebar.models.stepwise import evaluating
+from ebar.modes import evaluation_mode
 from ebar.progress import bar, shown
 from ebar.samplers.draw import propose
 from ebar.samplers.guided import Guided
@@ -25,16 +27,6 @@ class Pool(NamedTuple):
     log_weights: Float[Tensor, " draws"]
     source: Int[Tensor, " draws"]  # which proposal it came from: draws of one source are i.i.d.
     exact: bool = False  # every sequence with its probability: nothing was drawn
-
-
-@contextmanager
-def without_dropout(*models: object) -> Iterator[None]:
-    """r is drawn from, and evaluated, in evaluation mode; the authors' code left its dropout on."""
-    with ExitStack() as stack, torch.no_grad():
-        for model in models:
-            if isinstance(model, nn.Module):
-                stack.enter_context(evaluating(model))
-        yield
 
 
 class _Batch(NamedTuple):
@@ -68,7 +60,7 @@ class Mixture:
             self.sources.append(source)
         base = self.sources[0]
         quiet = shown(False) if n <= self.batch_size else nullcontext()  # one batch is no progress to look at
-        with quiet, bar("drawing", n, "draws") as progress, without_dropout(base, source):
+        with quiet, bar("drawing", n, "draws") as progress, torch.no_grad(), evaluation_mode(base, source):
             for start in range(0, n, self.batch_size):
                 size = min(self.batch_size, n - start)
                 if isinstance(source, Guided) and source.base is base:
@@ -95,7 +87,7 @@ class Mixture:
         if used == [0]:
             return torch.zeros(len(batch.values), dtype=torch.float64)
         for index in {0, *used} - set(batch.log_probs):
-            with without_dropout(self.sources[0], self.sources[index]):
+            with torch.no_grad(), evaluation_mode(self.sources[0], self.sources[index]):
                 batch.log_probs[index] = self.sources[index].log_prob(batch.x).double().cpu()
         shares = [batch.log_probs[index] + math.log(counts[index] / sum(counts)) for index in used]
         return batch.log_probs[0] - torch.logsumexp(torch.stack(shares), 0)
@@ -104,7 +96,7 @@ class Mixture:
 def enumerated(base: Distribution, features: Features) -> Pool:
     """Every sequence of a small space with its exact probability."""
     everything = all_sequences(base.space)
-    with without_dropout(base):
+    with torch.no_grad(), evaluation_mode(base):
         log_probs = base.log_prob(everything).double().cpu()
         values = features(everything).double().cpu()
     # Weights average to 1 over "draws", as elsewhere, so that all that follows is the same.

@@ -1,0 +1,449 @@
+"""Whatever measures does so without dropout, and leaves every module in the mode it found it in.
+
+A public function or method of estimators, evaluation or samplers has a line here: in `MEASURES`, where it gives the
+same digits in training mode as in evaluation mode, or in `DOES_NOT_MEASURE`, where it asks no model, energy or feature.
+"""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+
+from ebar.data.languages import Language
+from ebar.energies.linear import Linear
+from ebar.estimators import (
+    divergences,
+    draws,
+    entropy,
+    exact,
+    exact_per_step,
+    futures,
+    last_step,
+    log_z,
+    per_step,
+    pool,
+)
+from ebar.estimators import moments as moment_estimates
+from ebar.estimators.support import Support
+from ebar.evaluation import bits_per_dimension as bits
+from ebar.evaluation import cross_entropy, exact_cross_entropy, exposure_bias, frequencies, next_words, perplexity
+from ebar.features.feature import Features
+from ebar.features.motif import Motif
+from ebar.maths.enumeration import all_sequences
+from ebar.models.stepwise import teacher_forced
+from ebar.models.tilted import Tilted
+from ebar.samplers import SAMPLERS, accept, beam, greedy, look_ahead, moves, redraw, twists
+from ebar.samplers import draw as drawing
+from ebar.samplers.energy_resampling import energy_resampling
+from ebar.samplers.guided import Guided
+from ebar.samplers.metropolis import Metropolis
+from ebar.samplers.quasi_rejection import QuasiRejection
+from ebar.samplers.rejection import Rejection
+from ebar.types import Context, Estimate, Sequences, Space
+from tests.models.examples import ENDING, FIXED, lstm, three_contexts
+
+LONG = Space(3, 20, 2)  # too many sequences to enumerate
+
+
+class NoisyEnergy(nn.Module):
+    """A network with dropout over counts of tokens and over the context's first token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 1)).double()
+
+    def forward(self, x: Sequences, context: Context | None = None) -> Tensor:
+        counts = torch.stack([((x.tokens == token) & x.mask()).sum(1) for token in range(3)], 1).double()
+        given = torch.zeros(len(counts), 1).double()
+        if context is not None:
+            given = context.given.tokens[:, :1].double().repeat_interleave(len(counts) // context.rows, 0)
+        return self.layers(torch.cat([counts, given], 1)).squeeze(1)  # type: ignore[no-any-return]
+
+
+class NoisyFeature(nn.Module):
+    """A classifier with dropout, as a feature."""
+
+    name, low, high = "noisy", 0.0, 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.energy = NoisyEnergy()
+
+    def forward(self, x: Sequences, context: Context | None = None) -> Tensor:
+        return torch.sigmoid(self.energy(x))
+
+
+class Plain:
+    """An energy that is no module and holds one."""
+
+    def __init__(self, energy: NoisyEnergy):
+        self.energy = energy
+
+    def __call__(self, x: Sequences, context: Context | None = None) -> Tensor:
+        return self.energy(x, context)  # type: ignore[no-any-return]
+
+
+class World:
+    """Everything that has dropout, and what is measured with it."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.base, self.other = lstm(ENDING, dropout=0.5), lstm(ENDING, dropout=0.5, embedding=4)
+        self.fixed, self.long = lstm(FIXED, dropout=0.5), lstm(LONG, dropout=0.5)
+        self.energy, feature = NoisyEnergy(), NoisyFeature()
+        self.modules = [self.base, self.other, self.fixed, self.long, self.energy, feature]
+        self.set_mode(False)
+        self.features = Features([Motif(motif="01", alphabet="01", end=2), feature])
+        self.p = Tilted(self.base, Plain(self.energy))
+        self.long_p = Tilted(self.long, lambda x, context=None: self.energy(x, context))
+        self.gam = Tilted(self.base, Linear(self.features, torch.tensor([1.0, -0.5]).double()))
+        self.language = Language(motif="01", length=4).distribution()
+        self.context, self.one = three_contexts(), three_contexts().select(torch.tensor([1]))
+        self.everything = all_sequences(ENDING)
+        self.x = self.base.sample(1, self.context, generator=self.generator())
+        self.guided = look_ahead.guided(self.gam, draws=20, generator=self.generator())
+        self.stems = torch.tensor([[0], [1]])
+        after, self.after = self.base.advance(self.stems, self.base.start(2)[1])
+        self.logits = after[:, 0].detach()
+        self.scene = moves.Scene(self.p, self.other, self.context, self.generator())
+        self.walkers = moves.begin(self.scene, 4)
+
+    def set_mode(self, training: bool) -> None:
+        """In training all modules but one, whose own mode is to be left alone."""
+        for module in self.modules:
+            module.train(training)
+        self.base.head.train(False)
+
+    def modes(self) -> list[tuple[bool, float | None]]:
+        parts = [part for module in self.modules for part in module.modules()]
+        return [(part.training, getattr(part, "dropout", None)) for part in parts]
+
+    def generator(self) -> Generator:
+        return Generator().manual_seed(7)
+
+    def moved(self, move: Any) -> Any:
+        return move(self.walkers, self.scene._replace(generator=self.generator()))
+
+    def prefixes(self) -> twists.Prefixes:
+        x = Sequences(self.stems, torch.ones(2, dtype=torch.long))
+        return twists.Prefixes(self.p, self.base, x, None, torch.zeros(2).double(), self.after)
+
+    def sampler(self, name: str) -> Any:
+        sizes = {"metropolis": {"chains": 4, "burn_in": 3, "thin": 1}, "smc": {"particles": 4},
+                 "annealed": {"particles": 4}, "rejection": {"log_bound": 20.0, "max_proposals": 10**9},
+                 "look_ahead": {"surrogate_draws": 20}}  # fmt: skip
+        sampler: Any = SAMPLERS[name]
+        return sampler(**sizes.get(name, {}))
+
+    def target(self, name: str) -> Any:
+        return {"ancestral": self.base, "look_ahead": self.gam, "rejection": self.gam}.get(name, self.p)
+
+    def proposal(self, name: str) -> Any:
+        return None if name in ("ancestral", "look_ahead", "rejection") else self.other
+
+
+def stream(name: str, w: World) -> list[Any]:
+    """With a proposal of its own, so that the base is scored, and in several contexts."""
+    sampler = SAMPLERS["rejection"]() if name == "rejection" else w.sampler(name)
+    return list(
+        sampler.stream(w.target(name), 6, proposal=w.proposal(name), context=w.context, generator=w.generator())
+    )
+
+
+MEASURES: dict[str, Callable[[World], Any]] = {
+    "estimators.divergences.divergence": lambda w: [
+        divergences.divergence("kl", w.p, w.other, context=w.context),
+        divergences.divergence("kl", w.p, w.p, proposal=w.other, context=w.context, draws=20, generator=w.generator()),
+        divergences.divergence("jensen_shannon", w.long, w.long_p, draws=20, generator=w.generator()),
+    ],
+    "estimators.draws.read": lambda w: draws.read(
+        drawing.draw(w.sampler("importance"), w.gam, 10, generator=w.generator()), features=w.features, target=w.gam
+    ),
+    "estimators.entropy.entropy": lambda w: [
+        entropy.entropy(w.p, context=w.context),
+        entropy.entropy(w.long_p, draws=20, generator=w.generator()),
+    ],
+    "estimators.exact.table": lambda w: exact.table(
+        lambda x: w.energy(x), ENDING, device=torch.device("cpu")
+    ),
+    "estimators.exact.log_scores": lambda w: exact.log_scores(w.p, w.context),
+    "estimators.exact.log_z": lambda w: exact.log_z(w.p, w.context),
+    "estimators.exact.log_probabilities": lambda w: exact.log_probabilities(w.p, w.context),
+    "estimators.exact.moments": lambda w: exact.moments(w.gam, w.features, w.context),
+    "estimators.exact.divergence": lambda w: exact.divergence("kl", w.p, w.other, w.context),
+    "estimators.exact.entropy": lambda w: exact.entropy(w.p, w.context),
+    "estimators.exact_per_step.exact_per_step": lambda w: exact_per_step.exact_per_step(
+        w.base, w.energy, w.x, w.context
+    ),
+    "estimators.futures.future_energies": lambda w: futures.future_energies(
+        w.base, w.energy, w.stems, w.logits, w.after, None, 3, generator=w.generator()
+    ),
+    "estimators.futures.closing_energies": lambda w: futures.closing_energies(
+        w.energy, torch.tensor([0, 1, 1]), torch.arange(3), w.one, ENDING
+    ),
+    "estimators.last_step.last_step": lambda w: last_step.last_step(w.fixed, w.energy, fixed(w), w.context),
+    "estimators.last_step.last_distribution": lambda w: last_step.last_distribution(
+        w.fixed, w.energy, fixed(w), w.context
+    ),
+    "estimators.log_z.log_z": lambda w: log_z.log_z(
+        drawing.draw(w.sampler("importance"), w.gam, 10, generator=w.generator()), target=w.gam
+    ),
+    "estimators.moments.moments": lambda w: moment_estimates.moments(
+        drawing.draw(w.sampler("importance"), w.gam, 10, generator=w.generator()), w.features, target=w.gam
+    ),
+    "estimators.per_step.per_step": lambda w: per_step.per_step(
+        w.base, w.energy, w.x, w.context, n=3, generator=w.generator()
+    ),
+    "estimators.per_step.log_closing_mean": lambda w: per_step.log_closing_mean(
+        w.energy, torch.tensor([0, 1, 1]), torch.zeros(3).double(), w.one, ENDING
+    ),
+    "estimators.pool.draw_pool": lambda w: pool.draw_pool(
+        [w.base, w.other], (w.p, w.other), 20, context=w.context, generator=w.generator()
+    ),
+    "estimators.support.Support.see": lambda w: seen(w),
+    "evaluation.bits_per_dimension.bits_per_dimension": lambda w: bits.bits_per_dimension(
+        w.base, w.x, context=w.context
+    ),
+    "evaluation.bits_per_dimension.bits_difference": lambda w: bits.bits_difference(
+        w.base, w.other, w.x, context=w.context
+    ),
+    "evaluation.cross_entropy.cross_entropy": lambda w: [
+        cross_entropy.cross_entropy(w.base, w.x, context=w.context),
+        cross_entropy.cross_entropy(w.p, w.x, log_z=Estimate.exact(0.5)),
+    ],
+    "evaluation.cross_entropy.cross_entropy_difference": lambda w: cross_entropy.cross_entropy_difference(
+        w.base, w.other, w.x, context=w.context
+    ),
+    "evaluation.cross_entropy.negative_log_scores": lambda w: cross_entropy.negative_log_scores(w.p, w.x, w.context),
+    "evaluation.exact_cross_entropy.exact_cross_entropy": lambda w: exact_cross_entropy.exact_cross_entropy(
+        w.language, w.base, context=w.one
+    ),
+    "evaluation.exposure_bias.exposure_bias": lambda w: exposure_bias.exposure_bias(
+        w.base, w.other, w.everything
+    ),
+    "evaluation.exposure_bias.after_own_prefix": lambda w: exposure_bias.after_own_prefix(w.base, w.x, w.context),
+    "evaluation.frequencies.frequencies": lambda w: frequencies.frequencies(w.x, w.features),
+    "evaluation.next_words.next_words": lambda w: next_words.next_words(
+        w.base, w.energy, w.one, candidates=2, n=3, generator=w.generator()
+    ),
+    "evaluation.perplexity.stream_cost": lambda w: perplexity.stream_cost(
+        w.fixed, torch.tensor([0, 1, 2, 0, 0, 1, 2, 2, 1])
+    ),
+    "samplers.accept.accept": lambda w: accept.accept(
+        w.p, w.other, 3, 0.0, w.context, ceiling_is_bound=False, batch_size=64, max_proposals=10**6,
+        generator=w.generator(),
+    ),
+    "samplers.beam.beam_search": lambda w: beam.beam_search(w.base, w.context, width=2, best=2),
+    "samplers.beam.decode": lambda w: beam.decode(w.base, w.context, width=2),
+    "samplers.draw.propose": lambda w: drawing.propose(w.other, 3, w.context, w.generator()),
+    "samplers.draw.log_weights": lambda w: [
+        drawing.log_weights(target, w.other, w.x, torch.zeros(3).double(), w.context)
+        for target in (w.p, w.base, w.gam)
+    ],
+    "samplers.draw.independent_batches": lambda w: list(
+        drawing.independent_batches(w.sampler("smc"), w.p, 8, proposal=w.other, generator=w.generator(), fewest=2)
+    ),
+    "samplers.draw.draw": lambda w: [
+        drawing.draw(w.sampler("smc"), w.p, 8, proposal=w.other, generator=w.generator()),
+        drawing.draw(w.sampler("metropolis"), w.p, 8, proposal=w.other, generator=w.generator()),
+    ],
+    "samplers.energy_resampling.energy_resampling": lambda w: [
+        energy_resampling(w.base, w.context, candidates=3, proposal=w.other, generator=w.generator()),
+        energy_resampling(w.base, w.context, candidates=3, distinct=True, generator=w.generator()),
+    ],
+    "samplers.greedy.greedy": lambda w: greedy.greedy(w.base, w.context),
+    "samplers.guided.Guided.log_prob": lambda w: w.guided.log_prob(w.x, w.context),
+    "samplers.guided.Guided.sample": lambda w: w.guided.sample(3, w.context, generator=w.generator()),
+    "samplers.guided.Guided.sample_with_log_prob": lambda w: w.guided.sample_with_log_prob(
+        3, w.context, generator=w.generator()
+    ),
+    "samplers.guided.Guided.walk": lambda w: w.guided.walk(3, w.context, generator=w.generator()),
+    "samplers.look_ahead.guided": lambda w: ahead(
+        look_ahead.guided(w.gam, draws=20, context=w.context, generator=w.generator())
+    ),
+    "samplers.look_ahead.LookAhead.proposal": lambda w: ahead(
+        w.sampler("look_ahead").proposal(w.gam, generator=w.generator())
+    ),
+    "samplers.metropolis.Metropolis.attempts": lambda w: list(
+        Metropolis(chains=4, burn_in=3).attempts(w.p, 6, proposal=w.other, generator=w.generator())
+    ),
+    "samplers.moves.Scene.walkers": lambda w: w.scene.walkers(w.x, torch.zeros(3).double()),
+    "samplers.moves.begin": lambda w: moves.begin(w.scene._replace(generator=w.generator()), 3),
+    "samplers.moves.independent": lambda w: w.moved(moves.independent),
+    "samplers.moves.suffix": lambda w: w.moved(moves.suffix),
+    "samplers.moves.token": lambda w: w.moved(moves.token),
+    "samplers.moves.step": lambda w: moves.step(
+        w.walkers, moves.suffix, w.scene._replace(generator=w.generator())
+    ),
+    "samplers.quasi_rejection.QuasiRejection.attempts": lambda w: list(
+        QuasiRejection().attempts(w.p, 4, proposal=w.other, generator=w.generator())
+    ),
+    "samplers.redraw.redraw": lambda w: redraw.redraw(
+        w.base, w.walkers.x, w.walkers.x.mask(), w.context, keep_length=False, generator=w.generator()
+    ),
+    "samplers.rejection.Rejection.attempts": lambda w: list(
+        Rejection().attempts(w.gam, 4, generator=w.generator())
+    ),
+    "samplers.twists.energy": lambda w: twists.energy(w.prefixes()),
+} | {
+    f"{sampler.__module__.removeprefix('ebar.')}.{sampler.__name__}.stream": partial(stream, name)
+    for name, sampler in SAMPLERS.items()
+}  # fmt: skip
+
+# Functions of numbers, texts, spaces, automata and random numbers.
+DOES_NOT_MEASURE = {
+    "estimators.divergences": "sampled",
+    "estimators.draws": "check_draws",
+    "estimators.futures": "closing_place closings one_row",
+    "estimators.joint_perplexity": "difference interval joint_perplexity",
+    "estimators.log_z": "from_batches log_mean log_z_of",
+    "estimators.models": "common_space device_of is_enumerable",
+    "estimators.moments": "chain_mean moments_of weighted_mean",
+    "estimators.per_step": "Steps.places check_rows mean_between",
+    "estimators.pool": "source_of",
+    "estimators.support": "Support.warnings",
+    "evaluation.diversity": "bleu_of distinct self_bleu",
+    "evaluation.energy_distributions": "energy_distributions",
+    "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
+    "evaluation.exposure_bias": "share",
+    "evaluation.frequencies": "frequency mean_length",
+    "evaluation.moments": "moment_distance true_moment true_moments",
+    "evaluation.next_words": "NextWords.under_base NextWords.under_joint",
+    "evaluation.ngrams": "items_of ngrams unique_difference unique_ratios",
+    "evaluation.overlap": "meteor rouge",
+    "evaluation.perplexity": "StreamCost.bits_per StreamCost.perplexity_per",
+    "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test",
+    "evaluation.translation": "bleu bleu_by_length bleu_counts bleu_difference bleu_of_counts check_pairs "
+    "resampled_sums",
+    "samplers.accept": "coin",
+    "samplers.annealed": "next_rung",
+    "samplers.autocorrelation": "effective_draws integrated_autocorrelation_time",
+    "samplers.beam": "Beams.first alike by_source restored score",
+    "samplers.draw": "first gather proposal_for shares",
+    "samplers.greedy": "limits stepper_of",
+    # One step at a time is in the model's own mode, as for every stepwise model: whoever measures by steps is above.
+    "samplers.guided": "Guided.advance Guided.expected_log_weight Guided.log_ratio_bound Guided.plain Guided.start "
+    "Guided.tilted GuidedState.select",
+    "samplers.guided_ahead": "backward log_largest_ratio",
+    "samplers.guided_states": "JointStates.others_bound JointStates.scores joint_states",
+    "samplers.metropolis": "moves_in",
+    "samplers.moves": "Scene.stepwise Walkers.select",
+    "samplers.protocols": "Bounded.log_bound Foresighted.expected_log_weight RatioBounded.log_ratio_bound",
+    "samplers.rejection": "Rejection.bound",
+    "samplers.resample": "at_offsets flat multinomial systematic",
+    "samplers.smc": "Cloud.select",
+    "samplers.surrogate": "NGram.fit Surrogate.fit Tally.add Tally.empty Uniform.fit",
+    "samplers.systems": "repeated resampled systems",
+    "samplers.trade_off": "log_beta_for trade_off",
+    "samplers.twists": "base_to_follow none potential twist_for",
+}
+
+
+def fixed(w: World) -> Sequences:
+    return Sequences(torch.tensor([[0, 1, 2, 0], [1, 1, 0, 2], [2, 0, 0, 1]]), torch.full((3,), 4))
+
+
+def seen(w: World) -> Any:
+    support = Support(w.gam)
+    support.see(Sequences(w.everything.tokens.clone(), w.everything.lengths), 1)
+    return [support.smallest, support.largest]
+
+
+def ahead(proposal: Guided) -> list[Tensor]:
+    return [proposal.log_ahead, proposal.log_final]
+
+
+def digits(found: Any) -> Iterator[Any]:
+    """Every number in what was found."""
+    if isinstance(found, Tensor):
+        yield from found.detach().double().flatten().tolist()
+    elif isinstance(found, dict):
+        yield from digits(list(found.values()))
+    elif isinstance(found, Iterable) and not isinstance(found, str):
+        for part in found:
+            yield from digits(part)
+    else:
+        yield found
+
+
+def public_callables() -> set[str]:
+    names = set()
+    for package in ("estimators", "evaluation", "samplers"):
+        root = importlib.import_module(f"ebar.{package}")
+        for info in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
+            module = importlib.import_module(info.name)
+            own = {name: thing for name, thing in vars(module).items() if _public(name, thing, info.name)}
+            place = info.name.removeprefix("ebar.")
+            names |= {f"{place}.{name}" for name, thing in own.items() if inspect.isfunction(thing)}
+            for name, thing in own.items():
+                if inspect.isclass(thing):
+                    names |= {f"{place}.{name}.{method}" for method in _methods(thing)}
+    return names
+
+
+def _public(name: str, thing: Any, module: str) -> bool:
+    return not name.startswith("_") and getattr(thing, "__module__", None) == module
+
+
+def _methods(thing: type) -> list[str]:
+    """Constructors store what they are given; a class that can be called measures by that."""
+    kinds = (staticmethod, classmethod)
+    found = [name for name, part in vars(thing).items() if inspect.isfunction(part) or isinstance(part, kinds)]
+    return [name for name in found if name == "__call__" or not name.startswith("_")]
+
+
+def listed() -> set[str]:
+    return {f"{module}.{name}" for module, names in DOES_NOT_MEASURE.items() for name in names.split()}
+
+
+def test_every_public_callable_is_said_to_measure_or_not_to():
+    assert public_callables() - set(MEASURES) - listed() == set(), "give each a line in one of the two tables"
+    assert (set(MEASURES) | listed()) - public_callables() == set(), "these are no more"
+    assert set(MEASURES) & listed() == set()
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World()
+
+
+def test_the_world_does_have_dropout(world):
+    world.set_mode(False)
+    quiet = teacher_forced(world.base, world.everything.tokens), world.energy(world.everything)
+    world.set_mode(True)
+    loud = teacher_forced(world.base, world.everything.tokens), world.energy(world.everything)
+    for one, other in zip(quiet, loud, strict=True):
+        assert not torch.allclose(one, other)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_what_measures_gives_the_same_digits_in_training_mode_and_leaves_modes_alone(name, world):
+    measure = MEASURES[name]
+    world.set_mode(False)
+    wanted = list(digits(measure(world)))
+    assert any(isinstance(number, float) for number in wanted)
+    world.set_mode(True)
+    modes = world.modes()
+    found = list(digits(measure(world)))
+    assert world.modes() == modes
+    assert [str(number) for number in found] == [str(number) for number in wanted]
+
+
+def test_modes_come_back_when_an_energy_raises(world):
+    def broken(x: Sequences, context: Context | None = None) -> Tensor:
+        assert not world.base.training
+        raise ZeroDivisionError
+
+    world.set_mode(True)
+    modes = world.modes()
+    with pytest.raises(ZeroDivisionError):
+        exact.log_z(Tilted(world.base, broken), world.context)
+    with pytest.raises(ZeroDivisionError):
+        drawing.draw(world.sampler("smc"), Tilted(world.base, broken), 8, generator=world.generator())
+    assert world.modes() == modes
