@@ -206,6 +206,9 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "estimators.pool.draw_pool": lambda w: pool.draw_pool(
         [w.base, w.other], (w.p, w.other), 20, context=w.context, generator=w.generator()
     ),
+    "estimators.pool.pool_of": lambda w: pool.pool_of(
+        drawing.draw(w.sampler("importance"), w.p, 10, generator=w.generator()), w.p, w.other
+    ),
     "estimators.support.Support.see": lambda w: seen(w),
     "evaluation.bits_per_dimension.bits_per_dimension": lambda w: bits.bits_per_dimension(
         w.base, w.x, context=w.context
@@ -246,8 +249,8 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         drawing.log_weights(target, w.other, w.x, torch.zeros(3).double(), w.context)
         for target in (w.p, w.base, w.gam)
     ],
-    "samplers.draw.independent_batches": lambda w: list(
-        drawing.independent_batches(w.sampler("smc"), w.p, 8, proposal=w.other, generator=w.generator(), fewest=2)
+    "samplers.draw.stream": lambda w: list(
+        drawing.stream(w.sampler("smc"), w.p, 8, proposal=w.other, generator=w.generator())
     ),
     "samplers.draw.draw": lambda w: [
         drawing.draw(w.sampler("smc"), w.p, 8, proposal=w.other, generator=w.generator()),
@@ -281,6 +284,9 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "samplers.moves.step": lambda w: moves.step(
         w.walkers, moves.suffix, w.scene._replace(generator=w.generator())
     ),
+    "samplers.quasi_rejection.QuasiRejection.ceiling": lambda w: QuasiRejection().ceiling(
+        w.p, w.other, generator=w.generator()
+    ),
     "samplers.quasi_rejection.QuasiRejection.attempts": lambda w: list(
         QuasiRejection().attempts(w.p, 4, proposal=w.other, generator=w.generator())
     ),
@@ -299,12 +305,12 @@ MEASURES: dict[str, Callable[[World], Any]] = {
 # Functions of numbers, texts, spaces, automata and random numbers.
 DOES_NOT_MEASURE = {
     "estimators.divergences": "sampled",
-    "estimators.draws": "check_draws",
+    "estimators.draws": "check_draws few_groups log_totals",
     "estimators.futures": "closing_place closings one_row",
     "estimators.joint_perplexity": "difference interval joint_perplexity",
     "estimators.log_z": "from_batches log_mean log_z_of",
     "estimators.models": "common_space device_of is_enumerable",
-    "estimators.moments": "chain_mean moments_of weighted_mean",
+    "estimators.moments": "moments_of weighted_mean",
     "estimators.per_step": "Steps.places check_rows mean_between",
     "estimators.pool": "source_of",
     "estimators.support": "Support.warnings",
@@ -321,25 +327,26 @@ DOES_NOT_MEASURE = {
     "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test",
     "evaluation.translation": "bleu bleu_by_length bleu_counts bleu_difference bleu_of_counts check_pairs "
     "resampled_sums",
-    "samplers.accept": "coin",
+    "samplers.accept": "coin weighed",
     "samplers.annealed": "next_rung",
     "samplers.autocorrelation": "effective_draws integrated_autocorrelation_time",
     "samplers.beam": "Beams.first alike by_source restored score",
-    "samplers.draw": "first gather proposal_for shares",
+    "samplers.draw": "group_size numbered proposal_for shares",
+    "samplers.files": "load_draws save_draws",
     "samplers.greedy": "limits stepper_of",
     # One step at a time is in the model's own mode, as for every stepwise model: whoever measures by steps is above.
     "samplers.guided": "Guided.advance Guided.expected_log_weight Guided.log_ratio_bound Guided.plain Guided.start "
     "Guided.tilted GuidedState.select",
     "samplers.guided_ahead": "backward log_largest_ratio",
     "samplers.guided_states": "JointStates.others_bound JointStates.scores joint_states",
-    "samplers.metropolis": "moves_in",
+    "samplers.metropolis": "chain_groups moves_in",
     "samplers.moves": "Scene.stepwise Walkers.select",
     "samplers.protocols": "Bounded.log_bound Foresighted.expected_log_weight RatioBounded.log_ratio_bound",
     "samplers.rejection": "Rejection.bound",
     "samplers.resample": "at_offsets flat multinomial systematic",
     "samplers.smc": "Cloud.select",
     "samplers.surrogate": "NGram.fit Surrogate.fit Tally.add Tally.empty Uniform.fit",
-    "samplers.systems": "repeated resampled systems",
+    "samplers.systems": "in_groups repeated resampled systems",
     "samplers.trade_off": "log_beta_for trade_off",
     "samplers.twists": "base_to_follow none potential twist_for",
 }

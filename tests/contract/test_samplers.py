@@ -52,11 +52,10 @@ def sampler_called(name: str, batch_size: int = BATCH_SIZE) -> Any:
     return sampler(**SETTINGS.get(name, {}), batch_size=batch_size)
 
 
-def draws(name: str, case: Case, n: int, seed: int) -> tuple[Sequences, Tensor | None]:
-    drawn: Any = draw(
+def draws(name: str, case: Case, n: int, seed: int) -> Weighted:
+    return draw(
         sampler_called(name), case.target(name), n, context=case.context, generator=Generator().manual_seed(seed)
     )
-    return (drawn.x, drawn.log_weights) if isinstance(drawn, Weighted) else (drawn, None)
 
 
 @every_sampler
@@ -76,13 +75,26 @@ def test_a_sampler_is_a_frozen_set_of_hyperparameters_with_defaults(name):
 @every_case
 @pytest.mark.parametrize("n", [1, 35])
 def test_exactly_as_many_draws_as_asked_for_come_for_every_context_and_lie_in_the_space(name, case, n):
-    x, log_weights = draws(name, case, n, 0)
+    drawn = draws(name, case, n, 0)
     rows = context_rows(case.context)
-    assert len(x.lengths) == rows * n
-    assert log_weights is None or log_weights.shape == (rows, n)
-    assert (log_weights is not None) == SAMPLERS[name].weighted
+    assert len(drawn.x.lengths) == rows * n
+    assert drawn.log_weights.shape == (rows, n)
+    assert drawn.estimates_z == SAMPLERS[name].weighted
+    assert drawn.target is case.target(name)
+    for labels in (drawn.groups, drawn.strata):
+        assert labels is None or labels.shape == (n,)
     repeated = None if case.context is None else case.context.repeat(n)
-    assert bool(case.small.other.log_prob(x, repeated).isfinite().all())
+    assert bool(case.small.other.log_prob(drawn.x, repeated).isfinite().all())
+
+
+@every_sampler
+def test_two_hundred_draws_make_twenty_independent_groups_whatever_the_sampler(name):
+    case = CASES["ending, unconditional"]
+    drawn = draws(name, case, 200, 6)
+    if drawn.groups is not None:
+        assert len(drawn.groups.unique()) >= 20
+    else:
+        assert name in ("ancestral", "importance", "look_ahead")  # these share nothing between draws
 
 
 @every_sampler
@@ -103,12 +115,10 @@ def test_no_batch_is_larger_than_its_bound_inside_the_sampler_or_out(name, case)
         target = Tilted(target.base, Watched(energy.features, energy.coefficients.detach()))
     total = 0
     for batch in sampler_called(name).stream(target, 200, context=case.context, generator=Generator().manual_seed(1)):
-        x = batch.x if isinstance(batch, Weighted) else batch
-        assert len(x.lengths) <= BATCH_SIZE
-        assert len(x.lengths) % rows == 0
-        if isinstance(batch, Weighted):
-            assert batch.log_weights.shape == (rows, len(x.lengths) // rows)
-        total += len(x.lengths) // rows
+        count = len(batch.x.lengths)
+        assert count <= BATCH_SIZE
+        assert batch.log_weights.shape == (rows, count // rows)
+        total += count // rows
     assert total >= 200
     assert largest <= BATCH_SIZE
 
@@ -118,15 +128,15 @@ def test_no_batch_is_larger_than_its_bound_inside_the_sampler_or_out(name, case)
 def test_the_generator_decides_everything_and_nothing_else_does(name, case):
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    x, log_weights = draws(name, case, 50, 3)
+    drawn = draws(name, case, 50, 3)
+    x = drawn.x
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(8)
-    again, weights_again = draws(name, case, 50, 3)
-    assert torch.equal(x.tokens, again.tokens)
-    assert torch.equal(x.lengths, again.lengths)
-    if log_weights is not None and weights_again is not None:
-        assert torch.equal(log_weights, weights_again)
-    other, _ = draws(name, case, 50, 4)
+    again = draws(name, case, 50, 3)
+    assert torch.equal(x.tokens, again.x.tokens)
+    assert torch.equal(x.lengths, again.x.lengths)
+    assert torch.equal(drawn.log_weights, again.log_weights)
+    other = draws(name, case, 50, 4).x
     assert x.tokens.shape != other.tokens.shape or not torch.equal(x.tokens, other.tokens)
 
 
@@ -136,8 +146,7 @@ def test_draws_carry_no_gradient_and_leave_the_callers_mode_alone(name):
     stream = sampler_called(name).stream(case.target(name), 40, context=case.context, generator=Generator())
     for batch in stream:
         assert torch.is_grad_enabled()
-        if isinstance(batch, Weighted):
-            assert not batch.log_weights.requires_grad
+        assert not batch.log_weights.requires_grad
 
 
 @every_sampler
@@ -147,7 +156,7 @@ def test_a_base_in_single_precision_may_carry_an_energy_in_double(name):
     base = Tabular(case.small.space, double.logits.detach().float())
     target: Target = base if name == "ancestral" else Tilted(base, case.small.target.energy)
     drawn = draw(sampler_called(name), target, 5, context=case.context, generator=Generator().manual_seed(2))
-    assert not isinstance(drawn, Weighted) or bool(drawn.log_weights.isfinite().all())
+    assert bool(drawn.log_weights.isfinite().all())
 
 
 @every_sampler
@@ -167,13 +176,10 @@ def test_draws_of_different_contexts_do_not_mix(name):
     kind: Any = SAMPLERS[name]
     sampler = kind(**{**SETTINGS.get(name, {}), **special.get(name, {})}, batch_size=960)
     drawn = draw(sampler, case.small.target, 20, context=context, generator=Generator().manual_seed(5))
-    first = (drawn.x if isinstance(drawn, Weighted) else drawn).tokens[:, 0].view(6, 20)
+    first = drawn.x.tokens[:, 0].view(6, 20)
     expected = context.given.tokens.expand(-1, 20)
-    if isinstance(drawn, Weighted):
-        weights = torch.softmax(drawn.log_weights, 1)
-        assert float((weights * (first == expected)).sum(1).min()) > 1 - 1e-9
-    else:
-        assert torch.equal(first, expected)
+    weights = torch.softmax(drawn.log_weights, 1)
+    assert float((weights * (first == expected)).sum(1).min()) > 1 - 1e-9
 
 
 @every_sampler

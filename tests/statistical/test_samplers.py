@@ -110,7 +110,7 @@ def test_draws_have_the_moments_and_the_distribution_of_the_target(name, space, 
     target, exact = truth(name, small, context)
     settings = {"chains": n} if name == "metropolis" else {}
     sampler = sampler_called(name, 100_000, **settings)
-    x = draw(sampler, target, n, context=context, generator=Generator().manual_seed(13))
+    x = draw(sampler, target, n, context=context, generator=Generator().manual_seed(13)).x
     found = masses(small, Weighted(x, torch.zeros(conditions, n)))
     p = exact / exact.sum(1, keepdim=True)
     total_variation = (found - p).abs().sum(1) / 2
@@ -171,10 +171,11 @@ def test_errors_fall_as_one_over_the_square_root_of_n(name):
     p = exact / exact.sum(1, keepdim=True)
     settings = {"ladder": (0.4, 1.0), "conditional_size": 0.95} if name == "annealed" else {}
     sampler = sampler_called(name, 60_000, **settings)
-    drawn: Any = draw(sampler, target, SIZES[-1], context=context, generator=Generator().manual_seed(15))
-    x, log_weights = drawn if isinstance(drawn, Weighted) else (drawn, torch.zeros(context.rows, SIZES[-1]))
-    values = features(small)[small.index(x), 1:].view(context.rows, SIZES[-1], 4)
-    weights = log_weights.double().exp()[:, :, None]
+    drawn = draw(sampler, target, SIZES[-1], context=context, generator=Generator().manual_seed(15))
+    # Look-ahead's draws of one law stand together: shuffled, every part of them has its share of both.
+    drawn = drawn.select(torch.randperm(SIZES[-1], generator=Generator().manual_seed(16)))
+    values = features(small)[small.index(drawn.x), 1:].view(context.rows, SIZES[-1], 4)
+    weights = drawn.log_weights.double().exp()[:, :, None]
     means = torch.stack([(weights * values)[:, :n].sum(1) / weights[:, :n].sum(1) for n in SIZES])
     errors = (means - p @ features(small)[:, 1:]).square().mean(1).sqrt().log()
     log_n = torch.tensor(SIZES, dtype=torch.float64).log()

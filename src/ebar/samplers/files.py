@@ -12,7 +12,7 @@ FORMAT = "ebar draws 1"
 
 
 def save_draws(drawn: Weighted, path: Path | str) -> None:
-    """Sequences, weights, groups, strata and context, as safetensors. The target is not kept: estimators are given it."""
+    """Sequences, weights, groups, strata and context, as safetensors; the target, which is a model, is not kept."""
     from safetensors.torch import save_file
 
     tensors = {"tokens": drawn.x.tokens, "lengths": drawn.x.lengths, "log_weights": drawn.log_weights}
