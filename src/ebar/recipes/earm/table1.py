@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ebar.recipes.earm.translation import run_cell
-from ebar.recipes.earm.translation_settings import cells
+from ebar.recipes.earm.translation_settings import READING, cells
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Row
 from ebar.recipes.statistics import as_dot, as_estimate, grouped, over_seeds
@@ -71,4 +71,5 @@ RECIPE = Experiment(
     figures=figures,
     panels=panels,
     runs="earm/translation",
+    reading=READING,
 )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ebar.recipes.earm.translation import run_cell
+from ebar.recipes.earm.translation_settings import READING
 from ebar.recipes.earm.translation_settings import cells as all_cells
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Cell, Row
@@ -34,8 +35,7 @@ def figures(results: Sequence[Result]) -> list[Row]:
             settings = {"direction": direction, "prefix": label}
             told = DOCUMENT.get(direction) if prefix == "own" else None
             single = as_estimate(found[0][prefix])
-            row = over_seeds(SHARE, settings, shares[prefix], single=single, document=told, least=0.0)
-            rows.append(row if row.high is None else replace(row, high=min(1.0, row.high)))
+            rows.append(over_seeds(SHARE, settings, shares[prefix], single=single, document=told))
             excess = [share - 0.5 for share in shares[prefix]]
             centred = None if single is None else single._replace(low=single.low - 0.5, high=single.high - 0.5)
             above = None if told is None else round(told - 0.5, 4)
@@ -65,4 +65,5 @@ RECIPE = Experiment(
     figures=figures,
     panels=panels,
     runs="earm/translation",
+    reading=replace(READING, ranges={SHARE: (0.0, 1.0)}),
 )

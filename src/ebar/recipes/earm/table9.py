@@ -5,6 +5,7 @@ from typing import Any
 
 from ebar.recipes.earm.readings import PAIRED, Branch, difference_dots
 from ebar.recipes.earm.translation import run_cell
+from ebar.recipes.earm.translation_settings import READING
 from ebar.recipes.earm.translation_settings import cells as all_cells
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Cell, Row
@@ -66,4 +67,5 @@ RECIPE = Experiment(
     figures=figures,
     panels=panels,
     runs="earm/translation",
+    reading=READING,
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ebar.recipes.experiment import Result
-from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.recipe import Cell, Items, Row
 from ebar.recipes.statistics import as_estimate
 
 NAMES = {"base": "base LM", "ralm": "RALM", "balm": "BALM", "unit": "UniT", "bit": "BiT", "pretrained": "BiT*"}
@@ -38,6 +38,28 @@ def row_of(
         document=document,
         warning=figure.warning,
     )
+
+
+def cell_of(row: Row, cells: Sequence[Cell]) -> Cell:
+    """The run that a row is of, with the settings that its energy has of its own."""
+    found = next(
+        cell for cell in cells
+        if (cell["corpus"], BASES[cell["base"]]) == (row.settings["corpus"], row.settings["base"])
+    )  # fmt: skip
+    kind = next(kind for kind, name in NAMES.items() if name == row.settings["model"])
+    own = found["energies"].get(kind, {})
+    return {**found, **own.get("figures", {})}
+
+
+def prefixes_of(key: str | None = None) -> Items:
+    """Says over how many prefixes the intervals are: all of the test text's, or as many as one part of a run has."""
+
+    def items(row: Row, cells: Sequence[Cell]) -> str:
+        cell = cell_of(row, cells)
+        count = cell["test_chunks"] if key is None else min(cell[key]["prefixes"], cell["test_chunks"])
+        return f"{count} prefixes, one energy seed"
+
+    return items
 
 
 def by_task(rows: Sequence[Row]) -> dict[str, list[Row]]:
