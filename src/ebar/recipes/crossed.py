@@ -2,7 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
+
+from ebar.recipes.recipe import Row
+from ebar.types import Estimate
+
+
+Sizes = Sequence[int] | Sequence[float]  # of the items, say how many tokens each has
 
 
 class Interval(NamedTuple):
@@ -13,17 +21,22 @@ class Interval(NamedTuple):
     high: float
 
 
-def over_items(sums: Sequence[float], sizes: Sequence[float]) -> Interval:
+def over_items(sums: Sequence[float], sizes: Sizes) -> Interval:
     """Σ sums / Σ sizes, say nats per token, with Student's interval over the items, linearised as for any ratio."""
-    from scipy.stats import t
-
     count, total = len(sums), math.fsum(sizes)
     ratio = math.fsum(sums) / total
     if count < 2:
         return Interval(ratio, -math.inf, math.inf)
     squares = math.fsum((one - ratio * size) ** 2 for one, size in zip(sums, sizes, strict=True))
-    width = float(t.ppf(0.975, count - 1)) * math.sqrt(squares * count / (count - 1)) / total
+    width = _student(count - 1) * math.sqrt(squares * count / (count - 1)) / total
     return Interval(ratio, ratio - width, ratio + width)
+
+
+@cache
+def _student(freedom: int) -> float:
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, freedom))
 
 
 def over_seeds_alone(values: Sequence[float]) -> Interval:
@@ -44,7 +57,7 @@ def together(*parts: Interval) -> Interval:
     return Interval(value, value - low, value + high)
 
 
-def crossed(sums: Sequence[Sequence[float]], sizes: Sequence[float]) -> Interval:
+def crossed(sums: Sequence[Sequence[float]], sizes: Sizes) -> Interval:
     """The mean over seeds of Σ sums / Σ sizes, from a row of items for each seed: for other seeds and other items."""
     total = math.fsum(sizes)
     means = [math.fsum(row[item] for row in sums) / len(sums) for item in range(len(sizes))]
@@ -52,3 +65,12 @@ def crossed(sums: Sequence[Sequence[float]], sizes: Sequence[float]) -> Interval
     if len(sums) == 1:
         return items
     return together(over_seeds_alone([math.fsum(row) / total for row in sums]), items)
+
+
+def with_items(row: Row, single: Estimate | None, items: str) -> Row:
+    """A figure over several seeds that share their test items, with the items' error too: that of the first seed."""
+    seeds = len(row.values or ())
+    if seeds < 2 or single is None or row.value is None or row.low is None or row.high is None:
+        return row
+    found = together(Interval(row.value, row.low, row.high), Interval(single.value, single.low, single.high))
+    return replace(row, low=found.low, high=found.high, over=f"{seeds} seeds and the {items} that they share")

@@ -79,7 +79,9 @@ class Reading:
 
     items: Items = ""  # what the interval of a single run is over
     shared: str = ""  # what all seeds have in common, whose error an interval over seeds therefore lacks
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # name of a figure → least and most it can be
+    ranges: Mapping[str, tuple[float, float]] = field(
+        default_factory=dict
+    )  # name of a figure → least and most it can be
     # Of the document's figures: their data, where those are not ours.
     elsewhere: Callable[[Sequence[Cell]], str | None] = lambda cells: None
     # Recorded rows with the names and the document's figures that they have today.

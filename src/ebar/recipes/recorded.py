@@ -73,9 +73,9 @@ def _with_over(row: Row, cells: Sequence[Cell], reading: Reading) -> Row:
     constant = row.low == row.high == row.value
     if seeds > 1:
         return replace(row, over=f"{SAME} {seeds} seeds" if constant else f"{seeds} seeds")
-    if constant and math.isfinite(row.low):
-        return replace(row, over="exact")
     over = reading.items if isinstance(reading.items, str) else reading.items(row, cells)
+    if constant and math.isfinite(row.low):
+        return replace(row, over=", ".join(["exact", *over.split(", ")[1:]]))  # what follows is what there is one of
     return replace(row, over=over or None)
 
 

@@ -67,10 +67,9 @@ def _notes(
     cut = cut_off(rows, reading)
     if cut:
         said.append(
-            f"{cut} interval{'s' * (cut > 1)} over seeds went past what the figure can be (0 and 1 for a frequency, 0 "
-            "for a distance), and "
-            f"{'are' if cut > 1 else 'is'} cut off there. That loses no coverage; but so near an end errors are skewed, "
-            "and Student's interval over a few seeds is rough."
+            "Where Student's interval over seeds goes past what a figure can be (0 and 1 for a frequency, 0 for a "
+            f"distance), it is cut off there: {cut} of this page. That loses no coverage; but so near an end errors "
+            "are skewed, and such an interval over a few seeds is rough."
         )
     if record.get("format", 1) < FORMAT:
         said += [TAILS] if any("weights are heavy-tailed" in (row.warning or "") for row in rows) else []

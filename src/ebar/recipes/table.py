@@ -6,13 +6,12 @@ from typing import Any
 
 INTERVALS = (
     "Intervals are at 95 %, but where the column “over” says otherwise. It says what varies in them: seeds (Student's, "
-    "over one figure for each), test items, draws. An interval speaks for others of what it is over, and of nothing else."
+    "over one figure for each), test items, draws. An interval speaks for others of what it is over, and for nothing "
+    "else."
 )
 
 
-def table(
-    rows: Sequence[Mapping[str, Any]], *, elsewhere: str | None = None
-) -> tuple[list[str], list[list[str]]]:
+def table(rows: Sequence[Mapping[str, Any]], *, elsewhere: str | None = None) -> tuple[list[str], list[list[str]]]:
     """Header and cells, from the rows of a record; a column for each setting, and none where all is empty.
 
     Where the document's figures are of other data than ours, `elsewhere` says of which.

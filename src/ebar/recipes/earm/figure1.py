@@ -21,8 +21,7 @@ class Figure1:
     reading = Reading(
         items=lambda row, cells: f"{cells[0]['test_images']:,} {IMAGES}",
         departures=lambda cells: [
-            "The document's picture is of a Gated PixelCNN with E-ARM, on CIFAR-10: nothing here is to be set beside it "
-            "but, by eye, sheets of one row of this page beside those of another."
+            "The document's picture is of a Gated PixelCNN with E-ARM on CIFAR-10: no sheet here compares with it."
         ],
     )
 

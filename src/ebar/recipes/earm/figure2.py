@@ -93,7 +93,9 @@ RECIPE = Experiment(
     panels=panels,
     runs="earm/translation",
     reading=replace(
-        READING, elsewhere=lambda cells: "es→en, read off its picture" if elsewhere(cells) is None else
-        "IWSLT14, es→en, read off its picture"
+        READING,
+        elsewhere=lambda cells: (
+            "es→en, read off its picture" if elsewhere(cells) is None else "IWSLT14, es→en, read off its picture"
+        ),
     ),
 )

@@ -36,8 +36,8 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
     },
 }  # fmt: skip
 SHARED = (
-    "All seeds are trained and tested on the same text: an interval over seeds holds the error of training and not that "
-    "of which text was tested."
+    "All seeds are trained and tested on the same text: an interval over seeds alone holds the error of training and "
+    "not that of which text was tested."
 )
 SEEDS = {"demo": 2, "cpu": 5, "paper": 5}
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ebar.recipes.crossed import with_items
 from ebar.recipes.earm.image_settings import BACKBONES, IMAGES, cells
 from ebar.recipes.earm.images import run_cell
 from ebar.recipes.experiment import Experiment, Result
@@ -37,16 +38,20 @@ def figures(results: Sequence[Result]) -> list[Row]:
                 values = [float(one[branch][part]["value"]) for one in found]
                 told = _told(runs[0][0]["corpus"], name, settings["model"])
                 single = as_estimate(found[0][branch][part])
-                rows.append(over_seeds(name, settings, values, single=single, document=told))
+                row = over_seeds(name, settings, values, single=single, document=told)
+                rows.append(with_items(row, single, "images"))
         differences = [float(one["difference"]["value"]) for one in found]
         single = as_estimate(found[0]["difference"])  # over the test images
-        rows.append(over_seeds(DIFFERENCE, {"model": BACKBONES[backbone]}, differences, single=single))
+        row = over_seeds(DIFFERENCE, {"model": BACKBONES[backbone]}, differences, single=single)
+        rows.append(with_items(row, single, "images"))
     return rows
 
 
 def _told(corpus: str, name: str, model: str) -> float | None:
     """The document's figure of the same data."""
-    names = {BACKBONES[backbone] + BRANCHES[branch]: (backbone, branch) for backbone in BACKBONES for branch in BRANCHES}
+    names = {
+        BACKBONES[backbone] + BRANCHES[branch]: (backbone, branch) for backbone in BACKBONES for branch in BRANCHES
+    }
     found = DOCUMENT.get(corpus, {}).get(names[model])
     return None if found is None or name not in (BITS, TRAINING) else found[name == TRAINING]
 
@@ -59,7 +64,8 @@ def correct(recorded: Recorded) -> list[Row]:
 
 def images(row: Row, cells: Sequence[Cell]) -> str:
     """What the interval of a single run is over."""
-    return f"{2000 if row.name == TRAINING else cells[0]['test_images']:,} {IMAGES}"
+    count = cells[0]["test_images"]
+    return f"{min(2000, count) if row.name == TRAINING else count:,} {IMAGES}"
 
 
 def departures(cells: Sequence[Cell]) -> list[str]:

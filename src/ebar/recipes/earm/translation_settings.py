@@ -39,10 +39,13 @@ VARIANTS = {
 }
 
 
+SENTENCES = "test sentences"
+
+
 def sentences(row: Row, cells: Sequence[Cell]) -> str:
     """What the interval of a single run is over."""
     count = cells[0]["test_pairs"]
-    return f"{'all' if count is None else f'{count:,}'} test sentences, one training"
+    return f"{'all' if count is None else f'{count:,}'} {SENTENCES}, one training"
 
 
 def elsewhere(cells: Sequence[Cell]) -> str | None:
@@ -51,8 +54,8 @@ def elsewhere(cells: Sequence[Cell]) -> str | None:
 
 
 SHARED = (
-    "All seeds are tested on the same sentences: an interval over seeds holds the error of training and not that of "
-    "which sentences were tested, so that on other sentences differences may vary more than it says."
+    "All seeds are tested on the same sentences: an interval over seeds alone holds the error of training and not that "
+    "of which sentences were tested, so that on other sentences differences may vary more than it says."
 )
 READING = Reading(items=sentences, shared=SHARED, elsewhere=elsewhere)
 

@@ -66,7 +66,9 @@ def gam_experiment(
 
 
 def items(row: Row, cells: Sequence[Cell]) -> str:
-    """What the interval of a single run is over."""
+    """What the interval of a single run is over; of the language itself everything is known."""
+    if row.name == "entropy" or row.settings.get("model") == "truth":
+        return ""
     if row.name.startswith("λ of"):
         return "data and draws, one training"
     if row.name.startswith(("motif frequency", "mean length", "moment of")):

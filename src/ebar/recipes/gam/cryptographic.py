@@ -90,7 +90,7 @@ class Cryptographic:
 
     title = "A keyed hash bit: what P_λ gains at once and π cannot"
     source = "Parshakova et al. 2019, footnote 4 (a claim there, without figures)"
-    reading = Reading(ranges={name: (0.0, 1.0) for name in ("frequency_r", "frequency_pi", "acceptance")})
+    reading = Reading(ranges=dict.fromkeys(("frequency_r", "frequency_pi", "acceptance"), (0.0, 1.0)))
 
     def grid(self, scale: str) -> list[Cell]:
         return [

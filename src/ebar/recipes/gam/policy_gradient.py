@@ -185,7 +185,12 @@ class PolicyGradientAgainstDistillation:
     title = "Policy gradient against distillation: total variation to p at equal numbers of draws"
     source = "ebar's own"
     reading = Reading(
-        ranges={"total_variation": (0.0, 1.0), "kl": (0.0, math.inf), "steps": (0.0, math.inf), "seconds": (0.0, math.inf)},
+        ranges={
+            "total_variation": (0.0, 1.0),
+            "kl": (0.0, math.inf),
+            "steps": (0.0, math.inf),
+            "seconds": (0.0, math.inf),
+        },
         shared="All seeds have the same target, whose probabilities are known: an interval speaks for other trainings "
         "on this target.",
     )

@@ -40,16 +40,11 @@ EPOCHS = 130  # at most, of r and of π, in the authors' code
 def departures(cells: Sequence[Cell]) -> list[str]:
     """Where models that go by the authors' name are stopped earlier than theirs."""
     stops = sorted(
-        {
-            (who, int(cell["size"]), epochs)
-            for cell in cells
-            for who, epochs in _stops(cell).items()
-            if epochs < EPOCHS
-        }
+        {(who, int(cell["size"]), epochs) for cell in cells for who, epochs in _stops(cell).items() if epochs < EPOCHS}
     )
     return [
-        f"{who} by the authors' settings is stopped after {epochs} epochs at the latest where |D| = {size:,}, not after "
-        f"{EPOCHS} as theirs."
+        f"{who} by the authors' settings is stopped after {epochs} epochs at the latest where |D| = {size:,}, not "
+        f"after {EPOCHS} as theirs."
         for who, size, epochs in stops
     ]
 

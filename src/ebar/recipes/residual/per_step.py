@@ -32,6 +32,17 @@ def items(row: Row, cells: Sequence[Cell]) -> str:
     return named(row, cells)
 
 
+def notes(rows: Sequence[Row]) -> list[str]:
+    """What the document says of the last step, and whether it holds here."""
+    last = [row for row in rows if row.name == f"{LAST}, joint − base LM, paired"]
+    below = [row for row in last if row.high is not None and row.high < 0]
+    return [
+        "The document: “We know for sure that the final step gets a better PPL”; it gives no figures. Here the "
+        f"interval of joint − base at the last step is below 0 for {len(below)} of {len(last)} energies, and holds 0 "
+        "or is above it for the others."
+    ]
+
+
 def panels(rows: Sequence[Row]) -> list[Panel]:
     """A line for every energy."""
     found = []
@@ -66,5 +77,6 @@ RECIPE = Experiment(
     figures=figures,
     panels=panels,
     runs="residual/text",
+    notes=notes,
     reading=Reading(items=items),
 )
