@@ -9,7 +9,6 @@ from typing import NamedTuple
 from ebar.recipes.recipe import Row
 from ebar.types import Estimate
 
-
 Sizes = Sequence[int] | Sequence[float]  # of the items, say how many tokens each has
 
 

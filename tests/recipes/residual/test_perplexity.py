@@ -7,8 +7,8 @@ import pytest
 
 from ebar.recipes.crossed import crossed
 from ebar.recipes.recipe import Recorded, Row
-from ebar.recipes.residual.perplexity import DIFFERENCE, PERPLEXITY, figures, notes, panels
-from ebar.recipes.residual.perplexity_page import OLD_DIFFERENCE, correct
+from ebar.recipes.residual.perplexity import figures, panels
+from ebar.recipes.residual.perplexity_page import DIFFERENCE, OLD_DIFFERENCE, PERPLEXITY, correct, notes
 from ebar.recipes.residual.settings import cells
 
 CELL = {"corpus": "gmb-news", "base": "transformer", "seed": 0}
@@ -44,7 +44,7 @@ def rows_of(balm: float, **energies: list[dict[str, Any]]) -> Any:
     return figures([(CELL, {"rivals": rivals, "energies": energies})])
 
 
-def differences(rows: Any) -> dict[str, Row]:
+def differences(rows: Any) -> dict[str, Any]:
     return {row.settings["model"]: row for row in rows if row.name == DIFFERENCE}
 
 
@@ -72,10 +72,12 @@ def test_prefixes_that_gain_unequally_widen_the_interval():
 
 
 def test_a_plain_rival_has_an_interval_over_prefixes():
-    row = differences(rows_of(39.5, unit=energy(39.0, 38.0)))["BALM"]
-    assert row.value == pytest.approx(math.log(39.5 / 40))
+    balm = rival(40)
+    balm["nats"] = [balm["nats"][0] + 1, balm["nats"][1] - 3]
+    row = differences(figures([(CELL, {"rivals": {"base": rival(40), "balm": balm}, "energies": {}})]))["BALM"]
+    # (1 − 3)/40; residuals ±1.5, so a standard error of √(2·4.5)/40; t of one degree is 12.7062.
+    assert (row.value, row.high - row.value) == pytest.approx((-0.05, 12.7062 * 3 / 40), rel=1e-5)
     assert row.over == "2 prefixes, one seed"
-    assert row.low < row.value < row.high or row.low == pytest.approx(row.high)
 
 
 def test_the_documents_order_and_another_one_are_told_apart():
