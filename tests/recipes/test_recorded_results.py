@@ -143,13 +143,16 @@ def test_stopping_earlier_than_the_authors_is_said() -> None:
 
 def test_a_judge_at_chance_is_said_to_be_one() -> None:
     rows = rows_of(RESULTS / "residual/fooling.cpu.json")
-    accuracies = [row for row in rows if row.name == "accuracy" and row.settings["system"] == "base"]
-    assert accuracies
-    for row in accuracies:
-        assert row.low is not None
-        at_chance = row.warning is not None and "at chance" in row.warning
-        assert at_chance == (row.low <= 0.5 <= _high(row)), row
-    assert "judges are at chance" in note_of("residual/fooling", "8 of 12")
+    for row in rows:
+        if row.name == "accuracy" and row.settings["system"] == "base":
+            assert row.low is not None
+            assert (row.warning is not None) == (row.low <= 0.5), row
+    about = {"corpus": "gmb-news", "base": "Transformer", "model": "BiT*", "judge": "each trained against its own"}
+    doubt = {row.settings.get("system"): row.warning for row in rows if about.items() <= row.settings.items()}
+    assert doubt["joint"] is None  # accuracy 0.595, from 0.547 on
+    assert "at chance" in str(doubt["base"])  # 0.51, from 0.462 on
+    assert "at chance" in str(doubt[None])  # their difference
+    assert "judges are at chance" in note_of("residual/fooling", "9 of 12")
 
 
 def test_rendering_reads_the_record_and_leaves_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,8 +14,8 @@ from ebar.training.storage import replace, saving
 FORMAT = 2  # of a record: 2 has the settings of its runs, and what each interval is over
 UNKEPT = (
     "This record is of the first format. It does not hold the settings of its runs (those named here are the recipe's, "
-    "unchanged since), the figures of single seeds and test items, or the warnings of single runs where several seeds "
-    "make one figure: that a row has no warning does not mean that there was none."
+    "unchanged since), the figures of single seeds and test items, or most warnings of single runs: that a row has no "
+    "warning does not mean that there was none."
 )
 TAILS = (
     "“The weights are heavy-tailed … the interval is too narrow” is what the code of then said, of plain means without "

@@ -86,5 +86,11 @@ RECIPE = Experiment(
     work=run_cell,
     figures=figures,
     panels=panels,
-    reading=Reading(items=windows),
+    reading=Reading(
+        items=windows,
+        departures=lambda cells: [
+            "Differences of single trainings: an interval over windows says nothing of another seed, and differences "
+            "between λ or start epochs may be those between trainings."
+        ],
+    ),
 )

@@ -16,7 +16,7 @@ DOCUMENT = {
     ("base", "false_positive_rate"): "17.8 %", ("base", "accuracy"): "89.9 %",
     ("joint", "false_positive_rate"): "31.8 %", ("joint", "accuracy"): "82.9 %",
 }  # fmt: skip
-CHANCE = "the judge is at chance (its accuracy's interval holds 0.5): whom it takes for real says little"
+CHANCE = "the judge is at chance (its accuracy is not shown to be above 0.5): whom it takes for real says little"
 RATE, ACCURACY = "false positive rate", "accuracy"
 DIFFERENCE = "false positive rate, joint − base LM, paired over prefixes"
 
@@ -44,9 +44,9 @@ def judged(rows: Sequence[Row]) -> list[Row]:
     The one trained against the base is measured on the base's text, for that is what it was trained on.
     """
     at_chance = {
-        _judge(row, str(row.settings["system"])): row.low <= 0.5 <= row.high
+        _judge(row, str(row.settings["system"])): row.low <= 0.5
         for row in rows
-        if row.name == ACCURACY and row.low is not None and row.high is not None
+        if row.name == ACCURACY and row.low is not None
     }
     found = []
     for row in rows:
