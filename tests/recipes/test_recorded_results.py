@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,13 @@ def name_of(path: Path) -> str:
     return f"{path.parent.name}/{path.name.split('.')[0]}"
 
 
+@cache
+def page_of(path: Path) -> tuple[str, list[Row]]:
+    return rendered(path, load(name_of(path)))
+
+
 def rows_of(path: Path) -> list[Row]:
-    return rendered(path, load(name_of(path)))[1]
+    return page_of(path)[1]
 
 
 def note_of(name: str, start: str) -> str:
@@ -38,7 +44,7 @@ def note_of(name: str, start: str) -> str:
 
 @pytest.mark.parametrize("path", RECORDS, ids=name_of)
 def test_a_committed_page_is_what_its_record_renders_to(path: Path) -> None:
-    text, _ = rendered(path, load(name_of(path)))
+    text, _ = page_of(path)
     assert path.with_suffix(".md").read_text() == text, f"ebar reproduce {name_of(path)} --scale … --render"
     assert path.with_suffix(".svg").exists()
 
