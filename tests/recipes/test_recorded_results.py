@@ -161,6 +161,15 @@ def test_a_judge_at_chance_is_said_to_be_one() -> None:
     assert "judges are at chance" in note_of("residual/fooling", "9 of 12")
 
 
+def test_a_gain_is_in_doubt_where_its_z_is() -> None:
+    rows = rows_of(RESULTS / "residual/perplexity.cpu.json") + rows_of(RESULTS / "residual/distilled.cpu.json")
+    gains = [row for row in rows if row.name.startswith("nats per token −")]
+    for row in gains:
+        if row.settings.get("of", "joint model") == "joint model":
+            large = row.settings["model"] == "BiT*" and row.settings["base"] == "Transformer"
+            assert (row.warning is not None and "not established" in row.warning) == large, row
+
+
 def test_rendering_reads_the_record_and_leaves_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = RESULTS / "earm" / "table3.cpu.json"
     record: dict[str, Any] = json.loads(source.read_text())

@@ -1,10 +1,11 @@
 """The joint model brought back into a plain language model: what is kept of its gain."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ebar.recipes.experiment import Experiment, Result
-from ebar.recipes.recipe import Reading, Row
-from ebar.recipes.residual.readings import by_task, first_runs, prefixes_of, row_of
+from ebar.recipes.recipe import Reading, Recorded, Row
+from ebar.recipes.residual.readings import about, by_task, doubts, first_runs, prefixes_of, row_of
 from ebar.recipes.residual.run import run_cell
 from ebar.recipes.residual.settings import cells
 from ebar.recipes.statistics import as_dot
@@ -30,6 +31,15 @@ def figures(results: Sequence[Result]) -> list[Row]:
     return rows
 
 
+def correct(recorded: Recorded) -> list[Row]:
+    """A record of the first format: where Z is not established, neither is the joint model's gain."""
+    unsure = doubts(recorded.beside("residual/perplexity"))
+    return [
+        replace(row, warning=row.warning or unsure.get(about(row))) if row.settings["of"] == JOINT else row
+        for row in recorded.rows
+    ]
+
+
 def panels(rows: Sequence[Row]) -> list[Dots]:
     """Gains side by side."""
     return [
@@ -51,5 +61,5 @@ RECIPE = Experiment(
     panels=panels,
     runs="residual/text",
     notes=lambda rows: [ONE_TRAINING],
-    reading=Reading(items=prefixes_of()),
+    reading=Reading(items=prefixes_of(), correct=correct),
 )

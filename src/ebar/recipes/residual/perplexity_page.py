@@ -7,7 +7,7 @@ from dataclasses import replace
 from ebar.recipes.crossed import Interval, together
 from ebar.recipes.recipe import Cell, Reading, Recorded, Row
 from ebar.recipes.residual.distilled import JOINT
-from ebar.recipes.residual.readings import BASES, NAMES, by_task, cell_of
+from ebar.recipes.residual.readings import BASES, NAMES, about, by_task, cell_of, doubts
 
 PERPLEXITY = "perplexity per token"
 DIFFERENCE = "nats per token − the base LM's"
@@ -37,11 +37,8 @@ def correct(recorded: Recorded) -> list[Row]:
     seed, stands in the record of `residual/distilled`, which is read off the same runs.
     """
     kinds = {name: kind for kind, name in NAMES.items()}
-    alone = {
-        (row.settings["corpus"], row.settings["base"], row.settings["model"]): row
-        for row in recorded.beside("residual/distilled")
-        if row.settings["of"] == JOINT
-    }
+    alone = {about(row): row for row in recorded.beside("residual/distilled") if row.settings["of"] == JOINT}
+    unsure = doubts(recorded.rows)
     rows = []
     for row in recorded.rows:
         cell = cell_of(row, recorded.cells)
@@ -49,9 +46,9 @@ def correct(recorded: Recorded) -> list[Row]:
         if row.name == PERPLEXITY and row.warning in ("below", "above"):
             row = replace(row, warning=f"{row.warning} the base's, on these prefixes")
         if row.name == OLD_DIFFERENCE:
-            row = replace(row, name=DIFFERENCE)
+            row = replace(row, name=DIFFERENCE, warning=row.warning or unsure.get(about(row)))
             if cell["energy_seeds"] > 1:
-                row = _with_first(row, alone.get(tuple(row.settings.values())), cell)
+                row = _with_first(row, alone.get(about(row)), cell)
         rows.append(row)
     return rows
 

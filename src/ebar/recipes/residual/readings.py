@@ -1,5 +1,6 @@
 """What the tables that are read off the same runs have in common: the first seed of every energy has texts."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ from ebar.recipes.recipe import Cell, Items, Row
 from ebar.recipes.statistics import as_estimate
 
 NAMES = {"base": "base LM", "ralm": "RALM", "balm": "BALM", "unit": "UniT", "bit": "BiT", "pretrained": "BiT*"}
+UNSURE = re.compile("k̂|doubling|draws for each prefix")  # of Z, not of which side of the base's the interval is on
 BASES = {"transformer": "Transformer", "smollm2": "SmolLM2-135M", "stories260k": "stories260K"}
 
 
@@ -38,6 +40,20 @@ def row_of(
         document=document,
         warning=figure.warning,
     )
+
+
+def about(row: Row) -> tuple[str, ...]:
+    """The corpus, the base and the model of a row."""
+    return tuple(str(row.settings[key]) for key in ("corpus", "base", "model"))
+
+
+def doubts(rows: Sequence[Row]) -> dict[tuple[str, ...], str]:
+    """Models with a Z that the draws do not establish, for any of their seeds: what rests on it is in doubt too."""
+    found: dict[tuple[str, ...], str] = {}
+    for row in rows:
+        if row.warning is not None and row.warning.startswith("not established") and UNSURE.search(row.warning):
+            found.setdefault(about(row), f"rests on a Z that is {row.warning}")
+    return found
 
 
 def cell_of(row: Row, cells: Sequence[Cell]) -> Cell:
