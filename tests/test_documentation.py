@@ -184,8 +184,8 @@ def test_every_command_is_accepted_and_prints_what_the_page_says(
     monkeypatch.chdir(folder)
     for leftover in folder.glob("distilled.txt*"):
         leftover.unlink()
-    monkeypatch.setattr(samplers, "SIZES", {"demo": [5]})
-    monkeypatch.setattr(samplers, "SEEDS", {"demo": 2})
+    monkeypatch.setitem(samplers.SIZES, "demo", [5])
+    monkeypatch.setitem(samplers.SEEDS, "demo", 2)
     monkeypatch.setattr(samplers, "SAMPLERS", {"importance": Importance})
     refused = bool(command.output) and command.output[0].startswith("ebar: ")
     code = main(command.words if refused else quick(command.words))

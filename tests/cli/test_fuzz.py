@@ -48,7 +48,7 @@ FLAGS = {
     "evaluate": ["--n", "--feature", "--seed", "--json"],
     "estimate": ["--n", "--feature", "--divergence", "--tilt", "--temperature", "--top_k", "--top_p", "--sampler.kind",
                  "--sampler.batch_size", "--proposal", "--seed", "--json"],
-    "reproduce": ["--scale", "--workers", "--fresh", "--json", "nothing/here", "spine", "../samplers"],
+    "reproduce": ["--scale", "--workers", "--fresh", "--render", "--json", "nothing/here", "spine", "../samplers"],
     "doctor": ["--json", "--nothing"],
 }  # fmt: skip
 CASES = {"language": 500, "train": 200, "sample": 300, "evaluate": 150, "estimate": 200, "reproduce": 450}

@@ -87,6 +87,7 @@ def test_the_result_says_how_to_have_it_again(squares: Squares, tmp_path: Path) 
     assert {"torch", "python", "ebar"} <= set(record["versions"])
     assert record["backend"] == "joblib"
     assert {"command", "scale", "commit", "wall_seconds", "title", "source"} <= set(record)
+    assert record["cells"] == squares.grid("demo")  # what was run, for whoever reads it when the recipe has changed
 
 
 def test_what_was_interrupted_goes_on_where_it_stopped(squares: Squares, tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_the_table_has_ours_with_its_interval_and_the_documents_beside_it(square
         json.loads(to_json(asdict(Row(name="d", value=math.inf, low=1.0, high=math.inf)))),
     ]
     header, cells = table(rows)
-    assert header == ["figure", "ft", "n", "ours", "95 % interval", "document", "warning"]
+    assert header == ["figure", "ft", "n", "ours", "interval", "document", "warning"]
     assert cells == [
         ["a|b", "1001", "", "0.5123", "0.5 … 0.53", "0.5 to 0.6", ""],
         ["c", "", "2", "–", "", "", "too\nfew"],
@@ -163,6 +164,9 @@ def test_the_table_has_ours_with_its_interval_and_the_documents_beside_it(square
     record = {**json.loads((tmp_path / "results" / "spine" / "squares.demo.json").read_text()), "rows": rows}
     assert "| a\\|b | 1001 |" in page(record, "x.svg")
     assert "| too few |" in page(record, "x.svg")
+    assert "| document (IWSLT14) |" in page({**record, "elsewhere": "IWSLT14"}, "x.svg")
+    spoken = [asdict(Row(name="e", value=1.0, low=0.5, high=1.5, over="3 seeds"))]
+    assert table(spoken) == (["figure", "ours", "interval", "over"], [["e", "1", "0.5 … 1.5", "3 seeds"]])
 
 
 def test_the_listing_names_the_folder_it_looked_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,6 +207,7 @@ def test_every_recipe_runs_at_scale_demo_on_two_workers(
     for row in record["rows"]:
         if row["low"] is not None:
             assert float(row["low"]) <= float(row["value"]) <= float(row["high"]), row
+            assert row["over"], row  # seeds, test items, both, draws
     assert (tmp_path / "results" / f"{name}.demo.svg").read_text().startswith("<?xml")
 
 

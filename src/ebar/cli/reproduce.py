@@ -33,11 +33,20 @@ def main(words: Sequence[str]) -> int:
         "--backend", default="joblib", choices=("joblib", "ray"), help="what runs the processes; ray can span machines"
     )
     options.add_argument("--fresh", action="store_true", help="forget the runs kept from an earlier call")
+    options.add_argument(
+        "--render", action="store_true",
+        help="run nothing: write table and plot anew from the recorded result; without a name, those of all of them",
+    )  # fmt: skip
     options.add_argument("--json", action="store_true", help="print the result as one JSON object")
     arguments = parse(options, words)
     from ebar.errors import UserError
-    from ebar.recipes.reproduce import default_workers, recorded, reproduce
+    from ebar.recipes.reproduce import default_workers, recorded, render, reproduce
 
+    if arguments.recipe is None and arguments.render:
+        for name, scales in recorded(arguments.output).items():
+            for scale in scales:
+                sys.stdout.write(f"{render(name, scale=scale, output=arguments.output).with_suffix('.md')}\n")
+        return 0
     if arguments.recipe is None:
         found = recorded(arguments.output)
         if arguments.json:
@@ -51,6 +60,10 @@ def main(words: Sequence[str]) -> int:
         raise UserError(f"There is no recipe {arguments.recipe!r}: choose one of {', '.join(sorted(RECIPES))}.")
     if arguments.workers < 0:
         raise UserError("--workers must be 0 or more.")
+    if arguments.render:
+        path = render(arguments.recipe, scale=arguments.scale, output=arguments.output)
+        sys.stdout.write(path.read_text() if arguments.json else f"{path.with_suffix('.md')}\n")
+        return 0
     command = f"ebar reproduce {arguments.recipe} --scale {arguments.scale}"
     command += "" if arguments.backend == "joblib" else f" --backend {arguments.backend}"
     with shown(not arguments.json):

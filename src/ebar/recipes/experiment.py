@@ -1,11 +1,11 @@
 """A recipe made of four functions: its cells, the work of one, the figures of all, the picture."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.report.plots import Dots, Panel, draw
 
 Result = tuple[Cell, dict[str, Any]]
@@ -23,6 +23,7 @@ class Experiment:
     panels: Callable[[Sequence[Row]], Sequence[Panel | Dots]]
     runs: str | None = None  # tables read off the same runs name one folder for them
     notes: Callable[[Sequence[Row]], list[str]] = lambda rows: []
+    reading: Reading = field(default_factory=Reading)
 
     def grid(self, scale: str) -> list[Cell]:
         return self.cells(scale)

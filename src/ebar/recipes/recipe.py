@@ -1,6 +1,6 @@
 """What a recipe is: a grid of small runs, what to make of them, and how to draw it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -19,6 +19,8 @@ class Row:
     high: float | None
     document: float | str | None = None  # the document's own figure, where it gives one
     warning: str | None = None
+    over: str | None = None  # what the interval is over: seeds, test items, both, draws
+    values: Sequence[Any] | None = None  # what the figure is made of, one for each seed; no column of the table
     picture: str | None = None  # a PNG in base 64, for the plot; no column of the table
 
 
@@ -57,6 +59,43 @@ class Shares(Protocol):
     def runs(self) -> str | None:
         """The name they are kept under; None: the recipe's own."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """A result as its JSON has it, and the settings of its runs."""
+
+    rows: Sequence[Row]
+    cells: Sequence[Cell]
+    beside: Callable[[str], Sequence[Row]] = lambda name: ()  # rows of another recipe that were read off the same runs
+
+
+Items = str | Callable[[Row, Sequence[Cell]], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a page must say of a recipe's rows for them to be read rightly."""
+
+    items: Items = ""  # what the interval of a single run is over
+    shared: str = ""  # what all seeds have in common, whose error an interval over seeds therefore lacks
+    ranges: Mapping[str, tuple[float, float]] = field(
+        default_factory=dict
+    )  # name of a figure → least and most it can be
+    # Of the document's figures: their data, where those are not ours.
+    elsewhere: Callable[[Sequence[Cell]], str | None] = lambda cells: None
+    # Recorded rows with the names and the document's figures that they have today.
+    correct: Callable[[Recorded], Sequence[Row]] = lambda recorded: recorded.rows
+    # What sets the runs apart from the document's, in words.
+    departures: Callable[[Sequence[Cell]], list[str]] = lambda cells: []
+
+
+@runtime_checkable
+class Read(Protocol):
+    """A recipe that says how it is to be read."""
+
+    @property
+    def reading(self) -> Reading: ...
 
 
 @runtime_checkable

@@ -17,11 +17,13 @@ from typing import Any, NamedTuple
 from ebar.errors import UserError, choose
 from ebar.progress import bar
 from ebar.recipes import RECIPES, SCALES
-from ebar.recipes.recipe import Cell, Recipe, Remarks, Row, Shares
-from ebar.recipes.table import page
+from ebar.recipes.recipe import Cell, Recipe, Row, Shares
+from ebar.recipes.recorded import reading_of, settled
+from ebar.recipes.render import FORMAT, write_page
 from ebar.training.run import environment
 from ebar.training.storage import replace, saving, to_json
 
+SELDOM = ("over", "values", "picture")
 LONGEST_SOCKET = 40  # bytes of Ray's folder: it puts sockets below, whose whole path may have 107
 
 
@@ -56,7 +58,7 @@ def result_path(name: str, scale: str, output: Path) -> Path:
 def reproduce(
     name: str, *, scale: str, output: Path, work: Path, workers: int, fresh: bool, command: str, backend: str = "joblib"
 ) -> Path:
-    """Run what is not yet done, then write the result, its table and its plot.
+    """Run what is not yet done, then write the result; its table and its plot are made from that file.
 
     Killing it loses only the runs under way. A run that fails keeps none of the others from being run and kept; what
     it left in its folder stays, for the next call to go on from.
@@ -92,8 +94,8 @@ def reproduce(
     rows = recipe.rows(scale, [(entry["cell"], entry["result"]) for entry in finished])
     path = result_path(name, scale, output)
     path.parent.mkdir(parents=True, exist_ok=True)
-    recipe.plot(rows, path.with_suffix(".svg"))
     record = {
+        "format": FORMAT,
         "recipe": name,
         "title": recipe.title,
         "source": recipe.source,
@@ -105,20 +107,30 @@ def reproduce(
         "commit": around["commit"],
         # Of all runs together, those of an earlier, interrupted call included.
         "wall_seconds": round(sum(entry["seconds"] for entry in finished), 1),
-        "notes": recipe.remarks(rows) if isinstance(recipe, Remarks) else [],
-        "rows": [_plain(row) for row in rows],
+        "cells": grid,
+        "rows": [_plain(row) for row in settled(rows, grid, reading_of(recipe))],
     }
-    content = to_json(record, indent=1)
     with saving(str(path)):
-        replace(path.with_suffix(".md"), page(json.loads(content), path.with_suffix(".svg").name).encode())
-        replace(path, content)
+        replace(path, to_json(record, indent=1))
+    write_page(path, recipe)
+    return path
+
+
+def render(name: str, *, scale: str, output: Path) -> Path:
+    """The page and the plot of a recorded result anew from its JSON, which stays as it is; nothing is run."""
+    recipe = load(name)
+    path = result_path(name, scale, output)
+    if not path.exists():
+        raise UserError(
+            f"There is no result of {name} at scale {scale} under {output}: leave out --render, and it is run."
+        )
+    write_page(path, recipe)
     return path
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    """A row as JSON; most have no picture, and say nothing of it."""
-    fields = asdict(row)
-    return fields if row.picture is not None else {key: value for key, value in fields.items() if key != "picture"}
+    """A row as JSON; what most rows have not, they say nothing of."""
+    return {key: value for key, value in asdict(row).items() if value is not None or key not in SELDOM}
 
 
 def _key(cell: Cell, commit: str | None) -> str:

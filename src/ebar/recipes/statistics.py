@@ -30,7 +30,8 @@ def over_seeds(
         low, high = single.low, single.high
     else:
         warning = warning or "one seed"
-    return Row(name=name, settings=dict(settings), value=mean, low=low, high=high, document=document, warning=warning)
+    return Row(name=name, settings=dict(settings), value=mean, low=low, high=high, document=document, warning=warning,
+               values=list(values))  # fmt: skip
 
 
 def grouped(results: Iterable[Result], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Result]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from ebar.pipelines.control.tune import MODEL, TARGET
 from ebar.recipes.experiment import Result
-from ebar.recipes.recipe import Row
+from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import as_dot, as_estimate, grouped, over_seeds
 from ebar.report.plots import Dots, Line, Panel
 
@@ -82,9 +82,24 @@ def notes(rows: Sequence[Row]) -> list[str]:
                 f"{'holds it' if inside else '**does not hold it**'}: {row.low:.3f} to {row.high:.3f}."
             )
     said.append(
-        f"π begins as q: {MODEL} begins at 0 and rises, towards {DISTANCE} as π nears p. What is to fall is {TARGET}."
+        f"π begins as q, so {MODEL} begins at 0; where π nears p, it nears {DISTANCE}. What is to fall is {TARGET}."
     )
     return said
+
+
+def items(row: Row, cells: Sequence[Cell]) -> str:
+    """What the interval of a single run is over."""
+    cell = next(cell for cell in cells if cell["case"] == row.settings["case"])
+    if row.name == LAMBDA:
+        count = cell["control"]["draws"]
+    elif "step" in row.settings or row.settings.get("of") == POLICY:
+        count = cell["tuning"]["evaluation_draws"]
+    else:
+        count = cell["control"]["checks"]
+    return f"{count:,} draws, one seed of λ, look-ahead and π"
+
+
+READING = Reading(items=items, ranges={MOMENT: (0.0, 1.0), WORTH: (0.0, 1.0)})
 
 
 def _lines(name: str, rows: Sequence[Row]) -> list[Line]:

@@ -7,7 +7,6 @@ from typing import Any
 from ebar.config.control import Control, Tuning
 from ebar.pipelines.control.fit import check, fit
 from ebar.pipelines.control.tune import tune
-from ebar.recipes.control.settings import SETTINGS
 from ebar.recipes.control.toy import write_toy
 from ebar.recipes.recipe import Cell
 from ebar.recipes.residual.models import path_of
@@ -16,15 +15,15 @@ from ebar.training.storage import replace, to_json
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """All figures, as plain JSON."""
-    setting, seed = SETTINGS[cell["recipe"]][cell["scale"]], int(cell["seed"])
+    seed = int(cell["seed"])
     model = str(write_toy(folder / "toy")) if cell["model"] == "toy" else path_of(cell["model"])
-    control = Control(model=model, features=tuple(cell["terms"]), seed=seed, **setting.control)
+    control = Control(model=model, features=tuple(cell["terms"]), seed=seed, **cell["control"])
     controlled = fit(control, folder)
     path = folder / "checked.json"
     if not path.exists():
         replace(path, to_json(check(controlled).to_dict(), indent=1))
     checked = json.loads(path.read_text(encoding="utf-8"))
-    tuned = tune(controlled, Tuning(seed=seed, **setting.tuning), folder / "tune")
+    tuned = tune(controlled, Tuning(seed=seed, **cell["tuning"]), folder / "tune")
     constraints = [
         {"name": one.feature.name, "wanted": one.moment, "pointwise": one.pointwise} for one in controlled.constraints
     ]

@@ -100,7 +100,8 @@ def cells(recipe: str, scale: str) -> list[Cell]:
     """One run per case and seed."""
     setting = SETTINGS[recipe][scale]
     return [
-        {"recipe": recipe, "scale": scale, "model": setting.model, "case": case, "terms": list(terms), "seed": seed}
+        {"recipe": recipe, "scale": scale, "model": setting.model, "case": case, "terms": list(terms), "seed": seed,
+         "control": setting.control, "tuning": setting.tuning}
         for case, terms in setting.cases.items()
         for seed in setting.seeds
-    ]
+    ]  # fmt: skip

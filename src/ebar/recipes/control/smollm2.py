@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from ebar.recipes.control.readings import figures, notes, panels
+from ebar.recipes.control.readings import READING, figures, notes, panels
 from ebar.recipes.control.run import run_cell
 from ebar.recipes.control.settings import cells
 from ebar.recipes.experiment import Experiment
@@ -15,4 +15,5 @@ RECIPE = Experiment(
     figures=figures,
     panels=panels,
     notes=notes,
+    reading=READING,
 )

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ebar.recipes.earm.image_settings import BACKBONES
+from ebar.recipes.earm.image_settings import BACKBONES, IMAGES
 from ebar.recipes.earm.image_settings import cells as all_cells
 from ebar.recipes.earm.images import run_cell
 from ebar.recipes.experiment import Result
-from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.report.image_sheet import write_sheets
 
 
@@ -18,6 +18,12 @@ class Figure1:
     title = "Images drawn from PixelCNN and Gated PixelCNN, with and without E-ARM"
     source = "document 003, Figure 1 (CIFAR-10); at scale cpu MNIST, one Bernoulli draw per pixel (seed 0)"
     runs = "earm/images"
+    reading = Reading(
+        items=lambda row, cells: f"{cells[0]['test_images']:,} {IMAGES}",
+        departures=lambda cells: [
+            "The document's picture is of a Gated PixelCNN with E-ARM on CIFAR-10: no sheet here compares with it."
+        ],
+    )
 
     def grid(self, scale: str) -> list[Cell]:
         """The first seed is enough to be looked at."""

@@ -31,6 +31,7 @@ OWN: dict[tuple[str, str], dict[str, Any]] = {
         "earm": {"weight": 0.05, "window": 50, "draws": 4},
     },
 }  # fmt: skip
+IMAGES = "images, one training"
 SEEDS = {"demo": 1, "cpu": 1, "paper": 3}
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ebar.recipes.crossed import with_items
+from ebar.recipes.earm.translation_settings import SENTENCES
 from ebar.recipes.experiment import Result
 from ebar.recipes.recipe import Row
 from ebar.recipes.statistics import as_dot, as_estimate, grouped, over_seeds
@@ -57,7 +59,8 @@ def compared(
             values[system] = [float(tree["value"]) for tree in trees]
             document, warning = told.get((direction, system)), trees[0].get("warning")
             single = as_estimate(trees[0])
-            rows.append(over_seeds(figure, own, values[system], single=single, document=document, warning=warning))
+            row = over_seeds(figure, own, values[system], single=single, document=document, warning=warning)
+            rows.append(with_items(row, single, SENTENCES))
         for one, other in pairs:
             if one in values and other in values:
                 differences = [a - b for a, b in zip(values[one], values[other], strict=True)]

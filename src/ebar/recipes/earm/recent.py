@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ebar.recipes.earm.language_modelling import run_twins
-from ebar.recipes.earm.language_settings import SEEDS, cell_for
+from ebar.recipes.earm.language_settings import SEEDS, SHARED, cell_for
 from ebar.recipes.experiment import Experiment, Result
-from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import as_dot, over_seeds
 from ebar.report.plots import Dots
 
@@ -79,4 +79,5 @@ RECIPE = Experiment(
     work=run_cell,
     figures=figures,
     panels=panels,
+    reading=Reading(shared=SHARED),
 )

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ebar.recipes.crossed import with_items
 from ebar.recipes.earm.translation import run_cell
-from ebar.recipes.earm.translation_settings import cells
+from ebar.recipes.earm.translation_settings import READING, SENTENCES, cells
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Row
 from ebar.recipes.statistics import as_dot, as_estimate, grouped, over_seeds
@@ -37,11 +38,13 @@ def figures(results: Sequence[Result]) -> list[Row]:
                 told = DOCUMENT.get((variant, name, width)) if direction == "de→en" else None
                 single = as_estimate(found[0]["branches"][name]["bleu"][width])
                 label = "BLEU" if name == "base" else "BLEU with E-ARM"
-                rows.append(over_seeds(label, settings, values, single=single, document=told))
+                row = over_seeds(label, settings, values, single=single, document=told)
+                rows.append(with_items(row, single, SENTENCES))
             differences = [twin - base for base, twin in zip(scores["base"], scores["earm"], strict=True)]
             single = as_estimate(found[0]["difference"][width])
             told = _told(variant, width) if direction == "de→en" else None
-            rows.append(over_seeds(DIFFERENCE, settings, differences, single=single, document=told))
+            row = over_seeds(DIFFERENCE, settings, differences, single=single, document=told)
+            rows.append(with_items(row, single, SENTENCES))
         settings = {"direction": direction, "variant": variant, "decoding": None}
         costs = [
             float(one["branches"]["earm"]["nats_per_token"]["value"])
@@ -71,4 +74,5 @@ RECIPE = Experiment(
     figures=figures,
     panels=panels,
     runs="earm/translation",
+    reading=READING,
 )

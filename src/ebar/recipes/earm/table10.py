@@ -6,6 +6,7 @@ from typing import Any
 from ebar.recipes.earm.readings import Branch, compared, difference_dots
 from ebar.recipes.earm.table7 import cells
 from ebar.recipes.earm.translation import run_cell
+from ebar.recipes.earm.translation_settings import READING
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Row
 from ebar.report.plots import Dots
@@ -55,4 +56,5 @@ RECIPE = Experiment(
     figures=figures,
     panels=panels,
     runs="earm/translation",
+    reading=READING,
 )

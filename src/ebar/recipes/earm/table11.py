@@ -14,7 +14,7 @@ from ebar.recipes.earm.translation import build, objectives
 from ebar.recipes.earm.translation_data import task_of
 from ebar.recipes.earm.translation_settings import cell_for
 from ebar.recipes.experiment import Experiment, Result
-from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import as_dot
 from ebar.report.plots import Dots
 from ebar.training.budgeted import Budgeted
@@ -150,4 +150,8 @@ RECIPE = Experiment(
     work=run_cell,
     figures=figures,
     panels=panels,
+    reading=Reading(
+        items=lambda row, cells: f"{cells[0]['rounds']} rounds of one run (sign test)",
+        elsewhere=lambda cells: "12 layers, a V100",
+    ),
 )

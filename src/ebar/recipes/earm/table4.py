@@ -9,7 +9,7 @@ from ebar.recipes.earm.language_modelling import run_twins
 from ebar.recipes.earm.language_settings import cell_for
 from ebar.recipes.earm.table3 import nats
 from ebar.recipes.experiment import Experiment, Result
-from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import as_estimate, over_seeds
 from ebar.report.plots import Line, Panel
 
@@ -48,7 +48,7 @@ def figures(results: Sequence[Result]) -> list[Row]:
         for name in result:
             weight = 0.0 if name == "base" else float(name)
             settings = {"λ": weight, "start epoch": cell["start_epoch"], "seed": cell["seed"]}
-            told = DOCUMENT.get((weight, cell["start_epoch"]))
+            told = DOCUMENT.get((weight, cell["start_epoch"])) if cell["corpus"] == CORPUS["paper"] else None
             value = math.exp(nats(result, name))
             rows.append(Row(name=PERPLEXITY, settings=settings, value=value, low=None, high=None, document=told))
             if name != "base":
@@ -57,6 +57,13 @@ def figures(results: Sequence[Result]) -> list[Row]:
                                single=as_estimate(result[name]["difference"]))
                 )  # fmt: skip
     return rows
+
+
+def windows(row: Row, cells: Sequence[Cell]) -> str:
+    """What the interval of a single run is over."""
+    held_out = cells[0]["held_out"]
+    count = "all" if held_out is None else f"{held_out // cells[0]['window']:,}"
+    return f"{count} windows of the test text, one training"
 
 
 def panels(rows: Sequence[Row]) -> list[Panel]:
@@ -79,4 +86,11 @@ RECIPE = Experiment(
     work=run_cell,
     figures=figures,
     panels=panels,
+    reading=Reading(
+        items=windows,
+        departures=lambda cells: [
+            "Differences of single trainings: an interval over windows says nothing of another seed, and differences "
+            "between λ or start epochs may be those between trainings."
+        ],
+    ),
 )

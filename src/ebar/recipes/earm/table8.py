@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ebar.recipes.crossed import with_items
 from ebar.recipes.earm.translation import run_cell
+from ebar.recipes.earm.translation_settings import READING, SENTENCES
 from ebar.recipes.earm.translation_settings import cells as all_cells
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Cell, Row
@@ -34,12 +36,17 @@ def figures(results: Sequence[Result]) -> list[Row]:
             settings = {"direction": direction, "prefix": label}
             told = DOCUMENT.get(direction) if prefix == "own" else None
             single = as_estimate(found[0][prefix])
-            row = over_seeds(SHARE, settings, shares[prefix], single=single, document=told, least=0.0)
-            rows.append(row if row.high is None else replace(row, high=min(1.0, row.high)))
+            row = over_seeds(SHARE, settings, shares[prefix], single=single, document=told)
+            rows.append(with_items(row, single, SENTENCES))
             excess = [share - 0.5 for share in shares[prefix]]
-            centred = None if single is None else single._replace(low=single.low - 0.5, high=single.high - 0.5)
+            centred = (
+                None
+                if single is None
+                else single._replace(value=single.value - 0.5, low=single.low - 0.5, high=single.high - 0.5)
+            )
             above = None if told is None else round(told - 0.5, 4)
-            rows.append(over_seeds(EXCESS, settings, excess, single=centred, document=above))
+            row = over_seeds(EXCESS, settings, excess, single=centred, document=above)
+            rows.append(with_items(row, centred, SENTENCES))
         differences = [own - gold for own, gold in zip(shares["own"], shares["gold"], strict=True)]
         settings = {"direction": direction, "prefix": "own decoding − reference"}
         rows.append(over_seeds("paired difference of the shares", settings, differences))
@@ -65,4 +72,5 @@ RECIPE = Experiment(
     figures=figures,
     panels=panels,
     runs="earm/translation",
+    reading=replace(READING, ranges={SHARE: (0.0, 1.0)}, elsewhere=lambda cells: "words of training pairs of IWSLT14"),
 )

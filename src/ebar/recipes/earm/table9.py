@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ebar.recipes.crossed import with_items
 from ebar.recipes.earm.readings import PAIRED, Branch, difference_dots
 from ebar.recipes.earm.translation import run_cell
+from ebar.recipes.earm.translation_settings import READING, SENTENCES
 from ebar.recipes.earm.translation_settings import cells as all_cells
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Cell, Row
@@ -38,7 +40,8 @@ def figures(results: Sequence[Result]) -> list[Row]:
                 values[k] = [float(tree["value"]) for tree in trees]
                 settings = {"direction": direction, "system": system, "K": str(k)}
                 single = as_estimate(trees[0])
-                rows.append(over_seeds(FIGURE, settings, values[k], single=single, document=told.get(k)))
+                row = over_seeds(FIGURE, settings, values[k], single=single, document=told.get(k))
+                rows.append(with_items(row, single, SENTENCES))
             for k in runs[0][0]["candidates"]:
                 differences = [one - none for one, none in zip(values[k], values[0], strict=True)]
                 settings = {"direction": direction, "system": system, "K": f"{k} − 0"}
@@ -66,4 +69,5 @@ RECIPE = Experiment(
     figures=figures,
     panels=panels,
     runs="earm/translation",
+    reading=READING,
 )

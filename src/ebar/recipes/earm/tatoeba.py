@@ -2,7 +2,7 @@
 
 from ebar.recipes.earm.table1 import figures, panels
 from ebar.recipes.earm.translation import run_cell
-from ebar.recipes.earm.translation_settings import cell_for
+from ebar.recipes.earm.translation_settings import READING, cell_for
 from ebar.recipes.experiment import Experiment
 from ebar.recipes.recipe import Cell
 
@@ -26,4 +26,5 @@ RECIPE = Experiment(
     work=run_cell,
     figures=figures,
     panels=panels,
+    reading=READING,
 )

@@ -1,8 +1,9 @@
 """The settings of the translation experiments: the document's Table 6, and what fits on two cores."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from ebar.recipes.recipe import Cell
+from ebar.recipes.recipe import Cell, Reading, Row
 
 # Options of the contrastive term: the document's λ, its two recent tokens, fakes as long as their source lets them be.
 EARM = {"weight": 0.05}
@@ -36,6 +37,27 @@ VARIANTS = {
     "label smoothing": {"label_smoothing": 0.1, "scheduled_sampling": False},
     "scheduled sampling": {"label_smoothing": 0.1, "scheduled_sampling": True},
 }
+
+
+SENTENCES = "test sentences"
+
+
+def sentences(row: Row, cells: Sequence[Cell]) -> str:
+    """What the interval of a single run is over."""
+    count = cells[0]["test_pairs"]
+    return f"{'all' if count is None else f'{count:,}'} {SENTENCES}, one training"
+
+
+def elsewhere(cells: Sequence[Cell]) -> str | None:
+    """The document's data, where ours are others."""
+    return None if cells[0]["corpus"] == "iwslt14" else "IWSLT14"
+
+
+SHARED = (
+    "All seeds are tested on the same sentences: an interval over seeds alone holds the error of training and not that "
+    "of which sentences were tested, so that on other sentences differences may vary more than it says."
+)
+READING = Reading(items=sentences, shared=SHARED, elsewhere=elsewhere)
 
 
 def cell_for(scale: str, *, variant: str, direction: str, seed: int, **more: Any) -> Cell:

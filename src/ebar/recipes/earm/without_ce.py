@@ -8,9 +8,9 @@ from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.earm import Earm
 from ebar.pipelines.forked import Branch
 from ebar.recipes.earm.language_modelling import Objectives, Task, plain, task_of, train_branches
-from ebar.recipes.earm.language_settings import cell_for
+from ebar.recipes.earm.language_settings import SHARED, cell_for
 from ebar.recipes.experiment import Experiment, Result
-from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import over_seeds
 from ebar.report.plots import Line, Panel
 from ebar.types import Objective
@@ -113,4 +113,5 @@ RECIPE = Experiment(
     work=run_cell,
     figures=figures,
     panels=panels,
+    reading=Reading(shared=SHARED),
 )

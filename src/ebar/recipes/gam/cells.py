@@ -1,15 +1,16 @@
 """One run of a GAM recipe, and what is common to all of them: figures over seeds, curves against |D|."""
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ebar.pipelines.gam.journey import travel
-from ebar.pipelines.gam.measure import measure
+from ebar.pipelines.gam.measure import DRAWS, measure
 from ebar.recipes.experiment import Experiment, Result
-from ebar.recipes.gam.settings import gam_of
-from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.gam.settings import departures, gam_of
+from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import as_estimate, grouped, over_seeds
 from ebar.report.plots import Line, Panel
 from ebar.types import Estimate
@@ -51,9 +52,33 @@ def _plain(tree: Any) -> Any:
 def gam_experiment(
     *, title: str, source: str, cells: Callable[[str], list[Cell]],
     figures: Callable[[Sequence[Result]], list[Row]], panels: Callable[[Sequence[Row]], list[Panel]],
+    reading: Reading | None = None,
 ) -> Experiment:  # fmt: skip
     """A recipe made of cells of this kind."""
-    return Experiment(title=title, source=source, cells=cells, work=run_cell, figures=figures, panels=panels)
+    reading = reading or Reading()
+    own = reading.departures
+    reading = replace(reading, ranges=RANGES, departures=lambda cells: own(cells) + departures(cells))
+    if not reading.items:
+        reading = replace(reading, items=items)
+    return Experiment(
+        title=title, source=source, cells=cells, work=run_cell, figures=figures, panels=panels, reading=reading
+    )
+
+
+def items(row: Row, cells: Sequence[Cell]) -> str:
+    """What the interval of a single run is over; of the language itself everything is known."""
+    if row.name == "entropy" or row.settings.get("model") == "truth":
+        return ""
+    if row.name.startswith("λ of"):
+        return "data and draws, one training"
+    if row.name.startswith(("motif frequency", "mean length", "moment of")):
+        return f"{DRAWS:,} draws, one training"
+    if row.name.startswith("ℓ1_mom"):
+        size = cells[0]["distil"] if row.name.endswith("distilled set") else DRAWS
+        return f"{size:,} draws, one training"
+    if cells[0]["exact"]:
+        return "draws for log Z, one training"
+    return f"{cells[0]['test_size']:,} test strings, one training"
 
 
 def last(result: dict[str, Any], letter: str) -> dict[str, Any]:
@@ -76,6 +101,15 @@ FIGURES: dict[str, Callable[[dict[str, Any]], Estimate | None]] = {
     "ℓ1_mom of r": lambda result: as_estimate(result["distances"]["r"]),
     "ℓ1_mom of the distilled set": lambda result: as_estimate(result["distances"]["distilled"]),
     "ℓ1_mom of π": lambda result: as_estimate(result["distances"]["π"]),
+}
+
+
+ANY = (0.0, math.inf)
+RANGES = {
+    **{name: (0.0, 1.0) for name in FIGURES if name.startswith("motif frequency")},
+    **{name: ANY for name in FIGURES if name.startswith(("ℓ1_mom", "mean length"))},
+    # No model has a lower cross-entropy than the language has entropy.
+    **{name: (1.0, math.inf) for name in FIGURES if name.endswith("/H")},
 }
 
 

@@ -21,7 +21,7 @@ from ebar.models.tilted import Tilted
 from ebar.objectives.conditional_moments import ConditionalMoments
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
 from ebar.recipes.gam.small import fit_early
-from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import over_seeds
 from ebar.report.plots import Line, Panel, draw
 from ebar.samplers.draw import draw as gather
@@ -70,6 +70,7 @@ class Conditional:
 
     title = "A conditional GAM: the context decides which motif comes"
     source = "Parshakova et al. 2019, equations 2 and 3 (no experiment there)"
+    reading = Reading()
 
     def grid(self, scale: str) -> list[Cell]:
         return [

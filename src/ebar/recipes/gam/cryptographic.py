@@ -21,7 +21,7 @@ from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
 from ebar.recipes.gam.small import fit_early
-from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import over_seeds
 from ebar.report.plots import Line, Panel, draw
 from ebar.samplers.draw import draw as gather
@@ -90,6 +90,7 @@ class Cryptographic:
 
     title = "A keyed hash bit: what P_λ gains at once and π cannot"
     source = "Parshakova et al. 2019, footnote 4 (a claim there, without figures)"
+    reading = Reading(ranges=dict.fromkeys(("frequency_r", "frequency_pi", "acceptance"), (0.0, 1.0)))
 
     def grid(self, scale: str) -> list[Cell]:
         return [

@@ -24,7 +24,7 @@ from ebar.maths import divergences
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.objectives import MaximumLikelihood, PolicyGradient, Rounds
-from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import over_seeds
 from ebar.report.plots import Line, Panel, draw
 from ebar.samplers.draw import draw as gather
@@ -184,6 +184,16 @@ class PolicyGradientAgainstDistillation:
 
     title = "Policy gradient against distillation: total variation to p at equal numbers of draws"
     source = "ebar's own"
+    reading = Reading(
+        ranges={
+            "total_variation": (0.0, 1.0),
+            "kl": (0.0, math.inf),
+            "steps": (0.0, math.inf),
+            "seconds": (0.0, math.inf),
+        },
+        shared="All seeds have the same target, whose probabilities are known: an interval speaks for other trainings "
+        "on this target.",
+    )
 
     def grid(self, scale: str) -> list[Cell]:
         return [

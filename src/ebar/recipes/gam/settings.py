@@ -1,5 +1,6 @@
 """The settings of document 000's experiments, and ours beside them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ebar.config.bit_vector import terms_of
@@ -31,6 +32,29 @@ def cell_for(scale: str, *, motif: str, ft: str, size: int, seed: int, presence:
         motif = motif[:5] if motif[0] == "1" else motif[1:6]
     return {"motif": motif, "ft": ft, "size": size, "seed": seed, "presence": presence, "recipe": "authors",
             "matching": "newton", "regime": "two_stage", "exact": False, **sizes, **more}  # fmt: skip
+
+
+EPOCHS = 130  # at most, of r and of π, in the authors' code
+
+
+def departures(cells: Sequence[Cell]) -> list[str]:
+    """Where models that go by the authors' name are stopped earlier than theirs."""
+    stops = sorted(
+        {(who, int(cell["size"]), epochs) for cell in cells for who, epochs in _stops(cell).items() if epochs < EPOCHS}
+    )
+    return [
+        f"{who} by the authors' settings is stopped after {epochs} epochs at the latest where |D| = {size:,}, not "
+        f"after {EPOCHS} as theirs."
+        for who, size, epochs in stops
+    ]
+
+
+def _stops(cell: Cell) -> dict[str, int]:
+    if cell["recipe"] == "tuned":
+        return {}
+    gam = gam_of(cell)
+    stops = {"r": gam.base.epochs}
+    return stops if cell["recipe"] != "authors" or gam.student is None else {**stops, "π": gam.student.epochs}
 
 
 def gam_of(cell: Cell) -> Gam:
@@ -75,7 +99,7 @@ def _authors_phase(epochs: int, size: int) -> Phase:
 
 def _base_epochs(cell: Cell) -> int:
     """130, but where an epoch has many steps and time is short no more than π gets."""
-    return 130 if cell["epochs"] >= 40 and cell["size"] <= 1000 else int(cell["epochs"])
+    return EPOCHS if cell["epochs"] >= 40 and cell["size"] <= 1000 else int(cell["epochs"])
 
 
 def _authors(cell: Cell) -> Gam:

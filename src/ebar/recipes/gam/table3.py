@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ebar.recipes.experiment import Result
 from ebar.recipes.gam.cells import FIGURES, curve, gam_experiment, panel
 from ebar.recipes.gam.settings import MIXED, PURE, SIZES, cell_for
-from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import grouped
 from ebar.report.plots import Panel
 
@@ -56,11 +56,14 @@ def figures(results: Sequence[Result]) -> list[Row]:
             mean = math.fsum(values) / len(values)
             spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
             low, high = (min(values), max(values)) if name == NAMES[2] else (mean - spread, mean + spread)
-            note = "the range is over runs" if name == NAMES[2] else "the range is ± one standard deviation over runs"
-            rows.append(
-                Row(name=name, settings=settings, value=mean, low=low, high=high, document=document, warning=note)
-            )
+            rows.append(Row(name=name, settings=settings, value=mean, low=low, high=high, document=document))
     return rows
+
+
+def spread(row: Row, cells: Sequence[Cell]) -> str:
+    """As in the document's table."""
+    what = "least and greatest" if row.name == NAMES[2] else "± one standard deviation"
+    return f"no interval: {what} of {row.settings['runs']} runs, each with its own motif and features"
 
 
 def _value(name: str, result: dict[str, object]) -> float:
@@ -82,4 +85,5 @@ RECIPE = gam_experiment(
     cells=cells,
     figures=figures,
     panels=panels,
+    reading=Reading(items=spread),
 )

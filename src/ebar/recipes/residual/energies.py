@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from ebar.recipes.experiment import Experiment, Result
-from ebar.recipes.recipe import Row
-from ebar.recipes.residual.readings import by_task, first_runs, row_of
+from ebar.recipes.recipe import Cell, Reading, Row
+from ebar.recipes.residual.readings import by_task, first_runs, prefixes_of, row_of
 from ebar.recipes.residual.run import run_cell
 from ebar.recipes.residual.settings import cells
 from ebar.recipes.statistics import as_dot
 from ebar.report.plots import Dots
 
+MEDIAN = "median energy, and 5 % to 95 %"
 GAP = "mean energy, text − data, paired over prefixes"
 
 
@@ -21,7 +22,7 @@ def figures(results: Sequence[Result]) -> list[Row]:
         for system in ("data", "base", "joint"):
             rows.append(row_of("mean energy", cell, kind, found[system]["mean"], text=system))
             low, median, high = (float(found[system]["quantiles"][place]) for place in (0, 2, 4))
-            rows.append(row_of("median energy, and 5 % to 95 %", cell, kind, _spread(median, low, high), text=system))
+            rows.append(row_of(MEDIAN, cell, kind, _spread(median, low, high), text=system))
         for system in ("base", "joint"):
             rows.append(row_of(GAP, cell, kind, found[f"{system}_gap"], text=system))
         for name, energy, log_q, share in run["search"]["rows"]:
@@ -30,6 +31,15 @@ def figures(results: Sequence[Result]) -> list[Row]:
             rows.append(row_of("log q per token, searched", cell, kind, log_q, text=text))
             rows.append(row_of("share taken for real, searched", cell, kind, share, text=text))
     return rows
+
+
+def items(row: Row, cells: Sequence[Cell]) -> str:
+    """The spread of energies is no interval of their median."""
+    if row.name == MEDIAN:
+        return "no interval: the quantiles 5 % and 95 % of the energies"
+    named = prefixes_of("search" if row.name.endswith(", searched") else None)
+    assert not isinstance(named, str)
+    return named(row, cells)
 
 
 def _spread(value: float, low: float, high: float) -> dict[str, float | None]:
@@ -54,4 +64,5 @@ RECIPE = Experiment(
     figures=figures,
     panels=panels,
     runs="residual/text",
+    reading=Reading(items=items, ranges={"share taken for real, searched": (0.0, 1.0)}),
 )

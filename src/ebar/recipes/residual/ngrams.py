@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from ebar.recipes.experiment import Experiment, Result
-from ebar.recipes.recipe import Row
-from ebar.recipes.residual.readings import by_task, first_runs, row_of
+from ebar.recipes.recipe import Reading, Row
+from ebar.recipes.residual.readings import by_task, first_runs, prefixes_of, row_of
 from ebar.recipes.residual.run import run_cell
 from ebar.recipes.residual.settings import cells
 from ebar.recipes.statistics import as_dot
 from ebar.report.plots import Dots
 
+SHARE = "unique share of n-grams"
 DIFFERENCE = "unique share of n-grams, joint − base LM, paired over prefixes"
 
 
@@ -19,7 +20,7 @@ def figures(results: Sequence[Result]) -> list[Row]:
     for cell, kind, run in first_runs(results):
         for system, orders in run["ngrams"]["ratios"].items():
             for n, found in orders.items():
-                rows.append(row_of("unique share of n-grams", cell, kind, found["pooled"], system=system, n=int(n)))
+                rows.append(row_of(SHARE, cell, kind, found["pooled"], system=system, n=int(n)))
         rows += [row_of(DIFFERENCE, cell, kind, found, n=int(n)) for n, found in run["ngrams"]["difference"].items()]
     return rows
 
@@ -42,4 +43,5 @@ RECIPE = Experiment(
     figures=figures,
     panels=panels,
     runs="residual/text",
+    reading=Reading(items=prefixes_of(), ranges={SHARE: (0.0, 1.0)}),
 )

@@ -107,6 +107,8 @@ def _energy(
     found = {
         "parameters": sum(parameter.numel() for parameter in energy.parameters()),
         "joint": summary(joint),
+        # Of each prefix, joint − base: for an interval over seeds and prefixes at once.
+        "gains": [float(cost) + row.estimate.value for cost, row in zip(of_data.tolist(), joint.log_z, strict=True)],
         "held_out": best_figures(own / "energy"),
     }
     if settings["seed"]:

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from ebar.recipes.experiment import Experiment, Result
-from ebar.recipes.recipe import Row
-from ebar.recipes.residual.readings import by_task, first_runs, named, row_of
+from ebar.recipes.recipe import Cell, Reading, Row
+from ebar.recipes.residual.readings import by_task, cell_of, first_runs, named, row_of
 from ebar.recipes.residual.run import run_cell
 from ebar.recipes.residual.settings import cells
 from ebar.recipes.statistics import as_dot
 from ebar.report.plots import Dots
 
+WORD = "probability of the next word, joint"
 SIZE = "effective number of draws"
 
 
@@ -39,12 +40,17 @@ def figures(results: Sequence[Result]) -> list[Row]:
         for word in run["next_words"]["words"][:10]:
             rows.append(
                 row_of(
-                    "probability of the next word, joint", cell, kind, word["joint"],
+                    WORD, cell, kind, word["joint"],
                     prefix=f"1: … {run['next_words']['prefix'][-80:]}", continuation=word["token"],
                     **{"under the base": f"{float(word['base']):.4f}"},
                 )
             )  # fmt: skip
     return rows
+
+
+def items(row: Row, cells: Sequence[Cell]) -> str:
+    """Probabilities are estimated, those of one prefix."""
+    return f"{cell_of(row, cells)['per_step']['draws']} draws of what follows each word, one prefix"
 
 
 def panels(rows: Sequence[Row]) -> list[Dots]:
@@ -66,4 +72,5 @@ RECIPE = Experiment(
     figures=figures,
     panels=panels,
     runs="residual/text",
+    reading=Reading(items=items, ranges={WORD: (0.0, 1.0)}),
 )
