@@ -1,7 +1,7 @@
 """Evaluation mode: whatever measures, weighs or draws does so without dropout, and leaves every mode as it was."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, ParamSpec, TypeVar
@@ -29,16 +29,21 @@ def evaluation_mode(*parts: object) -> Iterator[None]:
     recurrent = [module for module in training if isinstance(module, nn.RNNBase)] if torch.is_grad_enabled() else []
     dropouts = [module.dropout for module in recurrent]
     try:
-        for module in training:
-            module.training = False
+        _set_modes(training, False)
+        _set_modes(recurrent, True)
         for module in recurrent:
-            module.training, module.dropout = True, 0.0
+            module.dropout = 0.0
         yield
     finally:
-        for module in training:
-            module.training = True
+        _set_modes(training, True)
         for module, dropout in zip(recurrent, dropouts, strict=True):
             module.dropout = dropout
+
+
+def _set_modes(modules: Sequence[nn.Module], training: bool) -> None:
+    """Of each module alone, past torch's own `__setattr__`, which takes most of the time for nothing."""
+    for module in modules:
+        object.__setattr__(module, "training", training)
 
 
 def in_evaluation_mode(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -63,13 +68,20 @@ def modules_in(*parts: object) -> list[nn.Module]:
     while waiting:
         part, deep = waiting.pop()
         if isinstance(part, nn.Module):
-            if id(part) not in found:
-                found[id(part)] = part
-                waiting += [(child, deep) for child in part._modules.values()]
+            _add(part, found)
         elif deep > 0 and id(part) not in seen:
             seen.add(id(part))
             waiting += [(held, deep - 1) for held in _held(part)]
     return list(found.values())
+
+
+def _add(module: nn.Module, found: dict[int, nn.Module]) -> None:
+    waiting: list[nn.Module | None] = [module]
+    while waiting:
+        part = waiting.pop()
+        if part is not None and id(part) not in found:
+            found[id(part)] = part
+            waiting.extend(part._modules.values())
 
 
 def _held(part: object) -> list[object]:

@@ -15,7 +15,7 @@ def of_shape(values: object, wanted: tuple[int, ...], what: str) -> Tensor:
     if values.shape != wanted:
         last_is_one = values.shape == (*wanted, 1)
         advice = ": return it with .squeeze(-1)" if last_is_one else ""
-        raise UserError(f"{what} must have shape {list(wanted)} and has {list(values.shape)}{advice}.")
+        raise UserError(f"{what} must have shape {list(wanted)}, not {list(values.shape)}{advice}.")
     return values
 
 

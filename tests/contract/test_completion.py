@@ -26,6 +26,7 @@ from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.from_logits import FromLogits
+from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
 from ebar.samplers import SAMPLERS
@@ -132,6 +133,8 @@ def test_images_complete_and_texts_after_a_prefix_keep_their_length(generator):
     assert not lstm.space.completes
     assert lstm.sample(1, TWO, generator=generator).tokens.shape == (2, LENGTH)
     assert lstm.sample(1, beginnings([0] * 9), generator=generator).tokens.shape == (1, LENGTH)
+    with pytest.raises(ValueError, match="a tabular model is a condition"):
+        Tabular.random(Space(2, 3, completes=True), generator=generator)
     with pytest.raises(ValueError, match="fixed length"):
         Space(3, 4, end=2, completes=True)
 

@@ -231,7 +231,7 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         w.base, w.other, w.everything
     ),
     "evaluation.exposure_bias.after_own_prefix": lambda w: exposure_bias.after_own_prefix(w.base, w.x, w.context),
-    "evaluation.frequencies.frequencies": lambda w: frequencies.frequencies(w.x, w.features),
+    "evaluation.frequencies.frequencies": lambda w: frequencies.frequencies(fresh(w.x), w.features),
     "evaluation.next_words.next_words": lambda w: next_words.next_words(
         w.base, w.energy, w.one, candidates=2, n=3, generator=w.generator()
     ),
@@ -356,9 +356,14 @@ def fixed(w: World) -> Sequences:
     return Sequences(torch.tensor([[0, 1, 2, 0], [1, 1, 0, 2], [2, 0, 0, 1]]), torch.full((3,), 4))
 
 
+def fresh(x: Sequences) -> Sequences:
+    """Features remember what they said of the very same tensors."""
+    return Sequences(x.tokens.clone(), x.lengths)
+
+
 def seen(w: World) -> Any:
     support = Support(w.gam)
-    support.see(Sequences(w.everything.tokens.clone(), w.everything.lengths), 1)
+    support.see(fresh(w.everything), 1)
     return [support.smallest, support.largest]
 
 

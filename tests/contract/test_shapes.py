@@ -89,7 +89,7 @@ ASKED: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", ASKED)
 def test_an_energy_of_one_column_is_refused_wherever_it_is_asked(name):
     with pytest.raises(
-        UserError, match=r"The energy of (\d+) sequences must have shape \[\1\] and has \[\1, 1\]: .*squ"
+        UserError, match=r"The energy of (\d+) sequences must have shape \[\1\], not \[\1, 1\]: .*squ"
     ):
         ASKED[name]()
 
@@ -128,7 +128,7 @@ def test_a_feature_of_another_shape_is_refused(values):
 
 def test_a_predicate_and_a_score_of_another_shape_are_refused():
     predicate = Predicate(name="mine", function=lambda tokens: torch.zeros(2), end=None)
-    with pytest.raises(UserError, match=r"Feature 'mine' on the sequence .* must have shape \[\] and has \[2\]"):
+    with pytest.raises(UserError, match=r"Feature 'mine' on the sequence .* must have shape \[\], not \[2\]"):
         predicate(X)
     assert Predicate(name="one", function=lambda tokens: torch.ones(1), end=None)(X).tolist() == [1.0] * 3
     for values, words in (
@@ -137,7 +137,7 @@ def test_a_predicate_and_a_score_of_another_shape_are_refused():
         ([1.0], r"\[1\]"),
     ):
         score = TextScore(name="mine", function=lambda texts, v=values: v, decode=str, end=None)  # type: ignore[misc]
-        with pytest.raises(UserError, match=f"Feature 'mine' of 3 texts must have shape .* has {words}"):
+        with pytest.raises(UserError, match=f"Feature 'mine' of 3 texts must have shape .* not {words}"):
             score(X)
     with pytest.raises(UserError, match="must give a number for each text"):
         TextScore(name="mine", function=lambda texts: None, decode=str, end=None)(X)  # type: ignore[arg-type, return-value]
@@ -145,6 +145,8 @@ def test_a_predicate_and_a_score_of_another_shape_are_refused():
 
 def test_coefficients_of_another_shape_are_refused():
     features = Features([Motif(motif="01", alphabet="012", end=None)])
+    with pytest.raises(UserError, match=r"of a linear energy must have shape \[1\], not \[1, 1\]: .*squeeze"):
+        unchecked(Linear, features, torch.zeros(1, 1))
     for values in (torch.zeros(1), torch.zeros(1, 2), torch.zeros(2, 1)):
         energy = ConditionalLinear(features, lambda context, v=values: v)  # type: ignore[misc]
         with pytest.raises(UserError, match=r"coefficients, a row for each context, must have shape \[1, 1\]"):
@@ -162,7 +164,7 @@ class WrongEncoder(nn.Module):
 
 def test_hidden_vectors_of_another_width_are_refused():
     with pytest.raises(
-        UserError, match=r"hidden vectors of the encoder must have shape \[3, 4, 5\] and has \[3, 4, 4\]"
+        UserError, match=r"hidden vectors of the encoder must have shape \[3, 4, 5\], not \[3, 4, 4\]"
     ):
         Neural(WrongEncoder())(X)
 
@@ -205,7 +207,7 @@ def test_log_probabilities_in_a_column_are_refused():
         lambda: draw(SAMPLERS["importance"](), target, 4, proposal=own, generator=GENERATOR),
         lambda: Tilted(own, COLUMN).log_score(X),
     ):
-        with pytest.raises(UserError, match=r"log_prob of (\d+) sequences must have shape \[\1\] and has \[\1, 1\]"):
+        with pytest.raises(UserError, match=r"log_prob of (\d+) sequences must have shape \[\1\], not \[\1, 1\]"):
             asked()
 
 

@@ -142,7 +142,7 @@ def test_what_a_user_can_get_wrong_is_told():
         energy(x, Context(Sequences(torch.tensor([[1, 1]]), torch.tensor([2]))))
     with pytest.raises(UserError, match="not a number"):
         ConditionalLinear(energy.features, Table(TWO, torch.tensor([[1.0], [math.nan]]))).coefficients(TWO)
-    with pytest.raises(UserError, match=r"must have shape \[1, 1\] and has \[1, 2\]"):
+    with pytest.raises(UserError, match=r"must have shape \[1, 1\], not \[1, 2\]"):
         ConditionalLinear(energy.features, Constant(2))(x, TWO.select(torch.tensor([0])))
     with pytest.raises(ValueError, match="are the same"):
         Table(

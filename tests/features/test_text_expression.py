@@ -127,6 +127,6 @@ def test_a_score_out_of_its_bounds_or_number_is_told() -> None:
     x = sequences([[0], [1, 1]])
     with pytest.raises(UserError, match=r"is 2\.0 on 'bb', outside its bounds 0 and 1"):
         score(lambda texts: [float(len(text)) for text in texts])(x)
-    with pytest.raises(UserError, match=r"of 2 texts must have shape \[2\] and has \[1\]"):
+    with pytest.raises(UserError, match=r"of 2 texts must have shape \[2\], not \[1\]"):
         score(lambda texts: [0.5])(x)
     assert score(lambda texts: [float(len(text)) for text in texts], high=2.0)(x).tolist() == [1, 2]

@@ -88,5 +88,5 @@ def test_draws_come_with_their_log_probability():
 
 
 def test_a_network_of_another_vocabulary_is_told():
-    with pytest.raises(UserError, match=r"\[2, 1, 4\].*has \[2, 1, 3\]"):
+    with pytest.raises(UserError, match=r"\[2, 1, 4\].*not \[2, 1, 3\]"):
         FromLogits(Network(), type(FIXED)(4, 4), beginning=3).start(2)

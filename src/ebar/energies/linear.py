@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ebar.features.feature import Features
+from ebar.shapes import of_shape
 from ebar.types import Context, Sequences
 
 
@@ -20,6 +21,7 @@ class Linear(nn.Module):
         super().__init__()
         if len(features) != len(coefficients):
             raise ValueError(f"{len(features)} features need as many coefficients, got {len(coefficients)}")
+        of_shape(coefficients, (len(features),), "The coefficients of a linear energy")
         if bool((coefficients.isnan() | (coefficients == math.inf)).any()):
             raise ValueError("a coefficient must be a number or −inf")
         if any(f.low < 0 for f, c in zip(features.features, coefficients.tolist(), strict=True) if c == -math.inf):

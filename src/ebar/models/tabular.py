@@ -33,6 +33,8 @@ class Tabular(nn.Module):
 
     def __init__(self, space: Space, logits: Float[Tensor, "conditions prefixes vocabulary"]):
         super().__init__()
+        if space.completes:
+            raise ValueError("the context of a tabular model is a condition, not the beginning of what it completes")
         expected = (number_of_prefixes(space), space.vocabulary)
         if tuple(logits.shape[1:]) != expected:
             raise ValueError(f"a table of {expected} logits per condition is needed, got {tuple(logits.shape[1:])}")

@@ -33,7 +33,8 @@ class TruncatedState(NamedTuple):
 class Truncated(ByChainRule):
     """The model with its next-token distribution reshaped at every step, in this order:
 
-    - `length`: a smaller cap; in its last place only the end token stands (without an end: the first tokens only);
+    - `length`: a smaller cap; in its last place only the end token stands (without an end: the first tokens only,
+      those of the context included where the space completes);
     - `temperature`: p^(1/T), renormalised;
     - `top_k`: the k likeliest tokens (Fan et al. 2018);
     - `top_p`: of what is left, the smallest set of likeliest tokens whose probability reaches p (Holtzman et al. 2020).

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ebar.errors import UserError
 from ebar.features.feature import Features
+from ebar.shapes import of_shape
 from ebar.types import Sequences
 
 PRIOR = 10.0  # standard deviation of the Gaussian prior on each λ, where no ridge is given
@@ -54,6 +55,7 @@ def wanted_moments(features: Features, data: Sequences | None, moments: Float[Te
     given = moments.double().cpu()
     if len(given) != len(features):
         raise UserError(f"There are {len(features)} features and {len(given)} moments: give one for each.")
+    of_shape(given, (len(features),), "The moments, one for each feature,")
     for feature, moment in zip(features.features, given.tolist(), strict=True):
         if not feature.low <= moment <= feature.high:
             raise UserError(
