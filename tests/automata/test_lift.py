@@ -73,7 +73,7 @@ def test_an_expression_about_text_is_followed_along_the_tokens_of_a_trained_bpe(
     assert False in found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_any_token_string_means_the_bytes_it_spells(tokeniser, data):
     spellings = spelling(tokeniser)

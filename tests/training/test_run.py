@@ -10,18 +10,18 @@ from ebar.errors import UserError
 from ebar.training import open_run
 
 HOLDER = """
-import fcntl, sys, time
+import fcntl, sys
 file = open(sys.argv[1], "w")
 fcntl.flock(file, fcntl.LOCK_EX)
 print(4242, file=file, flush=True)
 print("held", flush=True)
-time.sleep(60)
+sys.stdin.read()
 """
 
 
 def test_a_folder_in_use_by_another_process_is_an_error_until_that_process_is_killed(tmp_path: Path):
     command = [sys.executable, "-c", HOLDER, str(tmp_path / "lock")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         message = r"is in use by another process \(4242\): wait for it, or choose another name\.$"
