@@ -96,7 +96,16 @@ def test_the_journey_ends_in_figures_and_a_page(tmp_path: Path, capsys: pytest.C
 
     capsys.readouterr()
     assert gam(tmp_path, "one", *words, "--seed", "1") == 2
-    assert "holds a run of another configuration: choose another name" in capsys.readouterr().err
+    line = capsys.readouterr().err
+    assert "holds a run of another configuration: choose another name" in line
+    assert "(what differs: seed)" in line
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
+    data = ["--data.motif", "11", "--data.length", "5", "--data.size", "40", "--data.test_size", "40"]
+    for more in ([], ["--replace_config"]):
+        assert main(["train", "--runs", str(tmp_path), "--name", "one", *data, *more]) == 2
+        line = capsys.readouterr().err
+        assert "holds a run of another kind, whose configuration has base, continuation, distillation" in line
+    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_your_own_lines_and_a_function_of_yours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
