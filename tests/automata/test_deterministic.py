@@ -69,7 +69,7 @@ def test_a_product_of_three_tells_which_of_them_accept():
         product([contains([0], 2), contains([0], 3)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10**6), states=st.integers(1, 10))
 def test_minimising_keeps_the_language_and_leaves_no_two_states_alike(seed, states):
     dfa = random_dfa(seed, states)
@@ -82,7 +82,7 @@ def test_minimising_keeps_the_language_and_leaves_no_two_states_alike(seed, stat
     assert len(futures) == small.states
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10**6), other=st.integers(0, 10**6))
 def test_two_ways_to_one_language_minimise_to_one_table(seed, other):
     left, right = random_dfa(seed, 5), random_dfa(other, 4)

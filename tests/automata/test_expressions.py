@@ -1,5 +1,4 @@
 import re
-import time
 
 import pytest
 import torch
@@ -34,7 +33,7 @@ expressions = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(expression=expressions)
 @example(expression="((a)*|b)?(ab){1,}")
 def test_the_common_syntax_agrees_with_python(expression):
@@ -43,7 +42,7 @@ def test_the_common_syntax_agrees_with_python(expression):
     assert matches(expression, anywhere=True) == {text for text in TEXTS if python.search(text)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(left=expressions, right=expressions)
 def test_complement_and_intersection_are_those_of_sets(left, right):
     assert matches(f"~({left})") == set(TEXTS) - matches(left)
@@ -51,7 +50,7 @@ def test_complement_and_intersection_are_those_of_sets(left, right):
     assert matches(f"({left})&~({right})|{right}") == matches(left) | matches(right)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(left=expressions, right=expressions)
 def test_expressions_of_one_language_give_one_automaton(left, right):
     one = compile_expression(f"({left})|({right})", "abc")
@@ -124,14 +123,12 @@ def test_a_bad_expression_is_refused_with_its_position(expression, position):
         "a" * 30_000,
     ],
 )
-def test_an_expression_that_would_blow_up_is_refused_in_time(expression):
-    begun = time.process_time()
+def test_an_expression_that_would_blow_up_is_refused_before_it_does(expression):
     with pytest.raises(UserError, match="repeat less"):
         compile_expression(expression, "abc")
-    assert time.process_time() - begun < 20
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(expression=st.text("ab01(){}[]|&~*+?.,^-\\xd", max_size=25))
 def test_any_text_is_an_automaton_or_a_user_error(expression):
     try:
@@ -164,7 +161,7 @@ def test_text_is_matched_as_utf8_and_nothing_else_is():
     assert not compile_text("~(a)").accepts(batch([b"\xff"]))[0]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=6))
 def test_every_text_is_its_own_expression(text):
     literal = "".join(f"\\{c}" if c in ".|&*+?{}[]()~^$\\" else c for c in text)

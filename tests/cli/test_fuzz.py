@@ -104,7 +104,7 @@ def run(words: list[str]) -> None:
 
 def fuzz(command: str):
     return settings(
-        max_examples=CASES[command] * int(os.environ.get("EBAR_FUZZ", "1")), deadline=None,
+        max_examples=CASES[command] * int(os.environ.get("EBAR_FUZZ", "1")),
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
     )  # fmt: skip
 
@@ -181,7 +181,7 @@ def test_doctor_never_ends_in_a_traceback(words: list[str]) -> None:
     run(["doctor", *words])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(words=st.lists(value, max_size=3))
 def test_any_command_at_all_never_ends_in_a_traceback(words: list[str]) -> None:
     if words[:1] and words[0] in FLAGS:

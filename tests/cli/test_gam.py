@@ -3,10 +3,8 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +96,16 @@ def test_the_journey_ends_in_figures_and_a_page(tmp_path: Path, capsys: pytest.C
 
     capsys.readouterr()
     assert gam(tmp_path, "one", *words, "--seed", "1") == 2
-    assert "holds a run of another configuration: choose another name" in capsys.readouterr().err
+    line = capsys.readouterr().err
+    assert "holds a run of another configuration: choose another name" in line
+    assert "(what differs: seed)" in line
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
+    data = ["--data.motif", "11", "--data.length", "5", "--data.size", "40", "--data.test_size", "40"]
+    for more in ([], ["--replace_config"]):
+        assert main(["train", "--runs", str(tmp_path), "--name", "one", *data, *more]) == 2
+        line = capsys.readouterr().err
+        assert "holds a run of another kind, whose configuration has base, continuation, distillation" in line
+    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_your_own_lines_and_a_function_of_yours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,25 +190,31 @@ def test_the_bit_vector_chooses_the_documents_features() -> None:
     assert terms_of(motif, "0110000") == [f"!motif:{motif}0", "!motif:1000101"]
 
 
+# Ctrl-C at the third line of metrics, whatever else the machine does then.
+INTERRUPTED = """
+import os, signal, sys
+from ebar.cli import main
+from ebar.training.metrics import Lines
+write, written = Lines.write, []
+def noted(lines, record):
+    write(lines, record)
+    written.append(record)
+    if len(written) == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+Lines.write = noted
+sys.exit(main())
+"""
+
+
 def test_stopped_by_ctrl_c_the_same_command_goes_on_to_the_same_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [*SMALL, "--features", "motif:11", "--base.epochs", "60", "--base.patience", "60"]
-    command = [sys.executable, "-m", "ebar.cli", "gam", "--runs", str(tmp_path), "--name", "stopped", *words]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    metrics, deadline = tmp_path / "stopped" / "r" / "metrics.jsonl", time.monotonic() + 60
-    while not (metrics.exists() and metrics.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, out
-    assert re.search(r"interrupted, and saved in .*stopped: run the same command to go on", out)
+    words = [*SMALL, "--features", "motif:11", "--base.epochs", "10", "--base.patience", "10"]
+    command = [sys.executable, "-c", INTERRUPTED, "gam", "--runs", str(tmp_path), "--name", "stopped", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 130, done.stderr
+    assert re.search(r"interrupted, and saved in .*stopped: run the same command to go on", done.stdout)
+    assert (tmp_path / "stopped" / "r" / "metrics.jsonl").read_text()
     assert not (tmp_path / "stopped" / "results.json").exists()
     found = answer(capsys, tmp_path, "stopped", *words)
     other = answer(capsys, tmp_path, "unhindered", *words)

@@ -80,7 +80,7 @@ def test_a_space_that_does_not_hold_the_tokens_is_refused(tmp_path):
         read_corpus(write(tmp_path / "c.txt", b"0\n"), BITS, Space(3, 5, 0))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text())
 def test_bytes_there_and_back(text):
     text = text.encode(errors="replace").decode()

@@ -15,7 +15,7 @@ BPE = Bpe.train(TEXTS * 3, 300)
 NASTY = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(TEXTS)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(NASTY)
 def test_every_text_comes_back_from_bytes_and_from_byte_pairs(text):
     for tokeniser in (Bytes(), BPE):
@@ -24,7 +24,7 @@ def test_every_text_comes_back_from_bytes_and_from_byte_pairs(text):
         assert tokeniser.decode(tokens) == text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(NASTY, min_size=1))
 def test_an_alphabet_of_texts_spells_them_and_words_come_back_with_single_blanks(texts):
     if any(texts):
@@ -40,7 +40,7 @@ def test_an_alphabet_of_texts_spells_them_and_words_come_back_with_single_blanks
             assert words.decode(words.encode(text)) == spaced
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(NASTY))
 def test_many_texts_at_once_have_the_same_tokens(texts):
     for tokeniser in (Bytes(), BPE):

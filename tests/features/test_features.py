@@ -93,7 +93,7 @@ def test_an_automaton_is_built_once():
     assert motif.automaton is Motif(motif="1011", alphabet="01", end=None).automaton
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text("01", min_size=1, max_size=4), st.integers(1, 7))
 def test_the_bound_of_a_count_is_the_least(ngram, length):
     x = all_sequences(Space(2, length))

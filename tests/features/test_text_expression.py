@@ -44,7 +44,7 @@ WORDS = st.lists(st.integers(0, 8), max_size=7)
 VALID = WORDS.filter(is_text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(VALID, st.sampled_from(["ab", "a|bb", "b{2,3}", "aé", "é ?b", "[^a]a", "a.b"]))
 def test_it_agrees_with_python_on_text(tokens: list[int], expression: str) -> None:
     text = spelt(tokens).decode()
@@ -56,14 +56,14 @@ def test_it_agrees_with_python_on_text(tokens: list[int], expression: str) -> No
     assert value(tokens, expression, absent=True) == (re.search(expression, text) is None)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(VALID, VALID, st.sampled_from(["ab", "é", "b b"]), st.sampled_from(["anywhere", "word", "whole"]))
 def test_what_stands_before_is_matched_too(first: list[int], rest: list[int], expression: str, where: str) -> None:
     before = spelt(first).decode()
     assert value(rest, expression, where, before=before) == value(first + rest, expression, where)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(WORDS)
 def test_bytes_that_are_no_text_match_nothing_and_only_interrupt(tokens: list[int]) -> None:
     expected = any("ab" in part for part in re.split("\ufffd", spelt(tokens).decode(errors="replace")))

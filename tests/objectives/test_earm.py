@@ -250,6 +250,49 @@ def test_each_context_may_have_its_own_normaliser():
     )
 
 
+@pytest.mark.parametrize("steps", ["tokens", "mean", "sum"])
+@pytest.mark.parametrize("conditional", [False, True])
+def test_true_tokens_before_a_window_are_a_context_with_a_normaliser_of_its_own(conditional, steps, monkeypatch):
+    """All ways on from each prefix stand for the fakes: the term is exactly that of p_θ given the prefix.
+
+    Logits depend on the prefix and not on the token, so that q is uniform and all ways on are equally likely; LSE and
+    Z differ from prefix to prefix.
+    """
+    space, begin = Space(2, 4), 2
+    generator = Generator().manual_seed(5)
+    shifts = torch.randn(3, 15, 1, dtype=torch.float64, generator=generator)
+    model: Any = Tabular(space, (2 * shifts).expand(-1, -1, 2).clone())
+    context = Context(Sequences(torch.tensor([[0], [1], [2]]), torch.ones(3, dtype=torch.long)))
+    x = model.sample(1 if conditional else 3, context if conditional else None, generator=generator)
+    given = context if conditional else None
+    ways = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
+    fakes = Sequences(ways.repeat(3, 1), torch.full((12,), 2))
+    monkeypatch.setattr("ebar.objectives.earm.draw_fakes", lambda *_, **__: fakes)
+    monkeypatch.setattr(Earm, "_window", lambda *_: (begin, begin + 2))
+    objective = Earm(
+        model=model, weight=1.0, cross_entropy=False, window=2, contexts="real", normalise="context", draws=4,
+        recent=None, steps=steps,
+    )  # fmt: skip
+    loss = loss_of(objective, (x, given) if conditional else x)
+    terms = []
+    for row in range(3):
+        own = None if given is None else given.select(torch.tensor([row]))
+        prefix = x.tokens[row : row + 1, :begin]
+        every = torch.cat([prefix.expand(4, -1), ways], 1)
+        scores = token_scores(teacher_forced(model, every, own), every)
+        real = token_scores(teacher_forced(model, x.tokens[row : row + 1], own), x.tokens[row : row + 1])
+        log_q = scores.log_prob[:, begin:]
+        first = scores.log_partition[0, begin]  # one prefix of no token
+        second = torch.logsumexp((log_q[:, 0] + scores.log_partition[:, begin + 1])[::2], 0)  # two of one
+        logit, log_prob = real.logit[0, begin:], real.log_prob[0, begin:]
+        terms += [first - logit[0], second - logit[1] - log_prob[0]]
+    exact = torch.stack(terms).sum() / (3 if steps == "sum" else 6)
+    assert float(loss.value.detach()) == pytest.approx(float(exact.detach()), abs=1e-12)
+    torch.testing.assert_close(gradient(model, loss.value), gradient(model, exact), atol=1e-12, rtol=0)
+    together = loss_of(replace(objective, normalise="batch"), (x, given) if conditional else x)
+    assert float(together.value.detach()) != pytest.approx(float(exact.detach()), abs=1e-3)
+
+
 def test_scheduled_sampling_is_in_the_cross_entropy_only():
     model = lstm(ENDING, embedding=4)
     x = model.sample(8, generator=Generator().manual_seed(2))

@@ -115,7 +115,7 @@ class Played:
             json.dumps(shelf or {}),
             json.dumps(acts),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         self.left = json.loads(done.stdout)
 

@@ -31,7 +31,7 @@ def test_batches_by_hand():
     assert [batch.tokens.shape for batch in few.at(0, 0)] == [(2, 1), (1, 1)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=80),
     st.integers(40, 200),

@@ -22,7 +22,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*launch, "-m", "tests.training.several", str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=200
+        [*launch, "-m", "tests.training.several", str(folder)], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return folder

@@ -9,13 +9,13 @@ from ebar.cli.show import show_interrupted, show_json, show_table
 from ebar.cli.train import run_folder
 from ebar.config.gam import Gam, as_gam, gam_parser
 from ebar.config.options import parse
-from ebar.errors import UserError
 from ebar.pipelines.gam.journey import check, travel
 from ebar.pipelines.gam.measure import measure
 from ebar.pipelines.gam.report import Figures, figures_of, write_gam_page
 from ebar.pipelines.train_run import as_yaml
 from ebar.progress import shown
 from ebar.training import open_run
+from ebar.training.differences import another_configuration
 from ebar.training.storage import to_json
 from ebar.types import Estimate
 
@@ -59,7 +59,7 @@ def _same(folder: Path, config: str) -> None:
     """Told before any work: another configuration would need other stages."""
     path = folder / "config.yaml"
     if path.exists() and path.read_text(encoding="utf-8") != config:
-        raise UserError(f"{folder} holds a run of another configuration: choose another name, or remove the folder.")
+        raise another_configuration(folder, config, "choose another name, or remove the folder")
 
 
 def _tell(gam: Gam, figures: Figures, folder: Path) -> None:

@@ -18,6 +18,7 @@ from ebar.pipelines.residual.report import write_residual_page
 from ebar.pipelines.train_run import as_yaml
 from ebar.progress import shown
 from ebar.training import Run, open_run
+from ebar.training.differences import changed
 from ebar.training.storage import to_json
 from ebar.types import Estimate
 
@@ -71,26 +72,13 @@ def _another(folder: Path, residual: Residual, config: str) -> bool:
     path = folder / "config.yaml"
     other = path.exists() and path.read_text(encoding="utf-8") != config
     if other and (not {entry.name for entry in folder.iterdir()} <= BEGUN or any((folder / "checkpoints").iterdir())):
-        changed = _changed(asdict(read_residual(path)), asdict(residual))
-        if all(name.startswith("evaluation.") for name in changed):
-            raise UserError(f"{folder} differs in {', '.join(changed)} only: use `ebar residual evaluate {folder}`.")
+        names = changed(asdict(read_residual(path)), asdict(residual))
+        if all(name.startswith("evaluation.") for name in names):
+            raise UserError(f"{folder} differs in {', '.join(names)} only: use `ebar residual evaluate {folder}`.")
         raise UserError(
-            f"{folder} holds a run with another {', another '.join(changed)}: choose another --name, or remove it."
+            f"{folder} holds a run with another {', another '.join(names)}: choose another --name, or remove it."
         )
     return other
-
-
-def _changed(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Options that differ, by their names on the command line."""
-    found = []
-    for name in sorted({*one, *other}):
-        left, right = one.get(name), other.get(name)
-        if isinstance(left, dict) and isinstance(right, dict):
-            inside = _changed(left, right)
-            found += inside if name == "options" else [f"{name}.{part}" for part in inside]
-        elif left != right:
-            found.append(name)
-    return found
 
 
 def _measured(journey: Journey, residual: Residual) -> Measured | None:

@@ -26,7 +26,7 @@ from ebar.objectives.maximum_likelihood import (
 )
 from ebar.objectives.scheduled_sampling import Decay, Mixing, ScheduledSampling, chance_of_truth
 from ebar.objectives.token_scores import TokenScores, token_scores
-from ebar.types import Clock, Context, Loss, Sequences, Stepwise
+from ebar.types import Clock, Context, Loss, Sequences, Stepwise, context_rows
 
 COLLAPSED = 0.1  # effective share of the fakes at half of the steps below which their weights are not to be believed
 FEWEST = 10  # fakes at a step below which nobody speaks of a collapse
@@ -65,7 +65,8 @@ class Earm:
     draws: int = 1
     """Fakes for each sequence of the batch."""
     normalise: Literal["batch", "context"] = "batch"
-    """Whether a weight is relative to all fakes of the batch or to those of its context, of which there must be two."""
+    """Whether a weight is relative to all fakes of the batch or to those of its context, of which there must be two.
+    A window that goes on from true tokens has those for a context, so that each sequence has its own."""
     temper: float = 1.0
     """Power of the weights: 1 as they are, 0 all alike."""
     clip: float | None = None
@@ -299,7 +300,7 @@ class Earm:
         return contrast(
             Scored(TokenScores(*(each[:, window] for each in real)), x.mask()[:, window]),
             Scored(fake, fakes.mask()),
-            groups=context.rows if self.normalise == "context" and context is not None else 1,
+            groups=self._groups(len(x.lengths), context, window.start),
             recent=self.recent,
             data_term=self.data_term,
             variance_reduced=self.variance_reduced,
@@ -307,6 +308,12 @@ class Earm:
             temper=self.temper,
             clip=self.clip,
         )
+
+    def _groups(self, rows: int, context: Context | None, begin: int) -> int:
+        """How many normalisers Zₖ there are: p_θ after other true tokens, or from another source, is another one."""
+        if self.normalise == "batch":
+            return 1
+        return rows if begin else context_rows(context)
 
     def _over_steps(self, found: Contrast) -> Float[Tensor, ""]:
         """Equation 5 sums over the steps of each sequence as the cross-entropy does: by tokens both are means."""

@@ -96,7 +96,8 @@ class ScheduledSampling:
         """Logits of the true tokens from inputs some of which are replaced, given the logits of the first pass."""
         if predicted is None:
             return teacher_forced(self.model, x.tokens, context)
-        coins = torch.rand(x.tokens.shape, device=generator.device, generator=generator).to(x.tokens.device)
+        shape, device = x.tokens.shape, generator.device
+        coins = torch.rand(shape, dtype=torch.float64, device=device, generator=generator).to(x.tokens.device)
         # The last token of a row is read by none.
         replaced = (coins >= chance) & Sequences(x.tokens, x.lengths - 1).mask()
         logits = predicted.detach()[replaced]

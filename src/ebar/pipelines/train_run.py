@@ -33,6 +33,7 @@ from ebar.training import (
 from ebar.training import Run as OpenRun
 from ebar.training.batches import OnDevice
 from ebar.training.budgeted import Budgeted, lengths_of
+from ebar.training.state import restore
 from ebar.training.storage import to_json
 
 
@@ -59,9 +60,17 @@ def train_run(run: Run, folder: Path, *, quiet: bool = False, replace_config: bo
         checkpoint_every=run.training.checkpoint_every,
         patience=Patience(evaluations=run.training.patience, in_all=run.training.patience_in_all),
     )
+
+    def check(opened: OpenRun, changed: list[str]) -> None:
+        if "optimiser.kind" in changed:
+            raise UserError("The state of one optimiser is of no use to another: choose another name.")
+        _same_files(opened, corpus)
+        if (newest := opened.checkpoints.newest()) is not None:
+            restore(newest, players, generator)  # as training will, once the configuration is replaced
+
     with ExitStack() as stack:
         opened = stack.enter_context(
-            open_run(folder, config=resolved(run), seed=run.seed, replace_config=replace_config)
+            open_run(folder, config=resolved(run), seed=run.seed, replace_config=replace_config, check=check)
         )
         if distributed.rank() == 0:
             keep(opened, corpus)
@@ -114,6 +123,13 @@ def images_in_batch(run: Run, images: Images) -> int:
     """All have as many tokens."""
     tokens = run.training.batch_tokens
     return run.training.batch_size if tokens is None else max(1, tokens // images.space.length)
+
+
+def _same_files(opened: OpenRun, corpus: Corpus) -> None:
+    """A tokeniser of the same size would fit the weights and read other words into them."""
+    for name, text in corpus.files.items():
+        if (path := opened.folder / name).exists() and path.read_bytes() != text.encode():
+            raise UserError(f"These data make another {name}: choose another name.")
 
 
 def keep(opened: OpenRun, corpus: Corpus) -> None:

@@ -28,11 +28,17 @@ class Attempts(NamedTuple):
 
 
 def coin(log_probability: Float[Tensor, "*shape"], generator: Generator) -> Tensor:
-    """True with the given probability, for each entry; log-probabilities above 0 count as 0."""
-    uniform = torch.rand(
-        log_probability.shape, generator=generator, dtype=log_probability.dtype, device=log_probability.device
+    """True with the given probability, for each entry; log-probabilities above 0 count as 0.
+
+    The uniform number has two words of 53 bits, whatever the type of the log-probabilities: it lies in (0, 1], its
+    least value is 2⁻¹⁰⁶, and so a chance of e⁻⁶⁰ is one. A float32 of 24 bits is 0 once in 2²⁴ times, which is below
+    every positive probability.
+    """
+    words = torch.rand(
+        2, *log_probability.shape, generator=generator, dtype=torch.float64, device=log_probability.device
     )
-    return uniform < log_probability.exp()
+    uniform = words[0] + (1 - words[1]) * 2.0**-53
+    return uniform.log() <= log_probability.double()
 
 
 @torch.no_grad()

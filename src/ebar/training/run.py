@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +19,7 @@ import torch
 from ebar.errors import UserError
 from ebar.training import distributed
 from ebar.training.checkpoints import Checkpoints
+from ebar.training.differences import another_configuration, differences, named, of_another_kind
 from ebar.training.storage import replace, saving, sweep, to_json
 
 
@@ -39,28 +40,50 @@ class Run:
 
 
 @contextmanager
-def open_run(folder: Path, *, config: str, seed: int, replace_config: bool = False) -> Iterator[Run]:
+def open_run(
+    folder: Path,
+    *,
+    config: str,
+    seed: int,
+    replace_config: bool = False,
+    check: Callable[[Run, list[str]], None] | None = None,
+) -> Iterator[Run]:
     """A run folder, made or found, locked against other processes until this one leaves or dies.
 
-    A folder that holds a run of another configuration is an error, unless `replace_config` (to train longer).
+    A folder that holds a run of another configuration is an error, unless `replace_config` (to train longer); one of
+    another kind of run always is. `check` is asked before a configuration is replaced, with the names of the options
+    that differ, and raises where the folder could not go on with them: until then nothing is written.
     """
     run = Run(folder)
     if distributed.rank() > 0:
         yield run  # rank 0 writes
         return
     with saving(str(folder)):
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
-        sweep(folder)
         path = folder / "config.yaml"
-        if path.exists() and path.read_text(encoding="utf-8") != config and not replace_config:
-            raise UserError(
-                f"{folder} holds a run of another configuration: choose another name, "
-                "or give --replace_config to go on with this one."
-            )
+        before = path.read_text(encoding="utf-8") if path.exists() else config
+        if before != config:
+            if not replace_config or of_another_kind(before, config):
+                advice = "choose another name, or give --replace_config to go on with this one"
+                raise another_configuration(folder, config, advice)
+            if check is not None:
+                _checked(run, check, differences(before, config))
+        sweep(folder)
+        with saving(str(folder)):
+            (folder / "checkpoints").mkdir(exist_ok=True)
         run.write("config.yaml", config.encode())
         _note_environment(run, environment(seed))
         yield run
+
+
+def _checked(run: Run, check: Callable[[Run, list[str]], None], names: list[str]) -> None:
+    try:
+        check(run, names)
+    except UserError as error:
+        raise UserError(
+            f"{run.folder} is left as it was, since it cannot go on with another {named(names)}: {error}"
+        ) from error
 
 
 @contextmanager

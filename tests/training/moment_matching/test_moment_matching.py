@@ -16,6 +16,7 @@ from ebar.features.motif import Motif
 from ebar.features.ngram_count import NgramCount
 from ebar.features.predicate import Predicate
 from ebar.features.starts_with import StartsWith
+from ebar.maths.enumeration import all_sequences
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
@@ -29,6 +30,7 @@ from ebar.training.moment_matching import (
     Schedule,
     match_moments,
 )
+from ebar.training.moment_matching.uncertainty import _larger
 from ebar.training.storage import to_json
 from ebar.types import Context, Sequences, Space
 from tests.models.examples import lstm
@@ -120,6 +122,53 @@ def test_every_method_says_that_a_feature_is_constant_in_the_data(method: str, g
     assert math.isfinite(found.intervals[1].low)
     assert math.isfinite(found.intervals[1].high)
     assert -30 < float(found.coefficients[0]) < -2
+
+
+@pytest.mark.parametrize("size", [1, 5])
+@pytest.mark.parametrize("method", [*MATCHING, "exact"])
+def test_what_does_not_vary_in_the_data_is_no_reason_for_certainty(method: str, size: int, generator):
+    """All data have two 1s. At an end λ of the interval the chance of data as far out is 2.5 % on either side.
+
+    It is worked out for one datum, and for five by convolution; data just as far out count by half. λ by draws or by
+    the document's schedule has an error of its own.
+    """
+    base, features = language(6), Features([number_of_ones(7)])
+    data = Sequences(torch.tensor([[0, 1, 1, 2]] * size), torch.full((size,), 4))
+    way = Newton(proposal="exact") if method == "exact" else QUICK[method]
+    found = way.fit(base, features, data=data, generator=generator)
+    (interval,) = found.intervals
+    with torch.no_grad():
+        everything = all_sequences(base.space)
+        counts = torch.zeros(8, dtype=torch.float64)
+        counts.index_add_(0, features(everything)[:, 0].long(), base.log_prob(everything).exp())
+    for end, outer in ((interval.low, slice(2 * size + 1, None)), (interval.high, slice(0, 2 * size))):
+        one = torch.softmax(counts.log() + end * torch.arange(8), 0)
+        total = torch.ones(1, dtype=torch.float64)
+        for _ in range(size):
+            total = torch.nn.functional.conv1d(total[None, None], one.flip(0)[None, None], padding=7)[0, 0]
+        chance = float(total[outer].sum() + total[2 * size] / 2)
+        assert (0.018 < chance < 0.035) if method == "exact" else (chance < 0.12)
+    assert interval.effective_sample_size <= size
+    said = "'count of 1' is 2 in " + ("the only datum" if size == 1 else "all 5 of the data")
+    assert any(said in warning and "the interval of λ supposes" in warning for warning in found.warnings)
+    assert found.data_covariance is not None
+    # Fisher's information: 1/(|D|·Var_λ φ).
+    fitted = torch.softmax(counts.log() + found.coefficients * torch.arange(8), 0)
+    variance = float(fitted @ torch.arange(8).double().square() - (fitted @ torch.arange(8).double()) ** 2)
+    assert float(found.data_covariance) == pytest.approx(1 / (size * variance), rel=0.01 if method == "exact" else 0.2)
+
+
+def test_the_larger_of_two_covariances_is_so_in_every_direction(generator):
+    one, other = (torch.randn(3, 9, generator=generator, dtype=torch.float64) for _ in range(2))
+    one, other = one @ one.T, other @ other.T
+    both = _larger(one, other)
+    for less in (one, other):
+        assert float(torch.linalg.eigvalsh(both - less).min()) > -1e-9
+    torch.testing.assert_close(_larger(3 * other, other), 3 * other)
+    torch.testing.assert_close(_larger(other / 3, other), other)
+    torch.testing.assert_close(_larger(torch.zeros(3, 3).double(), other), other)
+    flat = torch.diag(torch.tensor([2.0, 0.0])).double()
+    torch.testing.assert_close(_larger(torch.eye(2).double(), flat), flat)
 
 
 def test_a_hard_constraint_is_an_option(generator):

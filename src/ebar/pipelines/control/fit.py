@@ -33,6 +33,7 @@ from ebar.pipelines.control.terms import Constraint, read_terms
 from ebar.samplers.draw import shares
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
+from ebar.samplers.resample import multinomial
 from ebar.training.batches import folded
 from ebar.training.moment_matching import Fitted, Newton
 from ebar.training.moment_matching.newton import UnsatisfiedError
@@ -373,8 +374,7 @@ def resampled_text(controlled: Controlled, drawn: Drawn, n: int, generator: Gene
     """Texts of p: some of the draws, as often as their weights say."""
     if not bool((drawn.log_weights > -torch.inf).any()):
         return []
-    chances = torch.softmax(drawn.log_weights, 0)
-    rows = torch.multinomial(chances.to(generator.device), n, replacement=True, generator=generator)
+    rows = multinomial(drawn.log_weights[None].to(generator.device), n, generator)[0]
     return controlled.subject.text(drawn.x.select(rows.to(drawn.x.tokens.device)))
 
 

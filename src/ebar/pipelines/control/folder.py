@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ebar.errors import UserError
+from ebar.training.differences import another_configuration
 from ebar.training.run import Run, environment
 from ebar.training.storage import to_json
 
@@ -15,7 +15,7 @@ def another(folder: Path, config: str) -> bool:
     path = folder / "config.yaml"
     other = path.exists() and path.read_text(encoding="utf-8") != config
     if other and (not {entry.name for entry in folder.iterdir()} <= BEGUN or any((folder / "checkpoints").iterdir())):
-        raise UserError(f"{folder} holds a run of another configuration: choose another --name, or delete {folder}.")
+        raise another_configuration(folder, config, f"choose another --name, or delete {folder}")
     return other
 
 

@@ -16,7 +16,7 @@ from ebar.samplers.trade_off import QUANTILE
 from ebar.training.moment_matching.diagnosis import Finding, collinear, ends, moved, together, unmatched
 from ebar.training.moment_matching.fitted import Fitted
 from ebar.training.moment_matching.pool import Pool
-from ebar.training.moment_matching.uncertainty import Errors, allowed, bound_at_the_end, errors
+from ebar.training.moment_matching.uncertainty import Errors, allowed, bound_at_the_end, data_distances, errors
 from ebar.training.moment_matching.wanted import Wanted
 from ebar.types import Estimate
 
@@ -157,18 +157,18 @@ def _intervals(
     level: float,
     iterative: bool,
 ) -> tuple[Estimate, ...]:
-    widths = error.widths
-    if iterative:
-        # A remaining step, an error whose size is known, is made as wide as the rest.
-        widths = (widths.square() + (QUANTILE * error.remaining).square()).sqrt()
-    whole = torch.zeros_like(coefficients).masked_scatter(free, widths)
-    if size == math.inf and wanted.size is not None:
-        size = float(wanted.size)  # nothing was drawn, and the data are what there is
+    unbounded = {column for finding in found if finding.open_low and finding.open_high for column in finding.columns}
+    asked = torch.tensor([column not in unbounded for column in range(len(coefficients))])
+    sides = data_distances(pool, wanted, coefficients, asked, ridge=ridge, level=level)
+    below, above = (_reach(error, side[free], iterative) for side in sides)
+    below, above = (torch.zeros_like(coefficients).masked_scatter(free, side) for side in (below, above))
+    if wanted.size is not None:
+        size = min(size, float(wanted.size))  # however many were drawn, λ is known from no more than the data
     intervals = []
     for column, value in enumerate(coefficients.tolist()):
         about = [finding for finding in found if column in finding.columns]
         open_low, open_high = any(one.open_low for one in about), any(one.open_high for one in about)
-        low, high = value - float(whole[column]), value + float(whole[column])
+        low, high = value - float(below[column]), value + float(above[column])
         seen = pool.values[:, column]
         at_end = not float(seen.min()) < float(wanted.moments[column]) < float(seen.max())
         if open_low != open_high and at_end and value > -math.inf:
@@ -180,6 +180,14 @@ def _intervals(
         warning = about[0].sentence if about else None
         intervals.append(Estimate(value, low, high, size, warning, level))
     return tuple(intervals)
+
+
+def _reach(error: Errors, of_data: Float[Tensor, " free"], iterative: bool) -> Float[Tensor, " free"]:
+    """One side of the intervals: by the spread that the data show or by that of P_λ, whichever is wider."""
+    by_model = (of_data.square() + error.monte_carlo_widths.square()).sqrt()
+    widths = torch.maximum(error.widths, by_model)
+    # A remaining step, an error whose size is known, is made as wide as the rest.
+    return (widths.square() + (QUANTILE * error.remaining).square()).sqrt() if iterative else widths
 
 
 def _upper_if_soft(

@@ -45,7 +45,9 @@ def _end(
     name, moment = repr(feature.name), float(wanted.moments[column])
     near = 1e-9 * max(high - low, 1e-3)
     draws = "sequences of the model" if exact else "draws"
-    if wanted.constant(column):
+    if wanted.size == 1:
+        whose = f"{name} is {moment:g} in the only datum"
+    elif wanted.constant(column):
         whose = f"{name} is {moment:g} in all {wanted.size:,} of the data"
     elif wanted.size is not None:
         whose = f"{name} has a mean of {moment:g} in the data"
@@ -75,7 +77,13 @@ def _end(
             "the opposite feature a hard constraint.", (column,), open_high=True,
         )  # fmt: skip
     if wanted.constant(column):
-        return Finding(f"{whose}: λ matches this mean, which is all it can do, and cannot make it constant.", (column,))
+        cannot = (
+            "" if wanted.size == 1 else "λ matches this mean, which is all it can do, and cannot make it constant; "
+        )
+        sentence = (
+            f"{whose}: {cannot}what is not seen to vary says nothing of its error, so the interval of λ supposes "
+        )
+        return Finding(f"{sentence}data that vary as draws of P_λ do.", (column,))
     return None
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ebar.maths.exponential_family import Tilt, inverse, match, tilt
 from ebar.maths.jackknife import half_width
+from ebar.maths.profile import distances
 from ebar.training.moment_matching.pool import Pool
 from ebar.training.moment_matching.wanted import Wanted
 
@@ -21,7 +22,8 @@ class Errors(NamedTuple):
 
     monte_carlo: Float[Tensor, "features features"]
     data: Float[Tensor, "features features"] | None
-    widths: Float[Tensor, " features"]  # half of each interval
+    widths: Float[Tensor, " features"]  # half of each interval, by the spread that draws and data show
+    monte_carlo_widths: Float[Tensor, " features"]  # the same by the draws alone
     remaining: Float[Tensor, " features"]  # H⁻¹·(m − E_λ[φ]): what a last step of Newton would still change
 
 
@@ -35,13 +37,18 @@ def errors(
     ridge: float,
     level: float,
 ) -> Errors:
-    """V of the draws is Σ p²(φ−μ)(φ−μ)ᵀ, centred within each source; V of the data is cov(φ_D)/|D|."""
+    """V of the draws is Σ p²(φ−μ)(φ−μ)ᵀ, centred within each source.
+
+    V of the data is cov(φ_D)/|D|, or what data of P_λ would have, cov_λ(φ)/|D|, in each direction the larger: a
+    feature that is the same in all data, or the only datum, shows no spread, and that is no reason for certainty.
+    The larger of a robust and a model-based error is also what Angrist and Pischke 2009, §8.1, advise for few data.
+    """
     hessian = state.covariance + ridge * torch.eye(len(state.moments), dtype=torch.float64)
     inverted = inverse(hessian)
     goal = wanted.moments[columns]
     remaining = inverted @ (goal - state.moments)
     parts: list[Tensor] = []
-    monte_carlo = torch.zeros_like(hessian)
+    monte_carlo, monte_carlo_widths = torch.zeros_like(hessian), torch.zeros_like(goal)
     if not pool.exact:
         # What leaving the draw out would do to E_λ[φ]; it takes 1/(1 − p) for a draw that carries much.
         share = state.probabilities[:, None]
@@ -51,15 +58,64 @@ def errors(
             centred = (inside - inside.mean(0)) @ inverted * math.sqrt(len(inside) / max(len(inside) - 1, 1))
             monte_carlo = monte_carlo + centred.T @ centred
             parts.append(centred)
+        monte_carlo_widths = half_width(torch.cat(parts).T, level)
     data = None
     if wanted.values is not None:
         size = len(wanted.values)
         centred = (wanted.values[:, columns] - goal) @ inverted / math.sqrt(size * max(size - 1, 1))
-        data = centred.T @ centred
+        data = _larger(centred.T @ centred, inverted / size)
         parts.append(centred)
-    if not parts:
-        return Errors(monte_carlo, data, torch.zeros_like(goal), remaining)
-    return Errors(monte_carlo, data, half_width(torch.cat(parts).T, level), remaining)
+    widths = half_width(torch.cat(parts).T, level) if parts else torch.zeros_like(goal)
+    # A single datum without draws says nothing by its own spread, and the model's stands for it.
+    widths = torch.where(widths.isfinite(), widths, monte_carlo_widths) if wanted.size == 1 else widths
+    return Errors(monte_carlo, data, widths, monte_carlo_widths, remaining)
+
+
+def _larger(
+    one: Float[Tensor, "features features"], other: Float[Tensor, "features features"]
+) -> Float[Tensor, "features features"]:
+    """A covariance that in no direction is less than either: on the axes of both, the larger variance.
+
+    Axes on which `other` is 0 stay 0.
+    """
+    values, vectors = torch.linalg.eigh(other)
+    root = vectors * values.clamp(min=0).sqrt()
+    back = vectors * torch.where(values > 0, values, torch.inf).rsqrt()
+    ratios, axes = torch.linalg.eigh(back.T @ one @ back)
+    both: Tensor = root @ (axes * ratios.clamp(min=1)) @ axes.T @ root.T
+    return both
+
+
+def data_distances(
+    pool: Pool,
+    wanted: Wanted,
+    coefficients: Float[Tensor, " features"],
+    asked: Bool[Tensor, " features"],
+    *,
+    ridge: float,
+    level: float,
+) -> tuple[Float[Tensor, " features"], Float[Tensor, " features"]]:
+    """How far below and above λ the interval of the data's error reaches, were the data draws of P_λ.
+
+    0 where moments were given, and for the features not asked about.
+    """
+    below, above = torch.zeros_like(coefficients), torch.zeros_like(coefficients)
+    if wanted.size is None:
+        return below, above
+    log_weights, columns = allowed(pool, coefficients)
+    for column in (asked & columns).nonzero().flatten().tolist():
+        found = distances(
+            pool.values[:, columns],
+            log_weights,
+            wanted.moments[columns],
+            int(columns[:column].sum()),
+            size=wanted.size,
+            ridge=ridge,
+            level=level,
+            start=coefficients[columns],
+        )
+        below[column], above[column] = found
+    return below, above
 
 
 def bound_at_the_end(

@@ -1,0 +1,65 @@
+"""In what one configuration differs from another, by the names of options on the command line."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ebar.errors import UserError
+
+MOST = 8  # differences that a sentence names
+
+
+def changed(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Options that differ; those of a table's entry stand beside its kind."""
+    found = []
+    for name in sorted({*one, *other}):
+        left, right = one.get(name), other.get(name)
+        if isinstance(left, dict) and isinstance(right, dict):
+            inside = changed(left, right)
+            found += inside if name == "options" else [f"{name}.{part}" for part in inside]
+        elif left != right:
+            found.append(name)
+    return found
+
+
+def differences(before: str, now: str) -> list[str]:
+    """The same of two configurations as they are kept, in YAML or JSON."""
+    return changed(_read(before), _read(now))
+
+
+def of_another_kind(before: str, now: str) -> bool:
+    """Whether each has options that the other has not: runs of one kind have the same, but for what later versions add.
+
+    A configuration that says nothing is of any kind.
+    """
+    one, other = set(_read(before)), set(_read(now))
+    return bool(one) and bool(other) and not (one <= other or other <= one)
+
+
+def named(names: list[str]) -> str:
+    """For a sentence."""
+    rest = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return ", ".join(names[:MOST]) + rest
+
+
+def another_configuration(folder: Path, config: str, advice: str) -> UserError:
+    """What to say of a folder that holds a run of another configuration."""
+    before = (folder / "config.yaml").read_text(encoding="utf-8")
+    if of_another_kind(before, config):
+        options = named(sorted(set(_read(before)) - set(_read(config))))
+        return UserError(
+            f"{folder} holds a run of another kind, whose configuration has {options}: choose another name."
+        )
+    return UserError(
+        f"{folder} holds a run of another configuration: {advice} (what differs: {named(differences(before, config))})."
+    )
+
+
+def _read(config: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        tree = yaml.safe_load(config)
+    except yaml.YAMLError:
+        return {}
+    return {str(name): value for name, value in tree.items()} if isinstance(tree, dict) else {}
