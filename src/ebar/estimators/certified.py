@@ -20,7 +20,10 @@ from ebar.types import Estimate
 
 
 class Certified(NamedTuple):
-    """Limits that hold with a chance of at least `level`, whatever the weights' law; all but log Z in nats per token."""
+    """Limits that each hold with a chance of at least `level`, whatever the weights' law.
+
+    Costs and differences are in nats per token.
+    """
 
     bound: float  # |E| ≤ bound
     log_z: tuple[float, float]  # of the mean over these prefixes

@@ -45,7 +45,7 @@ class JointPerplexity(NamedTuple):
     difference: Estimate  # joint − base in nats per token, for other prefixes of the kind: their choice counts too
     log_z: list[LogZ]  # one per prefix
     k: list[float]  # Pareto k̂ of each prefix's weights; NaN where there is no tail to fit
-    share_light: float  # of the prefixes: k̂ < 0.7, or, where weights are tied, an effective sample size of 30
+    share_light: float  # of the prefixes: k̂ < 0.7 or, where weights are tied or bounded, an effective size of 30
     moved: float  # mean change of log Z, in nats, from the first half of the draws to all of them
     moved_most: float  # the largest change of any prefix, in absolute value
     by_draws: list[AtDraws]  # n/8, n/4, n/2 and n draws

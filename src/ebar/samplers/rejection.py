@@ -7,11 +7,11 @@ from typing import ClassVar
 import torch
 from torch import Generator
 
+from ebar.energies.bounded import bound_of
 from ebar.errors import UserError
 from ebar.models.tilted import Tilted
 from ebar.samplers.accept import Attempts, accept
 from ebar.samplers.draw import proposal_for, shares
-from ebar.energies.bounded import bound_of
 from ebar.samplers.protocols import Bounded, RatioBounded
 from ebar.types import Context, Distribution, Target, Weighted, context_rows
 

@@ -95,8 +95,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
             said.append("The novels are probably in SmolLM2's training data: its perplexity on them flatters it.")
     said.append(
         "An interval is for the prefixes given: from the lower confidence limit of T to the upper one of 2J − T. "
-        "“Below” is said only where k̂ < 0.7 for 95 % of the prefixes and doubling the draws moves log Z by less than "
-        "0.05 nats; otherwise the page says “not established”."
+        "“By normal approximation” is said only where k̂ < 0.7 for 95 % of the prefixes and doubling the draws moves "
+        "log Z by less than 0.05 nats; otherwise the page says “not established”."
     )
     return said
 
