@@ -137,28 +137,28 @@ def test_no_text_of_probability_zero_is_given(way):
     All sixteen miss it with a chance of (8/9)^16 = 0.15: over 60 seeds both outcomes come, but for 1 in 10,000 runs
     of any seeds (0.15^60, and 0.85^60 = 6e-5).
     """
-    outcomes = []
+    texts, refusals = [], []
     for seed in range(60):
+        generator = Generator().manual_seed(seed)
         try:
-            made = generate(
-                uniform(), Table(ONE_ALLOWED), CONTEXT, candidates=2, way=way, generator=Generator().manual_seed(seed)
-            )
-            assert made.drawn.x.prefix(0) == [2, 2]
-            assert float(made.drawn.energy[0]) == 0
-            outcomes.append(True)
+            made = generate(uniform(), Table(ONE_ALLOWED), CONTEXT, candidates=2, way=way, generator=generator)
+            texts.append((made.drawn.x.prefix(0), float(made.drawn.energy[0])))
         except UserError as error:
-            assert "None of 16 candidates has any weight" in str(error)
-            outcomes.append(False)
-    assert set(outcomes) == {True, False}
+            refusals.append(str(error))
+    assert texts
+    assert all(text == ([2, 2], 0.0) for text in texts)
+    assert refusals
+    assert all("None of 16 candidates has any weight" in refusal for refusal in refusals)
 
 
 def test_candidates_that_were_drawn_in_vain_are_told():
+    """Sixteen candidates all miss the one sequence with a chance of (8/9)^16 = 0.15, eight such sets with 3e-7."""
     told = 0
-    for seed in range(40):
+    for seed in range(60):
         generator = Generator().manual_seed(seed)
-        made = generate(uniform(), Table(ONE_ALLOWED), CONTEXT, candidates=12, generator=generator)
+        made = generate(uniform(), Table(ONE_ALLOWED), CONTEXT, candidates=16, generator=generator)
         told += made.warning is not None and "before these had no weight at all" in made.warning
-    assert 0 < told < 40  # a chance of (8/9)^12 = 0.24 each; (8·12 miss all: 1e-5, refused)
+    assert 0 < told < 60  # 0.85^60 is 5e-5
 
 
 def test_a_text_that_comes_twice_is_told(q, energy, generator):

@@ -100,18 +100,20 @@ def generate(
     sampler = sampler or WAYS[way]()
     chosen_by_weight = way in CHOSEN_BY_WEIGHT
     proposing = sampler if chosen_by_weight else Importance()
-    for tries in range(1, TRIES + 1):
+    tries = 0
+    while True:
+        tries += 1
         pool = draw(proposing, target, candidates, context=context, generator=generator)
         assert isinstance(pool, Weighted)
         log_weights = pool.log_weights.double().cpu()
         check_weights(log_weights)
         if bool((log_weights > -math.inf).any()):
             break
-    else:
-        raise UserError(
-            f"None of {TRIES * candidates:,} candidates has any weight under the energy for this prefix, so that there is "
-            "nothing to choose from: ask for more candidates, or give another prefix."
-        )
+        if tries == TRIES:
+            raise UserError(
+                f"None of {TRIES * candidates:,} candidates has any weight under the energy for this prefix, so that "
+                "there is nothing to choose from: ask for more candidates, or give another prefix."
+            )
     if chosen_by_weight:
         chosen = multinomial(log_weights, count, _beside(generator))[0]
         x = pool.x.select(chosen.to(pool.x.lengths.device))
