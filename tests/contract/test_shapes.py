@@ -88,9 +88,7 @@ ASKED: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", ASKED)
 def test_an_energy_of_one_column_is_refused_wherever_it_is_asked(name):
-    with pytest.raises(
-        UserError, match=r"The energy of (\d+) sequences must have shape \[\1\], not \[\1, 1\]: .*squ"
-    ):
+    with pytest.raises(UserError, match=r"The energy of (\d+) sequences must have shape \[\1\], not \[\1, 1\]: .*squ"):
         ASKED[name]()
 
 
@@ -163,9 +161,7 @@ class WrongEncoder(nn.Module):
 
 
 def test_hidden_vectors_of_another_width_are_refused():
-    with pytest.raises(
-        UserError, match=r"hidden vectors of the encoder must have shape \[3, 4, 5\], not \[3, 4, 4\]"
-    ):
+    with pytest.raises(UserError, match=r"hidden vectors of the encoder must have shape \[3, 4, 5\], not \[3, 4, 4\]"):
         Neural(WrongEncoder())(X)
 
 

@@ -1,6 +1,7 @@
 """The pooled scalar by hand, then what UniT and BiT see of prefix and continuation."""
 
 import copy
+import math
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from ebar.backbones.encoder import BidirectionalTransformer
 from ebar.backbones.lstm import Lstm
 from ebar.backbones.transformer import Transformer
 from ebar.energies import neural
+from ebar.energies.bounded import BoundedEnergy, bound_of, rounded, squashed
 from ebar.energies.encoders import Causal, bit, unit, unit_from
 from ebar.energies.joined import joined
 from ebar.energies.neural import Encoded, Encoder, Neural, blocks, mean_pooled
@@ -18,6 +20,8 @@ from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tabular import Tabular
+from ebar.models.tilted import Tilted
+from ebar.samplers.rejection import Rejection
 from ebar.types import Context, Energy, Sequences, Space
 from tests.backbones.reading import UNEQUAL, VOCABULARY, lively
 
@@ -226,3 +230,42 @@ def test_gradients_reach_every_part_under_deterministic_algorithms(kind):
     unused = {"encoder.backbone.inputs"} if kind == "bit" else set()  # one of its rows, the mask's
     for name, parameter in energy.named_parameters():
         assert name in unused or bool(parameter.grad.any()), name
+
+
+def test_a_bound_squashes_the_scalar_and_its_constant_by_hand():
+    # Token 4: raw = 0.5·4 − 2 + 0.25 = 0.25, token 10: 3.25; b·tanh(raw/b) with b = 3.
+    energy: Any = Neural(Given(), bound=3.0).double()
+    with torch.no_grad():
+        energy.head.weight.copy_(torch.tensor([[0.5, -2.0]]))
+        energy.head.bias.fill_(0.25)
+        found = energy(Sequences(torch.tensor([[4], [10]]), torch.tensor([1, 1]))).tolist()
+        assert found == pytest.approx([3 * math.tanh(0.25 / 3), 3 * math.tanh(3.25 / 3)])
+        energy.head.bias.fill_(1e6)
+        assert energy(Sequences(torch.tensor([[4]]), torch.tensor([1]))).tolist() == [3.0]
+    assert energy.energy_bound() == 3
+    assert isinstance(energy, BoundedEnergy)
+
+
+@pytest.mark.parametrize("bound", [0.1, 0.3, 3.0, 7.7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_rounding_puts_an_energy_above_its_bound(bound, dtype):
+    raw = torch.tensor([1e30, -1e30, 5.0, -0.1], dtype=dtype)
+    assert float(squashed(raw, bound).double().abs().max()) <= rounded(bound, dtype)
+
+
+@pytest.mark.parametrize("bound", [0.0, -1.0, math.inf, math.nan])
+def test_a_bound_is_a_positive_number(bound):
+    with pytest.raises(ValueError, match="above 0"):
+        Neural(Given(), bound=bound)
+
+
+def test_without_a_bound_there_is_none():
+    assert bound_of(Neural(Given())) is None
+    assert bound_of(lambda x, context=None: 0) is None
+
+
+def test_rejection_takes_a_neural_energys_own_bound():
+    q = Tabular.random(Space(3, 2), generator=Generator().manual_seed(1))
+    assert Rejection().bound(Tilted(q, Neural(Given(), bound=2.0))) == 2
+    with pytest.raises(UserError, match="none is known"):
+        Rejection().bound(Tilted(q, Neural(Given())))

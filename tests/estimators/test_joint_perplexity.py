@@ -15,10 +15,10 @@ def normal(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def of(energies: Tensor, *, energy: float = 0.0, log_q: float = -8.0) -> JointPerplexity:
+def of(energies: Tensor, *, energy: float = 0.0, log_q: float = -8.0, bound: float | None = None) -> JointPerplexity:
     rows = len(energies)
     return joint_perplexity(
-        torch.full((rows,), log_q), torch.full((rows,), energy), energies, torch.full((rows,), 4)
+        torch.full((rows,), log_q), torch.full((rows,), energy), energies, torch.full((rows,), 4), bound=bound
     )  # fmt: skip
 
 
@@ -61,11 +61,16 @@ def test_shares_of_the_draws_are_its_first():
 
 def test_below_and_above_need_the_whole_interval():
     energies = 0.3 * normal(50, 400)  # log Z = 0.045
-    assert of(energies, energy=-0.2).verdict == "below"
-    assert of(energies, energy=0.1).verdict == "above"
+    # log Z is 0.045, so E + log Z is −0.155 and 0.145 for each continuation of 4 tokens.
+    below, above = of(energies, energy=-0.2), of(energies, energy=0.1)
+    assert below.verdict.startswith("below by 0.0389 [")
+    assert above.verdict.startswith("above by 0.0361 [")
+    assert below.verdict.endswith("] nats per token, by normal approximation")
+    assert below.here.value == pytest.approx(-0.155 / 4, abs=0.003)
+    assert below.here.high < 0 < above.here.low
     between = of(energies, energy=-0.045)
     assert between.established
-    assert between.verdict.startswith("not established: the base's 7.39 lies between")
+    assert between.verdict.startswith("not established: the difference may be anything from -0.0")
     assert between.perplexity.warning is None
 
 
@@ -122,3 +127,80 @@ def test_what_cannot_be_scored_is_said():
     bad[1, 2] = -math.inf
     with pytest.raises(UserError, match="log-weight of draw 2 in row 1"):
         joint_perplexity(good, good, bad, lengths)
+
+
+def test_these_prefixes_and_others_like_them_are_two_statements():
+    """Four prefixes, two that gain and two that lose: below on these, and no word about others."""
+    energies = 0.1 * normal(4, 400)
+    own = torch.tensor([-2.0, -2.0, 0.5, 0.5], dtype=torch.float64)
+    found = joint_perplexity(torch.full((4,), -8.0), own, energies, torch.full((4,), 4))
+    assert found.verdict.startswith("below by 0.18")
+    assert found.difference.low < 0 < found.difference.high
+    assert found.verdict_elsewhere == "not established: 4 prefixes are too few to speak for others"
+    many = joint_perplexity(
+        torch.full((40,), -8.0), own.repeat(10), 0.1 * normal(40, 400), torch.full((40,), 4)
+    )  # fmt: skip
+    assert many.verdict_elsewhere.startswith("below by 0.186 [")
+    assert many.verdict_elsewhere.endswith("by normal approximation")
+
+
+def test_a_difference_carries_the_doubt_about_its_weights():
+    heavy = 0.9 * torch.log(torch.rand(40, 1000, dtype=torch.float64, generator=torch.Generator().manual_seed(2)))
+    found = of(heavy, energy=-9.0)
+    assert found.difference.warning == found.perplexity.warning
+    assert found.verdict_elsewhere.startswith("not established: k̂ < 0.7 for only")
+    assert of(0.3 * normal(50, 400)).difference.warning is None
+
+
+def lumps(prefixes: int, draws: int, share: float = 0.1, seed: int = 3) -> Tensor:
+    """A saturated network: energies near −2.7 and 2.7."""
+    generator = torch.Generator().manual_seed(seed)
+    low = torch.rand(prefixes, draws, dtype=torch.float64, generator=generator) < share
+    return torch.where(low, -2.7, 2.7) + 0.05 * normal(prefixes, draws, seed=seed + 1).clamp(-4, 4)
+
+
+def test_bounded_weights_are_certified_where_a_tail_was_seen():
+    """Two lumps: k̂ takes the upper for a tail, and the bound knows better."""
+    energies = lumps(60, 400)
+    plain, bounded = of(energies, energy=-2.7), of(energies, energy=-2.7, bound=3.0)
+    assert plain.verdict.startswith("not established: k̂ < 0.7 for only")
+    assert bounded.share_light == 1.0
+    assert bounded.certified is not None
+    low, high = bounded.certified.difference
+    truth = (-2.7 + math.log(0.1 * math.exp(2.7) + 0.9 * math.exp(-2.7))) / 4
+    assert low < truth < high < 0
+    assert bounded.verdict.startswith("below by 0.5")
+    assert bounded.verdict.endswith("certified")
+    assert (bounded.here.low, bounded.here.high) == pytest.approx((low, high))
+    assert bounded.here.warning is None
+    assert math.exp(bounded.certified.cost[1]) < bounded.base
+    # The normal interval lies inside, and is what is shown as the perplexity's.
+    assert math.log(bounded.high / bounded.base) < high
+    assert bounded.certified.elsewhere is not None
+    assert bounded.certified.elsewhere[0] < low
+    assert bounded.certified.elsewhere[1] > high
+
+
+def test_a_difference_that_the_certified_interval_cannot_tell_may_be_told_by_the_normal_one():
+    energies = 0.3 * normal(50, 400).clamp(-9, 9)
+    found = of(energies, energy=-0.0505, bound=3.0)
+    assert found.certified is not None
+    assert found.certified.difference[0] < 0 < found.certified.difference[1]
+    assert found.verdict.endswith("by normal approximation")
+
+
+def test_a_bound_that_is_not_one_is_refused():
+    with pytest.raises(UserError, match="outside \\[-2, 2\\]"):
+        of(lumps(3, 20), bound=2.0)
+    with pytest.raises(UserError, match="An energy or log-weight of -9"):
+        of(torch.zeros(3, 20, dtype=torch.float64), energy=-9.0, bound=3.0)
+
+
+def test_unequal_lengths_are_certified_for_these_prefixes_only():
+    found = joint_perplexity(
+        torch.full((2,), -8.0), torch.zeros(2), torch.zeros(2, 50, dtype=torch.float64), torch.tensor([3, 4]), bound=1.0
+    )
+    assert found.certified is not None
+    assert found.certified.elsewhere is None
+    # No weight but 1 was drawn: log Z is 0 but for what fifty draws cannot exclude.
+    assert found.certified.difference[0] < 0 < found.certified.difference[1]

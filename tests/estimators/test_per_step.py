@@ -9,8 +9,8 @@ from torch import Generator, Tensor
 from ebar.backbones.transformer import Transformer
 from ebar.errors import UserError
 from ebar.estimators.exact_per_step import exact_per_step
-from ebar.estimators.last_step import last_step
-from ebar.estimators.per_step import Steps, mean_between, per_step
+from ebar.estimators.last_step import last_distribution, last_step
+from ebar.estimators.per_step import Steps, futures_doubt, mean_between, per_step
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.futures import futures
@@ -194,3 +194,79 @@ def test_what_cannot_be_scored_is_said(generator):
         per_step(small.q, small.energy, x, context, n=1, generator=generator)
     with pytest.raises(UserError, match="Continuation 0"):
         per_step(small.q, small.energy, x._replace(tokens=x.tokens * 0), context, n=5, generator=generator)
+
+
+def forbidding(allowed: Sequences):
+    """An energy of 0 for one sequence and of infinity for every other."""
+
+    def energy(x: Sequences, context: Context | None = None) -> Tensor:
+        same = (x.tokens == allowed.tokens).all(1)
+        return torch.where(same, 0.0, math.inf).double()
+
+    return energy
+
+
+def test_futures_without_any_weight_leave_the_cost_unknown_and_say_so(generator):
+    """One sequence of 3⁴ has weight: two futures miss it but for once in hundreds of runs of any seed.
+
+    The first token's chance of 1/81 a future, the third's of 1/9: with a uniform q the first place's two futures both
+    miss with a chance of 0.975, so 200 continuations all find it with a chance below 1e-300.
+    """
+    q = Tabular(Space(3, 4), torch.zeros(1, 40, 3, dtype=torch.float64)).requires_grad_(False)
+    x = Sequences(torch.ones(200, 4, dtype=torch.long), torch.full((200,), 4))
+    found = per_step(q, forbidding(Sequences(x.tokens[:1], x.lengths[:1])), x, conditions_of(200), n=2,
+                     generator=generator)  # fmt: skip
+    assert not bool((found.log_joint == math.inf).any())
+    assert bool(found.log_joint[:, 0].isnan().any())
+    first, *_, last = found.places()
+    assert math.isnan(first.joint.value)
+    assert (first.joint.low, first.joint.high) == (1.0, math.inf)
+    assert math.isnan(first.difference.value)
+    assert (first.difference.low, first.difference.high) == (-math.inf, math.inf)
+    assert first.joint.warning is not None
+    assert "of 200 continuations has any weight" in first.joint.warning
+    assert last.rows == 200
+    assert found.doubts[3] is None  # the last place is a sum, not a draw
+
+
+def conditions_of(rows: int) -> Context:
+    return conditions(torch.zeros(rows, dtype=torch.long))
+
+
+def test_a_continuation_that_the_energy_forbids_is_refused(generator):
+    q = Tabular(Space(3, 4), torch.zeros(1, 40, 3, dtype=torch.float64)).requires_grad_(False)
+    x = Sequences(torch.tensor([[1, 1, 1, 1], [1, 1, 1, 2]]), torch.full((2,), 4))
+    energy = forbidding(Sequences(x.tokens[:1], x.lengths[:1]))
+    for measure in (
+        lambda: per_step(q, energy, x, conditions_of(2), n=4, generator=generator),
+        lambda: last_step(q, energy, x, conditions_of(2)),
+    ):
+        with pytest.raises(UserError, match="The energy of continuation 1 is inf"):
+            measure()
+
+
+def test_a_last_place_without_any_weight_is_refused():
+    q = Tabular(Space(3, 4), torch.zeros(1, 40, 3, dtype=torch.float64)).requires_grad_(False)
+    x = Sequences(torch.tensor([[1, 1, 2, 1]]), torch.tensor([4]))
+    energy = forbidding(Sequences(torch.ones(1, 4, dtype=torch.long), torch.tensor([4])))
+    with pytest.raises(UserError, match="No token has any weight"):
+        last_distribution(q, energy, x, conditions_of(1))
+
+
+def test_weights_of_futures_are_judged():
+    even = torch.zeros(40, 20, dtype=torch.float64)
+    assert futures_doubt(even) is None
+    alone = even.clone()
+    alone[:3, 0] = 30.0  # one future decides in 3 of 40
+    said = futures_doubt(alone)
+    assert said == "the 20 futures of 3 of 40 continuations are worth fewer than 2 each: draw more futures"
+    assert futures_doubt(alone[2:]) is None  # in 1 of 38
+    silent = even.clone()
+    silent[0] = -math.inf
+    said = futures_doubt(silent)
+    assert said is not None
+    assert said.startswith("none of the 20 futures of 1 of 40 continuations has any weight")
+    heavy = -0.95 * torch.rand(40, 2000, dtype=torch.float64, generator=Generator().manual_seed(1)).log()
+    said = futures_doubt(heavy)
+    assert said is not None
+    assert "of 40 continuations:" in said

@@ -89,3 +89,34 @@ def test_what_cannot_be_asked_for(generator):
         next_words(small.q, small.energy, small.context, generator=generator)
     with pytest.raises(UserError, match="two futures"):
         next_words(small.q, small.energy, n=1, generator=generator)
+
+
+@pytest.mark.parametrize("candidates", [3, 50])
+def test_what_is_not_shown_is_the_remainder(candidates: int, generator):
+    small = residual(Space(5, 2))
+    context = conditions(torch.tensor([1]))
+    found = next_words(small.q, small.energy, context, candidates=candidates, n=4000, generator=generator)
+    exact = truth(small, 1)
+    for shown in (found.under_base(2), found.under_joint(2), found.words[:1]):
+        others = found.others(shown)
+        assert others is not None
+        named = [word.token for word in shown]
+        assert others.base == pytest.approx(1 - sum(word.base for word in shown))
+        assert others.joint.value == pytest.approx(1 - sum(word.joint.value for word in shown))
+        assert others.joint.value == pytest.approx(1 - float(exact[named].sum()), abs=0.03)
+        assert others.joint.low < others.joint.value < others.joint.high
+        assert others.joint.high - others.joint.low < 0.15
+    everything = found.others([*found.words, *([found.rest] if found.rest else [])])
+    assert everything is None
+    if found.rest is not None:
+        assert found.others(found.words) == found.rest
+
+
+def test_an_energy_that_forbids_everything_is_refused(generator):
+    small = residual(Space(3, 2))
+
+    def forbidden(x, context=None):
+        return torch.full((len(x.lengths),), math.inf, dtype=torch.float64)
+
+    with pytest.raises(UserError, match="no next word can be told"):
+        next_words(small.q, forbidden, conditions(torch.tensor([0])), n=5, generator=generator)

@@ -12,7 +12,7 @@ from ebar.build.lora import with_lora
 from ebar.build.model import build_model, load_model
 from ebar.build.pretrained import LoadedEncoder, load_causal, load_encoder
 from ebar.build.tokeniser import TOKENISER, build_tokeniser
-from ebar.config.residual import BitEnergy, PoolOver, PretrainedEnergy, Residual, UnitEnergy
+from ebar.config.residual import BitEnergy, PretrainedEnergy, Residual, UnitEnergy
 from ebar.config.run import Run, TextData, read_run
 from ebar.data.tokenisers import Tokeniser, decode_after
 from ebar.energies.encoders import bit, unit, unit_from
@@ -112,14 +112,14 @@ def _unit(options: Mapping[str, Any], residual: Residual, base: Base) -> Neural:
         if told.start == "fresh":
             raise UserError("A UniT beside a pretrained base begins with the base's weights: leave out energy.start.")
         body = load_encoder(residual.base, device=residual.device)
-        return _reading(body, base, lora=told.lora, pool=told.pool)
+        return _reading(body, base, told)
     if told.lora is not None:
         raise UserError("LoRA is for pretrained networks, and this base is a run of ebar's: leave out energy.lora.")
     if told.start == "base":
         assert isinstance(base.q, Autoregressive)
-        return unit_from(base.q, pool=told.pool)
+        return unit_from(base.q, pool=told.pool, bound=told.bound)
     twin: Any = build_model(base.run, base.q.space)
-    return unit(twin.backbone, pool=told.pool)
+    return unit(twin.backbone, pool=told.pool, bound=told.bound)
 
 
 def _bit(options: Mapping[str, Any], residual: Residual, base: Base) -> Neural:
@@ -127,7 +127,7 @@ def _bit(options: Mapping[str, Any], residual: Residual, base: Base) -> Neural:
     network = BidirectionalTransformer(
         base.q.space.vocabulary, layers=told.layers, hidden=told.hidden, heads=told.heads, dropout=told.dropout
     )
-    return bit(network, pool=told.pool)
+    return bit(network, pool=told.pool, bound=told.bound)
 
 
 def _pretrained(options: Mapping[str, Any], residual: Residual, base: Base) -> Neural:
@@ -135,15 +135,15 @@ def _pretrained(options: Mapping[str, Any], residual: Residual, base: Base) -> N
     loaded = load_encoder(told.encoder, device=residual.device)
     if told.frozen_layers:
         freeze(loaded.network, told.frozen_layers)
-    return _reading(loaded, base, lora=told.lora, pool=told.pool, cut_prefix=told.cut_prefix)
+    return _reading(loaded, base, told, cut_prefix=told.cut_prefix)
 
 
 def _reading(
-    loaded: LoadedEncoder, base: Base, *, lora: int | None, pool: PoolOver, cut_prefix: bool = False
+    loaded: LoadedEncoder, base: Base, told: UnitEnergy | PretrainedEnergy, *, cut_prefix: bool = False
 ) -> Neural:
-    network = loaded.network if lora is None else with_lora(loaded.network, rank=lora, kind="encoder")
+    network = loaded.network if told.lora is None else with_lora(loaded.network, rank=told.lora, kind="encoder")
     reading = Reencoded(network, loaded.tokeniser.original, base.tokeniser, end=base.q.space.end, cut_prefix=cut_prefix)
-    return Neural(reading, pool=pool)
+    return Neural(reading, pool=told.pool, bound=told.bound)
 
 
 def freeze(network: nn.Module, layers: int) -> None:

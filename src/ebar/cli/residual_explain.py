@@ -60,6 +60,7 @@ def main(words: Sequence[str]) -> int:
             "next_words": [_word(journey, prompt, word) for word in found.words],
             "rest": None if found.rest is None else _word(journey, prompt, found.rest),
             "steps": None if steps is None or x is None else _steps(journey, prompt, x, steps),
+            "warnings": [] if steps is None else list(dict.fromkeys(filter(None, steps.doubts))),
         })  # fmt: skip
         return 0
     _tell_words(journey, prompt, found, arguments.words)
@@ -68,6 +69,8 @@ def main(words: Sequence[str]) -> int:
         show_table("each token, nats", ("token", "base", "joint", "joint − base"), rows)
         total = -float(steps.log_q.sum()), -float(steps.log_joint.sum())
         sys.stdout.write(f"together: base {total[0]:.3f}, joint {total[1]:.3f} nats\n")
+        for reason in dict.fromkeys(filter(None, steps.doubts)):
+            sys.stdout.write(f"⚠ {reason}\n")
     return 0
 
 
@@ -86,7 +89,8 @@ def _tell_words(journey: Journey, prompt: str, found: NextWords, most: int) -> N
     reasons: dict[str, None] = {}
     rows = []
     pairs = zip(found.under_base(most), found.under_joint(most), strict=True)
-    rest = [] if found.rest is None else [(found.rest, found.rest)]
+    left = found.others(found.under_base(most)), found.others(found.under_joint(most))
+    rest = [(left[0], left[1])] if left[0] is not None and left[1] is not None else []
     for rank, (base, joint) in [*enumerate(pairs, 1), *(("", pair) for pair in rest)]:
         reasons |= {word.joint.warning: None for word in (base, joint) if word.joint.warning}
         rows.append([

@@ -109,6 +109,7 @@ def _record(journey: Journey, prompt: str, made: Generated) -> dict[str, Any]:
         "candidates": rows(made.candidates, made.candidate_weights),
         "effective_sample_size": made.effective_sample_size,
         "pareto_k": None if math.isnan(made.k) else made.k,
+        "distinct": made.distinct,
         "warning": made.warning,
     }
 

@@ -1,5 +1,6 @@
 """What `ebar residual train` is told: the base, the text, which energy, and how it is trained."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,8 @@ class UnitEnergy:
     """Rank of the matrices that learn beside a pretrained base's own; by default its own learn."""
     pool: PoolOver = "continuation"
     """Whose vectors are averaged: the continuation's, or the prefix's too."""
+    bound: float | None = None
+    """Largest energy in absolute value, such as 3: then every weight is bounded and perplexities can be certified."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,8 @@ class BitEnergy:
     """Share of the tokens that are gaps, there."""
     pool: PoolOver = "continuation"
     """Whose vectors are averaged: the continuation's, or the prefix's too."""
+    bound: float | None = None
+    """Largest energy in absolute value, such as 3: then every weight is bounded and perplexities can be certified."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +96,8 @@ class PretrainedEnergy:
     """Where a text takes more tokens than the encoder has positions, leave out the beginning of the prefix."""
     pool: PoolOver = "continuation"
     """Whose vectors are averaged: the continuation's, or the prefix's too."""
+    bound: float | None = None
+    """Largest energy in absolute value, such as 3: then every weight is bounded and perplexities can be certified."""
 
 
 ENERGIES = {"unit": UnitEnergy, "bit": BitEnergy, "pretrained": PretrainedEnergy}
@@ -240,6 +247,8 @@ def _check(key: str, options: Mapping[str, Any]) -> None:
             raise UserError(f"{key}.{name} must be 1 or more, not {value}.")
         if name in ("learning_rate", "warm_up_learning_rate", "masked") and not value > 0:
             raise UserError(f"{key}.{name} must be above 0, not {value}.")
+        if name == "bound" and value is not None and not 0 < value < math.inf:
+            raise UserError(f"{key}.bound must be a number above 0, or null for none, not {value}.")
         if name in ("warm_up", "frozen_layers", "prefixes", "weight_decay", "warmup", "dropout") and value < 0:
             raise UserError(f"{key}.{name} must be 0 or more, not {value}.")
         if name in ("masked", "warmup", "dropout") and value > 1:

@@ -64,21 +64,21 @@ class HasBackbone(Protocol):
     backbone: Any
 
 
-def unit(backbone: nn.Module, *, pool: Pool = "continuation") -> Neural:
+def unit(backbone: nn.Module, *, pool: Pool = "continuation", bound: float | None = None) -> Neural:
     """An energy that reads as a language model does, with the backbone's weights as they are."""
-    return Neural(Causal(backbone), pool=pool)
+    return Neural(Causal(backbone), pool=pool, bound=bound)
 
 
-def unit_from(q: Any, *, pool: Pool = "continuation") -> Neural:
+def unit_from(q: Any, *, pool: Pool = "continuation", bound: float | None = None) -> Neural:
     """UniT from a copy of q's own weights, which knows the language before it learns to tell draws from data."""
     if not isinstance(q, HasBackbone):
         raise UserError(
             f"UniT starts from the backbone of one of ebar's own models, which {type(q).__name__} has not:"
             " take a pretrained network that reads the text instead."
         )
-    return unit(copy.deepcopy(q.backbone).requires_grad_(), pool=pool)
+    return unit(copy.deepcopy(q.backbone).requires_grad_(), pool=pool, bound=bound)
 
 
-def bit(backbone: BidirectionalTransformer, *, pool: Pool = "continuation") -> Neural:
+def bit(backbone: BidirectionalTransformer, *, pool: Pool = "continuation", bound: float | None = None) -> Neural:
     """An energy that sees both sides of every token."""
-    return Neural(Bidirectional(backbone), pool=pool)
+    return Neural(Bidirectional(backbone), pool=pool, bound=bound)

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ebar.energies.bounded import check_bound, rounded, squashed
 from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, context_rows
 
@@ -39,20 +40,26 @@ class Encoder(Protocol):
 
 
 class Neural(nn.Module):
-    """E(x, C) = w·mean(hidden vectors) + b, zero at first: training sets out from q, with log Z = 0.
+    """E(x, C) = w·mean(hidden vectors) + b₀, zero at first: training sets out from q, with log Z = 0.
 
     The bias lets noise-contrastive estimation learn a normalised model: it is the constant that absorbs log Z.
+    With a `bound` b, E(x, C) = b·tanh((w·mean + b₀)/b), the bias b₀ being inside: |E| ≤ b whatever the network says.
     Without a gradient, as many rows at a time as keep memory bounded.
     """
 
-    def __init__(self, encoder: Encoder, *, pool: Pool = "continuation"):
+    def __init__(self, encoder: Encoder, *, pool: Pool = "continuation", bound: float | None = None):
         super().__init__()
+        check_bound(bound)
         if pool not in ("continuation", "all"):
             raise ValueError(f"hidden vectors are pooled over the continuation or over all, not over {pool}")
-        self.encoder, self.pool = encoder, pool
+        self.encoder, self.pool, self.bound = encoder, pool, bound
         self.head = nn.Linear(encoder.width, 1)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
+
+    def energy_bound(self) -> float | None:
+        """b with |E| ≤ b, in the precision of the weights; None where it has none."""
+        return None if self.bound is None else rounded(self.bound, self.head.weight.dtype)
 
     def forward(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         batch, contexts = len(x.lengths), context_rows(context)
@@ -72,7 +79,7 @@ class Neural(nn.Module):
         of_shape(counts, (rows, places), "The places that the encoder pools")
         of_shape(hidden, (rows, places, self.encoder.width), "The hidden vectors of the encoder")
         pooled = mean_pooled(hidden.to(self.head.weight.dtype), counts)
-        return self.head(pooled).squeeze(1)  # type: ignore[no-any-return]
+        return squashed(self.head(pooled).squeeze(1), self.bound)
 
 
 def mean_pooled(

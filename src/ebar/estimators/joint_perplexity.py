@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ebar.errors import UserError
+from ebar.estimators.certified import Certified, certified_perplexity
 from ebar.estimators.log_z import LogZ, log_mean
 from ebar.maths.importance import FEWEST_DRAWS, LARGEST_K, SMALLEST_SAMPLE, all_warnings, check_weights, pareto_k
 from ebar.maths.jackknife import half_width, log_fall, log_mean_bounds
@@ -42,14 +43,16 @@ class JointPerplexity(NamedTuple):
     low: float  # from the lower confidence limit of T
     value: float  # from J, whose bias is O(n⁻²)
     high: float  # from the upper confidence limit of 2J − T
-    difference: Estimate  # joint − base in nats per token; its interval is for other prefixes of the kind too
+    difference: Estimate  # joint − base in nats per token, for other prefixes of the kind: their choice counts too
     log_z: list[LogZ]  # one per prefix
     k: list[float]  # Pareto k̂ of each prefix's weights; NaN where there is no tail to fit
-    share_light: float  # of the prefixes: k̂ < 0.7, or, where weights are tied, an effective sample size of 30
+    share_light: float  # of the prefixes: k̂ < 0.7 or, where weights are tied or bounded, an effective size of 30
     moved: float  # mean change of log Z, in nats, from the first half of the draws to all of them
     moved_most: float  # the largest change of any prefix, in absolute value
     by_draws: list[AtDraws]  # n/8, n/4, n/2 and n draws
     level: float = 0.95
+
+    certified: Certified | None = None  # where the energy is bounded: what holds whatever the weights' law
 
     @property
     def established(self) -> bool:
@@ -57,16 +60,37 @@ class JointPerplexity(NamedTuple):
         return self._doubt() is None
 
     @property
+    def here(self) -> Estimate:
+        """Joint − base in nats per token on these prefixes: the narrowest interval that may be believed.
+
+        Certified where that alone tells joint from base, or where the normal approximation is in doubt.
+        """
+        value, low, high = (math.log(end) - math.log(self.base) for end in (self.value, self.low, self.high))
+        size = sum(row.estimate.effective_sample_size for row in self.log_z)
+        if self.certified is not None and (self._doubt() is not None or _apart(*self.certified.difference)):
+            return Estimate(value, *self.certified.difference, size, None, self.level)
+        return Estimate(value, low, high, size, self._doubt(), self.level)
+
+    @property
     def verdict(self) -> str:
-        """`below` or `above` the base on these continuations, or why neither can be said."""
-        doubt = self._doubt()
-        if doubt is not None:
-            return f"not established: {doubt}"
-        if self.high < self.base:
-            return "below"
-        if self.low > self.base:
-            return "above"
-        return f"not established: the base's {self.base:.2f} lies between {self.low:.2f} and {self.high:.2f}"
+        """Joint against base on these prefixes: by how much, and how far that is known."""
+        here = self.here
+        if self.certified is not None and _apart(*self.certified.difference):
+            return f"{_told(here)}, certified"
+        if here.warning is None and _apart(here.low, here.high):
+            return f"{_told(here)}, by normal approximation"
+        return f"not established: {here.warning or _between(here)}"
+
+    @property
+    def verdict_elsewhere(self) -> str:
+        """The same for other prefixes of the kind, of which these are taken to be independent draws."""
+        beyond = self.difference
+        known = None if self.certified is None else self.certified.elsewhere
+        if known is not None and _apart(*known):
+            return f"{_told(beyond._replace(low=known[0], high=known[1]))}, certified"
+        if beyond.warning is None and _apart(beyond.low, beyond.high):
+            return f"{_told(beyond)}, by normal approximation"
+        return f"not established: {beyond.warning or _between(beyond)}"
 
     @property
     def perplexity(self) -> Estimate:
@@ -75,14 +99,35 @@ class JointPerplexity(NamedTuple):
         return Estimate(self.value, self.low, self.high, size, self._doubt(), self.level)
 
     def _doubt(self) -> str | None:
-        tail = move = None
-        if self.by_draws[-1].draws < FEWEST_DRAWS:
-            tail = f"{self.by_draws[-1].draws} draws for each prefix are too few to judge by (k̂ needs {FEWEST_DRAWS})"
-        elif not self.share_light >= SHARE_NEEDED:
-            tail = f"k̂ < {LARGEST_K} for only {self.share_light:.0%} of the prefixes ({SHARE_NEEDED:.0%} are needed)"
-        if not abs(self.moved) < LARGEST_MOVE:
-            move = f"doubling the draws moves log Z by {self.moved:.3f} nats ({LARGEST_MOVE} is the most allowed)"
-        return all_warnings(tail, move)
+        return doubt(self.by_draws[-1].draws, self.share_light, self.moved, bounded=self.certified is not None)
+
+
+def doubt(draws: int, share_light: float, moved: float, *, bounded: bool) -> str | None:
+    """Why the normal approximation is not to be believed, where it is not."""
+    tail = move = None
+    if draws < FEWEST_DRAWS:
+        tail = f"{draws} draws for each prefix are too few to judge by (k̂ needs {FEWEST_DRAWS})"
+    elif not share_light >= SHARE_NEEDED:
+        light = f"an effective sample size of {SMALLEST_SAMPLE}" if bounded else f"k̂ < {LARGEST_K}"
+        tail = f"{light} for only {share_light:.0%} of the prefixes ({SHARE_NEEDED:.0%} are needed)"
+    if not abs(moved) < LARGEST_MOVE:
+        move = f"doubling the draws moves log Z by {moved:.3f} nats ({LARGEST_MOVE} is the most allowed)"
+    return all_warnings(tail, move)
+
+
+def _apart(low: float, high: float) -> bool:
+    return high < 0 or low > 0
+
+
+def _told(difference: Estimate) -> str:
+    """Below or above, and by how much."""
+    side, sign = ("below", -1) if difference.high < 0 else ("above", 1)
+    ends = sorted((sign * difference.low, sign * difference.high))
+    return f"{side} by {sign * difference.value:.3g} [{ends[0]:.3g}, {ends[1]:.3g}] nats per token"
+
+
+def _between(difference: Estimate) -> str:
+    return f"the difference may be anything from {difference.low:.3g} to {difference.high:.3g} nats per token"
 
 
 def joint_perplexity(
@@ -91,12 +136,14 @@ def joint_perplexity(
     draw_energies: Float[Tensor, "prefixes draws"],
     lengths: Int[Tensor, " prefixes"],
     *,
+    bound: float | None = None,
     level: float = 0.95,
 ) -> JointPerplexity:
     """exp(−Σ log p(x|C)/Σ lengths) from log q(x|C), E(x, C) and the energies of n draws from q(·|C), for each prefix C.
 
     [low, high] is for these prefixes: its only error is that of Z, over draws that are independent from prefix to
-    prefix. `difference` counts the choice of prefixes too.
+    prefix. `difference` counts the choice of prefixes too. With a `bound` on |E| (`energies.bounded.bound_of`), weights
+    have no tail: `certified` then holds whatever their law, and Pareto's k̂ is not asked.
     """
     log_weights = -draw_energies.detach().double().cpu()
     log_q, energy, tokens = (values.detach().double().cpu() for values in (log_q, energy, lengths))
@@ -119,20 +166,26 @@ def joint_perplexity(
     if draws == 1:
         change = torch.full_like(change, math.inf)
     k = pareto_k(log_weights)
-    light = _light(k, log_weights)
+    light = _light(k if bound is None else torch.full_like(k, math.nan), log_weights)
+    share_light, moved = float(light.double().mean()), float(change.mean())
     return JointPerplexity(
         base=_exp(-float(log_q.sum()) / total),
         low=whole.low,
         value=whole.value,
         high=whole.high,
-        difference=_difference(energy, log_weights, tokens, level),
+        difference=_difference(
+            energy, log_weights, tokens, level, doubt(draws, share_light, moved, bounded=bound is not None)
+        ),
         log_z=log_mean(log_weights, level=level),
         k=k.tolist(),
-        share_light=float(light.double().mean()),
-        moved=float(change.mean()),
+        share_light=share_light,
+        moved=moved,
         moved_most=float(change.abs().max()),
         by_draws=by_draws,
         level=level,
+        certified=None
+        if bound is None
+        else certified_perplexity(log_q, energy, log_weights, tokens, bound, level=level),
     )
 
 
@@ -181,12 +234,12 @@ def difference(
 
 def _difference(
     energy: Float[Tensor, " prefixes"], log_weights: Float[Tensor, "prefixes draws"],
-    tokens: Float[Tensor, " prefixes"], level: float,
+    tokens: Float[Tensor, " prefixes"], level: float, doubt: str | None,
 ) -> Estimate:  # fmt: skip
     low, value, high = (float(end) for end in difference(energy, log_weights, tokens, level=level))
     size = float(effective_sample_size(tokens.log()))
     few = f"{len(tokens)} prefixes are too few to speak for others" if size < SMALLEST_SAMPLE else None
-    return Estimate(value, low, high, size, few, level)
+    return Estimate(value, low, high, size, all_warnings(few, doubt), level)
 
 
 def _light(k: Float[Tensor, " prefixes"], log_weights: Float[Tensor, "prefixes draws"]) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 from ebar.errors import UserError
 from ebar.estimators.futures import BATCH, closing_energies, closing_place, one_row
-from ebar.estimators.per_step import check_rows, log_closing_mean, mean_between
+from ebar.estimators.per_step import check_own, check_rows, log_closing_mean, mean_between
 from ebar.maths.importance import check_weights
 from ebar.maths.jackknife import log_mean_bounds
 from ebar.models.scoring import measured_energy
@@ -71,7 +71,7 @@ def last_step(
             own = None if context is None else context.select(rows)
             some = x.select(rows)
             energies = measured_energy(energy, some, own).double()
-            check_weights(-energies[:, None])
+            check_own(energies)
             log_probs = _log_probs(q, some, own, closing)
             for row in range(len(rows)):
                 stem, token = some.tokens[row, :closing], int(some.tokens[row, closing])
@@ -115,6 +115,11 @@ def last_distribution(
             stem = x.tokens[row, :closing]
             costs = closing_energies(energy, stem, tokens, one_row(context, row), space, batch_size=batch_size)
             check_weights(-costs[None])
+            if bool((costs == math.inf).all()):
+                raise UserError(
+                    f"No token has any weight under the energy in the last place of continuation {row}: there is no "
+                    "distribution there."
+                )
             chances[tokens] -= costs
     return torch.log_softmax(scores, -1)
 

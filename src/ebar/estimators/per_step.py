@@ -16,13 +16,16 @@ from torch import Generator, Tensor
 
 from ebar.errors import UserError
 from ebar.estimators.futures import BATCH, closing_energies, closing_place, future_energies, one_row
-from ebar.maths.importance import SMALLEST_SAMPLE, check_weights
+from ebar.maths.importance import FEWEST_DRAWS, SMALLEST_SAMPLE, all_warnings, check_weights, diagnose
 from ebar.maths.jackknife import half_width, log_mean_bounds
+from ebar.maths.log_space import effective_sample_size
 from ebar.models.scoring import measured_energy
 from ebar.models.stepwise import belongs
 from ebar.modes import evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Energy, Estimate, Sequences, Space, State, Stepwise, context_rows
+
+LARGEST_SHARE = 0.05  # of the continuations may have doubtful weights at a place before it is said
 
 
 class Place(NamedTuple):
@@ -44,6 +47,7 @@ class Steps(NamedTuple):
     log_means_upper: Float[Tensor, "rows places"]  # the jackknife's upper companions; the same where Â is exact
     lengths: Int[Tensor, " rows"]
     level: float = 0.95
+    doubts: tuple[str | None, ...] = ()  # of Â before each token: what is wrong with its futures' weights
 
     def places(self) -> list[Place]:
         """Perplexity at each place."""
@@ -56,12 +60,15 @@ class Steps(NamedTuple):
         middle = lower[:, place] - lower[:, place + 1]
         low = lower[:, place] - upper[:, place + 1]
         high = upper[:, place] - lower[:, place + 1]
+        doubt = all_warnings(*self.doubts[place : place + 2])
+        difference = _doubted(mean_between(low, middle, high, level=self.level), middle, doubt)
+        joint = _doubted(mean_between(base + low, base + middle, base + high, level=self.level), middle, doubt)
         return Place(
             place,
             int(there.sum()),
             _exponential(mean_between(base, base, base, level=self.level)),
-            _exponential(mean_between(base + low, base + middle, base + high, level=self.level)),
-            mean_between(low, middle, high, level=self.level),
+            _exponential(joint._replace(low=max(joint.low, 0.0))),  # no token has a probability above 1
+            difference,
         )
 
 
@@ -80,9 +87,10 @@ def per_step(
 ) -> Steps:
     """log p(xₜ|x₍<t₎, C) for one continuation per row of the context, from n futures at each place.
 
-    The context and the tokens before a place are read once for all of the place's futures. With `exact_last`, the
-    deciding token's alternatives are all scored: as many energies as there are tokens, for each row. `rows_at_once` and
-    `batch_size` (futures at a time) bound the memory.
+    Where none of a place's futures has any weight, what the tokens beside it cost is not known: `log_joint` is NaN
+    there, and the place's figures say why. The context and the tokens before a place are read once for all of the
+    place's futures. With `exact_last`, the deciding token's alternatives are all scored: as many energies as there are
+    tokens, for each row. `rows_at_once` and `batch_size` (futures at a time) bound the memory.
     """
     check_rows(q, x, context)
     if n < 2:
@@ -94,18 +102,47 @@ def per_step(
             own = None if context is None else context.select(rows)
             parts.append(_along(q, energy, x.select(rows), own, length, n, exact_last, batch_size, generator))
             progress.advance(len(rows))
-    log_q, lower, upper = (torch.cat(found) for found in zip(*parts, strict=True))
+    log_q, lower, upper = (torch.cat(found) for found in list(zip(*parts, strict=True))[:3])
+    futures = [[part[3][place] for part in parts if place in part[3]] for place in range(length)]
     # Past its end a row's A stays e⁻ᴱ, so that there the differences vanish.
-    return Steps(log_q, log_q + lower[:, 1:] - lower[:, :-1], lower, upper, x.lengths, level)
+    gains = torch.where(
+        (lower[:, 1:] > -math.inf) & (lower[:, :-1] > -math.inf), lower[:, 1:] - lower[:, :-1], math.nan
+    )
+    doubts = tuple(futures_doubt(torch.cat(found)) if found else None for found in futures)
+    return Steps(log_q, log_q + gains, lower, upper, x.lengths, level, doubts)
+
+
+def futures_doubt(log_weights: Float[Tensor, "rows draws"]) -> str | None:
+    """What is wrong with the weights of one place's futures: any row without weight, or more than 5 % with bad ones.
+
+    Too few futures for a tail are judged by whether a few of them decide alone.
+    """
+    rows, n = log_weights.shape
+    sizes = effective_sample_size(log_weights)
+    silent = int((sizes == 0).sum())
+    if silent:
+        return (
+            f"none of the {n} futures of {silent} of {rows} continuations has any weight, so that what their tokens "
+            "cost there is not known: draw more futures"
+        )
+    if n >= FEWEST_DRAWS:
+        reasons = [reason for reason in diagnose(log_weights) if reason is not None]
+        return f"{len(reasons)} of {rows} continuations: {reasons[0]}" if len(reasons) > LARGEST_SHARE * rows else None
+    few = max(1.5, n / 10)
+    bad = int((sizes < few).sum())
+    if bad <= LARGEST_SHARE * rows:
+        return None
+    return f"the {n} futures of {bad} of {rows} continuations are worth fewer than {few:.3g} each: draw more futures"
 
 
 def _along(
     q: Stepwise, energy: Energy[Sequences], x: Sequences, context: Context | None, length: int, n: int,
     exact_last: bool, batch_size: int, generator: Generator,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """log q, T and 2J − T at every place of some rows."""
+) -> tuple[Tensor, Tensor, Tensor, dict[int, Tensor]]:  # fmt: skip
+    """log q, T and 2J − T at every place of some rows, and the log-weights of the futures of each place."""
     own = measured_energy(energy, x, context).double()
-    check_weights(-own[:, None])
+    check_own(own)
+    weights: dict[int, Tensor] = {}
     lower = -own[:, None].repeat(1, length + 1)
     upper = lower.clone()
     log_q = torch.zeros(len(own), length, dtype=torch.float64, device=own.device)
@@ -131,9 +168,21 @@ def _along(
                 q, energy, stems, logits, state, some, n, batch_size=batch_size, generator=generator
             )
             check_weights(-energies)
+            weights[place] = -energies
             bounds = log_mean_bounds(-energies)
             lower[alive, place], upper[alive, place] = bounds.lower, bounds.upper
-    return log_q, lower, upper
+    return log_q, lower, upper, weights
+
+
+def check_own(energies: Float[Tensor, " rows"]) -> None:
+    """A continuation that the energy forbids has probability 0, and there is nothing to compare."""
+    check_weights(-energies[:, None])
+    if bool((energies == math.inf).any()):
+        row = int((energies == math.inf).nonzero()[0])
+        raise UserError(
+            f"The energy of continuation {row} is inf, so that the joint model gives it probability 0 and its cost is "
+            "infinite: leave it out, or check the energy."
+        )
 
 
 def check_rows(q: Stepwise, x: Sequences, context: Context | None) -> None:
@@ -188,6 +237,13 @@ def mean_between(
     )
 
 
+def _doubted(figure: Estimate, values: Float[Tensor, " rows"], doubt: str | None) -> Estimate:
+    """With the doubt about its futures; not known where that of some row is not."""
+    if not bool(values.isfinite().all()):
+        figure = figure._replace(value=math.nan, low=-math.inf, high=math.inf)
+    return figure._replace(warning=all_warnings(doubt, figure.warning))
+
+
 def _exponential(nats: Estimate) -> Estimate:
-    values = [math.exp(value) if value < 700 else math.inf for value in (nats.value, nats.low, nats.high)]
+    values = [math.inf if value >= 700 else math.exp(value) for value in (nats.value, nats.low, nats.high)]
     return nats._replace(value=values[0], low=values[1], high=values[2])

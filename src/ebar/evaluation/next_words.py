@@ -1,21 +1,24 @@
 """The likeliest next words after a prefix, under q and under the joint model. Document 002, analyses."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
 from ebar.estimators.futures import BATCH, future_energies
-from ebar.maths.importance import check_weights, diagnose
+from ebar.maths.importance import all_warnings, check_weights, diagnose
 from ebar.maths.jackknife import half_width, log_fall
 from ebar.maths.log_space import effective_sample_size, log_mean_exp
 from ebar.models.scoring import measured_energy
 from ebar.models.stepwise import draw_tokens
 from ebar.modes import evaluation_mode
 from ebar.types import Context, Energy, Estimate, Sequences, State, Stepwise, context_rows
+
+TELLING = 0.05  # of a sum: what makes up less of it is not asked about its weights
 
 
 class NextWord(NamedTuple):
@@ -26,17 +29,67 @@ class NextWord(NamedTuple):
     joint: Estimate  # p(v|C) = q(v|C)·E[e⁻ᴱ|C, v]/Z(C)
 
 
+class Strata(NamedTuple):
+    """Tokens with their futures; the last may be all that are no candidates, as token −1."""
+
+    tokens: Int[Tensor, " strata"]
+    log_chances: Float[Tensor, " strata"]  # log q
+    log_weights: Float[Tensor, "strata draws"]  # −E of the futures
+    level: float
+
+    def share(self, group: Bool[Tensor, " strata"]) -> Estimate:
+        """Σ₍group₎ qₛAₛ/Σ qₛAₛ, its interval made on the logit scale.
+
+        There it is log Σ₍group₎ qₛAₛ − log Σ₍others₎ qₛAₛ: a stratum moves the sum it is in by its share of that sum
+        times as much as log A moves.
+        """
+        group = group.to(self.log_chances.device)
+        scores = self.log_chances + log_mean_exp(self.log_weights)
+        inside, outside = (torch.where(part, scores, -math.inf) for part in (group, ~group))
+        drawn = (self.log_chances[:, None] + self.log_weights)[group]
+        size = float(effective_sample_size(drawn.flatten()))
+        reason = self._reason(group, inside)
+        if bool((outside == -math.inf).all()):
+            return Estimate(1.0, 1.0, 1.0, size, reason, self.level)
+        if size == 0:  # nothing drawn of it has any weight: that is not to know that it has none
+            return Estimate(0.0, 0.0, 1.0, size, reason, self.level)
+        falls = log_fall(self.log_weights)
+        falls = falls - falls.mean(-1, keepdim=True)
+        logit = torch.logsumexp(inside, 0) - torch.logsumexp(outside, 0)
+        moves = torch.softmax(inside, 0) - torch.softmax(outside, 0)
+        width = half_width((moves[:, None] * falls).flatten(), self.level)
+        ends = torch.sigmoid(torch.stack([logit, logit - width, logit + width])).tolist()
+        return Estimate(ends[0], ends[1], ends[2], size, reason, self.level)
+
+    def _reason(self, group: Bool[Tensor, " strata"], inside: Float[Tensor, " strata"]) -> str | None:
+        """What is wrong with the weights of those that make up the group's sum."""
+        if bool((inside == -math.inf).all()):
+            return all_warnings(*diagnose(self.log_weights[group]))
+        telling = group & (torch.softmax(inside, 0) > TELLING)
+        return all_warnings(*diagnose(self.log_weights[telling]))
+
+
 class NextWords(NamedTuple):
     """The candidates, likeliest under the joint model first."""
 
     words: list[NextWord]
-    rest: NextWord | None  # all other tokens together, as token −1; None where there are none
+    rest: NextWord | None  # the tokens that are no candidates together, as token −1; None where there are none
+    strata: Strata
 
     def under_base(self, most: int = 10) -> list[NextWord]:
         return sorted(self.words, key=lambda word: -word.base)[:most]
 
     def under_joint(self, most: int = 10) -> list[NextWord]:
         return self.words[:most]
+
+    def others(self, shown: Sequence[NextWord]) -> NextWord | None:
+        """All tokens but those shown together, as token −1: what is left of the whole; None where nothing is."""
+        known = torch.tensor([word.token for word in shown])
+        left = ~torch.isin(self.strata.tokens.cpu(), known)
+        if not bool(left.any()):
+            return None
+        base = math.exp(float(torch.logsumexp(self.strata.log_chances.cpu()[left], 0)))
+        return NextWord(-1, base, self.strata.share(left))
 
 
 def next_words(
@@ -73,13 +126,20 @@ def next_words(
             rest = _energies(q, energy, drawn, state, context, 1, batch_size, generator)
             energies = torch.cat([energies, rest.T])
     check_weights(-energies)
-    joint = _shares(chances, -energies, level)
+    if bool((energies == math.inf).all()):
+        raise UserError(
+            f"None of the {energies.numel():,} ways in which the base would go on has any weight under the energy, so "
+            "that no next word can be told: ask for more futures or candidates."
+        )
+    tokens = torch.cat([chosen, chosen.new_full((len(chances) - len(chosen),), -1)])
+    strata = Strata(tokens, chances, -energies, level)
+    each = torch.eye(len(tokens), dtype=torch.bool, device=tokens.device)
     words = [
-        NextWord(token, math.exp(float(chance)), share)
-        for token, chance, share in zip([*chosen.tolist(), -1], chances, joint, strict=False)
+        NextWord(token, math.exp(float(chance)), strata.share(own))
+        for token, chance, own in zip(tokens.tolist(), chances, each, strict=True)
     ]
     remainder = words.pop() if possible > len(chosen) else None
-    return NextWords(sorted(words, key=lambda word: -word.joint.value), remainder)
+    return NextWords(sorted(words, key=lambda word: -word.joint.value), remainder, strata)
 
 
 def _energies(
@@ -102,33 +162,4 @@ def _energies(
         found[rows] = future_energies(
             q, energy, stems, logits[:, 0], after, own, n, batch_size=batch_size, generator=generator
         )
-    return found
-
-
-def _shares(
-    log_chances: Float[Tensor, " strata"], log_weights: Float[Tensor, "strata draws"], level: float
-) -> list[Estimate]:
-    """qₛAₛ/Σ qₛAₛ, its interval made on the logit scale.
-
-    There it is log qᵥAᵥ − log Σ₍ₛ≠ᵥ₎ qₛAₛ: a stratum moves its own by as much as log A moves, another's by its share of
-    the others.
-    """
-    scores = log_chances + log_mean_exp(log_weights)
-    falls = log_fall(log_weights)
-    falls = falls - falls.mean(-1, keepdim=True)
-    sizes, reasons = effective_sample_size(log_weights), diagnose(log_weights)
-    found = []
-    for own, reason in enumerate(reasons):
-        others = scores.index_fill(0, torch.tensor([own], device=scores.device), -math.inf)
-        if bool((others == -math.inf).all()):
-            found.append(Estimate(1.0, 1.0, 1.0, float(sizes[own]), reason, level))
-            continue
-        logit = scores[own] - torch.logsumexp(others, 0)
-        moves = -torch.softmax(others, 0)
-        moves[own] = 1.0
-        width = half_width((moves[:, None] * falls).flatten(), level)
-        ends = torch.sigmoid(torch.stack([logit, logit - width, logit + width])).tolist()
-        if float(sizes[own]) == 0:  # nothing drawn of it has any weight: that is not to know that it has none
-            ends = [0.0, 0.0, 1.0]
-        found.append(Estimate(ends[0], ends[1], ends[2], float(sizes[own]), reason, level))
     return found

@@ -39,6 +39,7 @@ RECIPES = {
     "earm/recent": "ebar.recipes.earm.recent",
     "earm/without_ce": "ebar.recipes.earm.without_ce",
     "residual/perplexity": "ebar.recipes.residual.perplexity",
+    "residual/bounded": "ebar.recipes.residual.bounded",
     "residual/per_step": "ebar.recipes.residual.per_step",
     "residual/samples": "ebar.recipes.residual.samples",
     "residual/energies": "ebar.recipes.residual.energies",

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from torch import Generator
 
+from ebar.energies.bounded import bound_of
 from ebar.errors import UserError
 from ebar.models.tilted import Tilted
 from ebar.samplers.accept import Attempts, accept, weighed
@@ -82,6 +83,10 @@ class Rejection:
                 return known
         if isinstance(target, Tilted) and target.base is proposal and isinstance(target.energy, Bounded):
             return target.energy.log_bound()
+        if isinstance(target, Tilted) and target.base is proposal:
+            own = bound_of(target.energy)
+            if own is not None:
+                return own
         what = "a proposal other than its base" if isinstance(target, Tilted) and target.base is not proposal else "it"
         raise UserError(
             f"Rejection sampling needs a bound on P/q and none is known for this target with {what}: give log_bound, "

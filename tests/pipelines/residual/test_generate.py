@@ -121,3 +121,52 @@ def test_nothing_is_refused(q, energy, generator):
         generate(q, energy, CONTEXT, way="rejection", generator=generator)
     with pytest.raises(UserError, match="cannot be truncated so"):
         generate(q, energy, CONTEXT, truncation=Truncation(top_p=3.0), generator=generator)
+
+
+ONE_ALLOWED = [math.inf] * 8 + [0.0]  # only the sequence (2, 2)
+
+
+def uniform() -> Tabular:
+    return Tabular(SPACE, torch.zeros(2, 4, 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("way", ["joint", "quasi_rejection", "smc"])
+def test_no_text_of_probability_zero_is_given(way):
+    """One sequence of nine has weight and two candidates are drawn at a time, up to eight times.
+
+    All sixteen miss it with a chance of (8/9)^16 = 0.15: over 60 seeds both outcomes come, but for 1 in 10,000 runs
+    of any seeds (0.15^60, and 0.85^60 = 6e-5).
+    """
+    texts, refusals = [], []
+    for seed in range(60):
+        generator = Generator().manual_seed(seed)
+        try:
+            made = generate(uniform(), Table(ONE_ALLOWED), CONTEXT, candidates=2, way=way, generator=generator)
+            texts.append((made.drawn.x.prefix(0), float(made.drawn.energy[0])))
+        except UserError as error:
+            refusals.append(str(error))
+    assert texts
+    assert all(text == ([2, 2], 0.0) for text in texts)
+    assert refusals
+    assert all("None of 16 candidates has any weight" in refusal for refusal in refusals)
+
+
+def test_candidates_that_were_drawn_in_vain_are_told():
+    """Sixteen candidates all miss the one sequence with a chance of (8/9)^16 = 0.15, eight such sets with 3e-7."""
+    told = 0
+    for seed in range(60):
+        generator = Generator().manual_seed(seed)
+        made = generate(uniform(), Table(ONE_ALLOWED), CONTEXT, candidates=16, generator=generator)
+        told += made.warning is not None and "before these had no weight at all" in made.warning
+    assert 0 < told < 60  # 0.85^60 is 5e-5
+
+
+def test_a_text_that_comes_twice_is_told(q, energy, generator):
+    made = generate(q, energy, CONTEXT, count=12, candidates=50, generator=generator)
+    texts = {tuple(made.drawn.x.prefix(row)) for row in range(12)}
+    assert made.distinct == len(texts) <= 9
+    assert made.warning is not None
+    assert f"the 12 draws hold only {made.distinct} different texts" in made.warning
+    once = generate(q, energy, CONTEXT, count=1, candidates=50, generator=generator)
+    assert once.distinct == 1
+    assert once.warning is None or "different texts" not in once.warning

@@ -5,6 +5,7 @@ policy gradient: the copy is moved towards p by draws that are weighed anew at e
 """
 
 import copy
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Generator, nn
 
+from ebar.errors import UserError
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.scoring import measured_energy
 from ebar.models.stepwise import draw_tokens
@@ -33,6 +35,8 @@ def chosen_draws(energy: Energy[Sequences], pool: Pool, context: Context, *, gen
     for row in range(len(pool)):
         one = torch.tensor([row])
         costs = measured_energy(energy, pool.fetch(one), context.select(one))
+        if bool((costs == math.inf).all()):
+            raise UserError(f"None of the draws for prefix {row} has any weight under the energy: draw more of them.")
         choice = draw_tokens(torch.log_softmax(-costs[None], 1), generator)
         found.append(pool.fetch(one, draws=choice))
     return Sequences.join(found)

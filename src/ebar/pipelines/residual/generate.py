@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.maths.importance import FEWEST_DRAWS, check_weights, diagnose, pareto_k
+from ebar.maths.importance import FEWEST_DRAWS, all_warnings, check_weights, diagnose, pareto_k
 from ebar.maths.log_space import effective_sample_size, normalised
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.pretrained import Pretrained
@@ -31,6 +31,7 @@ WAYS: dict[str, type[Sampler]] = {
     "joint": Importance,
     **{name: SAMPLERS[name] for name in ("rejection", "quasi_rejection", "metropolis", "smc", "annealed")},
 }
+TRIES = 8  # sets of candidates, of which one must hold a weight
 CHOSEN_BY_WEIGHT = ("joint", "smc", "annealed")
 
 
@@ -51,6 +52,7 @@ class Generated(NamedTuple):
     candidate_weights: Float[Tensor, " candidates"]  # normalised
     effective_sample_size: float  # of the candidates
     k: float  # Pareto k̂ of their weights; NaN where they are too few
+    distinct: int  # different sequences among the drawn
     warning: str | None
 
 
@@ -86,7 +88,10 @@ def generate(
     truncation: Truncation | None = None,
     generator: Generator,
 ) -> Generated:
-    """`count` draws for one prefix, by any of `WAYS`, with `candidates` of the base to judge the weights by."""
+    """`count` draws for one prefix, by any of `WAYS`, with `candidates` of the base to judge the weights by.
+
+    Candidates that all weigh nothing are drawn anew, up to `TRIES` times; a draw of probability 0 is never returned.
+    """
     if count < 1 or candidates < 1:
         raise UserError(f"At least one draw from at least one candidate, not {count} from {candidates}.")
     if context is not None and context.rows != 1:
@@ -95,10 +100,21 @@ def generate(
     target = Tilted(base, energy)
     sampler = sampler or WAYS[way]()
     chosen_by_weight = way in CHOSEN_BY_WEIGHT
-    pool = draw(sampler if chosen_by_weight else Importance(), target, candidates, context=context, generator=generator)
-    assert isinstance(pool, Weighted)
-    log_weights = pool.log_weights.double().cpu()
-    check_weights(log_weights)
+    proposing = sampler if chosen_by_weight else Importance()
+    tries = 0
+    while True:
+        tries += 1
+        pool = draw(proposing, target, candidates, context=context, generator=generator)
+        assert isinstance(pool, Weighted)
+        log_weights = pool.log_weights.double().cpu()
+        check_weights(log_weights)
+        if bool((log_weights > -math.inf).any()):
+            break
+        if tries == TRIES:
+            raise UserError(
+                f"None of {TRIES * candidates:,} candidates has any weight under the energy for this prefix, so that "
+                "there is nothing to choose from: ask for more candidates, or give another prefix."
+            )
     if chosen_by_weight:
         chosen = multinomial(log_weights, count, _beside(generator))[0]
         x = pool.x.select(chosen.to(pool.x.lengths.device))
@@ -107,18 +123,35 @@ def generate(
         if isinstance(sampler, QuasiRejection) and sampler.log_beta is None:
             # As high as the candidates reach: a pilot of its own would cost more than they did.
             sampler = replace(sampler, log_beta=float(log_weights.max()))
-        drawn = draw(sampler, target, count, context=context, generator=generator)
-        x = drawn.x if isinstance(drawn, Weighted) else drawn
+        found = draw(sampler, target, count, context=context, generator=generator)
+        x = found.x if isinstance(found, Weighted) else found
         weights = torch.full((count,), math.nan, dtype=torch.float64)
+    drawn = _scored(q, energy, x, context)
+    if bool((drawn.energy == math.inf).any()):
+        raise UserError(
+            f"The sampler {way} ended in a text of probability 0: take another way to choose, such as joint."
+        )
+    distinct = len({tuple(x.prefix(row)) for row in range(count)})
     return Generated(
-        _scored(q, energy, x, context),
+        drawn,
         weights,
         _scored(q, energy, pool.x, context),
         normalised(log_weights)[0],
         float(effective_sample_size(log_weights)[0]),
         float(pareto_k(log_weights)[0]),
-        _warning(log_weights),
+        distinct,
+        all_warnings(_again(tries, candidates), _warning(log_weights), _repeated(count, distinct)),
     )
+
+
+def _again(tries: int, candidates: int) -> str | None:
+    if tries == 1:
+        return None
+    return f"{(tries - 1) * candidates:,} candidates before these had no weight at all: ask for more candidates"
+
+
+def _repeated(count: int, distinct: int) -> str | None:
+    return None if distinct == count else f"the {count:,} draws hold only {distinct:,} different texts"
 
 
 def _scored(q: Stepwise, energy: Energy[Sequences], x: Sequences, context: Context | None) -> Scored:

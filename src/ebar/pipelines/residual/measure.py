@@ -1,11 +1,13 @@
 """What a residual model came to: its perplexity interval beside the base's, log Z of each prefix, what it would say."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
+from ebar.energies.bounded import bound_of
 from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
 from ebar.estimators.last_step import LastStep, last_step
 from ebar.evaluation.cross_entropy import negative_log_scores
@@ -21,6 +23,7 @@ from ebar.samplers.resample import flat, multinomial
 from ebar.training.batches import folded, moved
 from ebar.types import Estimate, Sequences
 
+LIGHT = ("prefixes with k̂ < 0.7", "prefixes with an effective sample size of 30")  # unbounded, bounded energies
 DRAWING, CHOOSING, LAST = range(11, 14)  # what the randomness of each is folded with
 
 
@@ -76,9 +79,12 @@ class Measured:
         figures: dict[str, object] = {
             "perplexity of the base": found.base,
             "perplexity of the joint model": found.perplexity,
-            "difference, nats per token": found.difference,
-            "joint against base": found.verdict,
-            "prefixes with k̂ < 0.7": found.share_light,
+            **_certified(found),
+            "difference on these prefixes, nats per token": found.here,
+            "difference on others like them, nats per token": found.difference,
+            "joint against base, on these prefixes": found.verdict,
+            "joint against base, on others like them": found.verdict_elsewhere,
+            LIGHT[found.certified is not None]: found.share_light,
             "log Z moves when draws are doubled, nats": found.moved,
         }
         if self.last is not None:
@@ -106,6 +112,8 @@ class Measured:
                 "base": found.base, "low": found.low, "value": found.value, "high": found.high,
                 "difference": found.difference._asdict(), "verdict": found.verdict, "share_light": found.share_light,
                 "moved": found.moved, "moved_most": found.moved_most,
+                "verdict_elsewhere": found.verdict_elsewhere, "here": found.here._asdict(),
+                "certified": None if found.certified is None else found.certified._asdict(),
                 "by_draws": [row._asdict() for row in found.by_draws],
             },
             "log_z": [
@@ -154,7 +162,7 @@ def measure(journey: Journey, extent: Extent, *, seed: int = 0, shown: int = 10)
         "base": pool.fetch(torch.arange(len(pool)), draws=torch.tensor([0])),
         "joint": _chosen(pool, chosen),
     }
-    perplexity = joint_perplexity(log_q, own, draws, data.x.lengths)
+    perplexity = joint_perplexity(log_q, own, draws, data.x.lengths, bound=bound_of(journey.energy))
     return Measured(
         extent=extent,
         seed=seed,
@@ -200,6 +208,14 @@ def _continued(
         effective_sample_size=perplexity.log_z[row].estimate.effective_sample_size,
         k=perplexity.k[row],
     )
+
+
+def _certified(found: JointPerplexity) -> dict[str, object]:
+    """The perplexity's certified interval, where there is one."""
+    if found.certified is None:
+        return {}
+    low, high = (math.exp(end) for end in found.certified.cost)
+    return {f"the same, certified for these prefixes (|E| ≤ {found.certified.bound:g})": f"{low:.6g} to {high:.6g}"}
 
 
 def _distribution(one: Any) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def trained_energy(
 def _unit(settings: Mapping[str, Any], task: Task, base: Stepwise, folder: Path) -> Neural:
     """From the base's own weights: at this scale a causal energy that starts afresh learns nothing."""
     assert isinstance(base, Autoregressive)
-    return unit_from(base)
+    return unit_from(base, bound=settings.get("bound"))
 
 
 def _bit(settings: Mapping[str, Any], task: Task, base: Stepwise, folder: Path) -> Neural:
@@ -68,7 +68,7 @@ def _bit(settings: Mapping[str, Any], task: Task, base: Stepwise, folder: Path) 
         dropout=settings["dropout"],
     )  # fmt: skip
     _warm_up(network, settings, task, folder / "warm-up")
-    return bit(network)
+    return bit(network, bound=settings.get("bound"))
 
 
 def _pretrained(settings: Mapping[str, Any], task: Task, base: Stepwise, folder: Path) -> Neural:
@@ -78,7 +78,7 @@ def _pretrained(settings: Mapping[str, Any], task: Task, base: Stepwise, folder:
     for part in (network.embeddings, *network.encoder.layer[: settings["frozen_layers"]]):
         if settings["frozen_layers"]:
             part.requires_grad_(False)
-    return Neural(Reencoded(network, loaded.tokeniser.original, task.tokeniser))
+    return Neural(Reencoded(network, loaded.tokeniser.original, task.tokeniser), bound=settings.get("bound"))
 
 
 def _warm_up(network: BidirectionalTransformer, settings: Mapping[str, Any], task: Task, folder: Path) -> None:

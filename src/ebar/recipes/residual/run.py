@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ebar.energies.bounded import bound_of
 from ebar.energies.neural import Neural
 from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
 from ebar.evaluation.cross_entropy import negative_log_scores
@@ -30,7 +31,7 @@ from ebar.types import Context, Distribution, Stepwise
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """Everything that the tables of document 002 are made of; killed and called again it goes on."""
     task = task_of(cell)
-    base = _base(cell, task, folder)
+    base = base_of(cell, task, folder)
     pool = draw_pool(folder / "pool", base, task.test[1], cell["draws"], seed=folded(cell["seed"], 1))
     rivals = {"base": kept(folder / "base.json", lambda: measured(base, task.test))}
     if cell["base"] == "transformer":
@@ -61,7 +62,8 @@ def measured(model: Distribution, chunks: Chunks) -> dict[str, Any]:
     }
 
 
-def _base(cell: Cell, task: Task, folder: Path) -> Stepwise:
+def base_of(cell: Cell, task: Task, folder: Path) -> Stepwise:
+    """The language model of continuations, trained where it is not pretrained."""
     if task.pretrained is not None:
         return task.pretrained
     return continuing(_whole(cell, task, folder), task.space)
@@ -97,13 +99,13 @@ def _energy(
 ) -> dict[str, Any]:  # fmt: skip
     """One energy, trained and measured."""
     own = folder / f"{kind}-{settings['seed']}"
-    energy = trained_energy(kind, settings, task, base, _contrasts(settings, cell, task, base, folder), own)
+    energy = trained_energy(kind, settings, task, base, contrasts_of(settings, cell, task, base, folder), own)
     x, context = task.test
     with torch.no_grad():
         of_data = energy(x, context).double()
     measured = Measured(energy=energy, of_data=of_data, of_draws=energies_of(energy, pool, context), pool=pool)
     nats = torch.tensor(rivals["base"]["nats"], dtype=torch.float64)
-    joint = joint_perplexity(-nats, of_data, measured.of_draws, x.lengths)
+    joint = joint_perplexity(-nats, of_data, measured.of_draws, x.lengths, bound=bound_of(energy))
     found = {
         "parameters": sum(parameter.numel() for parameter in energy.parameters()),
         "joint": summary(joint),
@@ -116,7 +118,7 @@ def _energy(
     return found | text_figures({**cell, **settings.get("figures", {})}, task, base, measured, own)
 
 
-def _contrasts(settings: Mapping[str, Any], cell: Cell, task: Task, base: Stepwise, folder: Path) -> Contrasts:
+def contrasts_of(settings: Mapping[str, Any], cell: Cell, task: Task, base: Stepwise, folder: Path) -> Contrasts:
     """A fresh draw for each epoch: what a network has seen often, it learns by heart."""
     train, seed = spaced(task.train, settings["chunks"]), folded(cell["seed"], 3)
     name = f"negatives-{settings['chunks']}-{settings['epochs']}"
@@ -150,6 +152,9 @@ def summary(joint: JointPerplexity) -> dict[str, Any]:
         "difference": joint.difference._asdict(),
         "established": joint.established,
         "verdict": joint.verdict,
+        "verdict_elsewhere": joint.verdict_elsewhere,
+        "here": joint.here._asdict(),
+        "certified": None if joint.certified is None else joint.certified._asdict(),
         "share_light": joint.share_light,
         "moved": joint.moved,
         "by_draws": [row._asdict() for row in joint.by_draws],
