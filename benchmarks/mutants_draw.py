@@ -114,13 +114,13 @@ def equivalents(table: Path) -> dict[tuple[str, str, str], str]:
 def drawn(root: Path, count: int, seed: int) -> list[Mutant]:
     """Places drawn without replacement, all alike; at each, one of the operators that apply there."""
     ranked = sorted(position for path in files(root) for position in _positions(root, path, seed))
-    found: list[Mutant] = []
+    found: dict[str, Mutant] = {}
     for position in ranked:
         if len(found) == count:
             break
         if mutant := _mutate(root, position, seed):
-            found.append(mutant)
-    return found
+            found.setdefault(mutant.identity, mutant)
+    return list(found.values())
 
 
 @dataclass(frozen=True, order=True)
