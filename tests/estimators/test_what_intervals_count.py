@@ -68,7 +68,7 @@ def test_leaving_out_a_prefix_leaves_out_its_tokens():
 
 
 def test_what_is_normalised_is_drawn_from_its_own_base_too(too_large, generator):
-    """q makes only one of the two tokens that p makes alike: KL(q‖p) = log 2, which q's own draws alone would call 0."""
+    """q makes one of the two tokens that p makes alike: KL(q‖p) = log 2, which q's own draws alone would call 0."""
     p = Tilted(table(0.5, 0.5), Linear(Features([Starts(0)]), torch.tensor([0.0], dtype=torch.float64)))
     (found,) = divergence("reverse_kl", p, table(1.0, 0.0), draws=2000, generator=generator, level=0.999999)
     assert found.low < math.log(2) < found.high

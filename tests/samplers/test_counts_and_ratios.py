@@ -1,4 +1,4 @@
-"""Numbers on the way to a weight, each by hand: proposals made, gains of a redraw, ratios of a prefix, rows of a law."""
+"""Numbers on the way to a weight, by hand: proposals made, gains of a redraw, ratios of a prefix, rows of a law."""
 
 import pytest
 import torch
