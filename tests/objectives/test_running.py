@@ -39,7 +39,7 @@ def test_a_step_is_not_measured_by_the_baseline_its_own_draws_make(kind):
     slopes = []
     for baseline in ("none", "running"):
         policy = Tabular.random(SPACE, generator=Generator().manual_seed(2))
-        objective = PolicyGradient(target=Tilted(base, energy), model=policy, divergence=kind, baseline=baseline)  # type: ignore[arg-type]
+        objective = PolicyGradient(target=Tilted(base, energy), model=policy, divergence=kind, baseline=baseline)
         (loss,) = objective.losses(torch.empty(16, 0), Clock(1, 0), generator=Generator().manual_seed(3))
         slopes.append(torch.autograd.grad(loss.value, [policy.logits])[0])
         assert (float(objective.memory.baseline.value) != 0) == (baseline == "running")

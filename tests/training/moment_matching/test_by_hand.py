@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 from ebar.features.feature import Features
 from ebar.features.starts_with import StartsWith
 from ebar.models.tabular import Tabular
+from ebar.samplers.look_ahead import guided
 from ebar.training.moment_matching import newton
 from ebar.training.moment_matching.conclusion import conclude
 from ebar.training.moment_matching.first_order import Schedule, _descend, _Scale
@@ -80,12 +81,11 @@ def test_what_an_early_end_leaves_undone_is_in_the_covariance(iterative: bool):
 @pytest.mark.parametrize(("good", "made"), [(True, 1), (False, 3)])
 def test_a_proposal_is_made_anew_until_it_is_good(good: bool, made: int, monkeypatch: pytest.MonkeyPatch):
     times = 0
-    original = newton.guided
 
     def counting(*arguments: object, **options: object) -> object:
         nonlocal times
         times += 1
-        return original(*arguments, **options)  # type: ignore[arg-type]
+        return guided(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(newton, "guided", counting)
     guess = _Guess(torch.tensor([0.5], dtype=torch.float64), False, good)
