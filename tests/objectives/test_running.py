@@ -6,13 +6,15 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from ebar.errors import UserError
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.objectives import Earm, PolicyGradient
+from ebar.objectives.conditional_moments import ConditionalMoments
 from ebar.objectives.contrastive import Contrast
 from ebar.objectives.langevin import langevin
 from ebar.objectives.running import WeightedSums
-from ebar.types import Clock, Sequences, Space
+from ebar.types import Clock, Context, Sequences, Space
 from tests.models.examples import ENDING, FIXED, lstm
 
 SPACE = Space(2, 3)
@@ -69,3 +71,18 @@ def test_langevin_moves_without_dropout_whatever_the_models_mode():
         moved.append(langevin(model, start, x.lengths, steps=2, step_size=0.2, noise=0.5, generator=generator))
         assert model.training == training
     torch.testing.assert_close(moved[0], moved[1], rtol=0, atol=0)
+
+
+def test_of_several_contexts_without_a_weight_the_first_is_named():
+    base = Tabular.random(SPACE, conditions=3, generator=Generator().manual_seed(1)).requires_grad_(False)
+
+    def energy(x: Sequences, context: Context | None = None) -> Tensor:
+        assert context is not None
+        forbidden = context.given.tokens[:, 0].repeat_interleave(len(x.lengths) // context.rows) > 0
+        return torch.where(forbidden, math.inf, torch.zeros(len(x.lengths), dtype=torch.float64))
+
+    context = Context(Sequences(torch.tensor([[0], [1], [2]]), torch.ones(3, dtype=torch.long)))
+    x = Sequences(torch.zeros(3, 3, dtype=torch.long), torch.full((3,), 3))
+    objective = ConditionalMoments(model=Tilted(base, energy), draws=40)
+    with pytest.raises(UserError, match=r"None of 40 draws for the context \[1\] has a positive weight"):
+        list(objective.losses((x, context), Clock(0, 0), generator=Generator().manual_seed(1)))

@@ -12,6 +12,7 @@ from ebar.models.tabular import Tabular
 from ebar.samplers.look_ahead import guided
 from ebar.training.moment_matching import newton
 from ebar.training.moment_matching.conclusion import conclude
+from ebar.training.moment_matching.diagnosis import ends
 from ebar.training.moment_matching.first_order import Schedule, _descend, _Scale
 from ebar.training.moment_matching.newton import Newton, _Guess, _half_added
 from ebar.training.moment_matching.pool import Pool
@@ -96,3 +97,14 @@ def test_a_proposal_is_made_anew_until_it_is_good(good: bool, made: int, monkeyp
     method = Newton(draws=60, rounds=3, proposal="look_ahead")
     method.fit(base, features, data=data, generator=Generator().manual_seed(2))
     assert times == made
+
+
+@pytest.mark.parametrize(("moment", "unmet"), [(0.0, False), (0.5, True)])
+def test_a_feature_that_no_draw_varies_cannot_be_matched_unless_it_is_so_in_the_data(moment: float, unmet: bool):
+    pool = Pool(torch.zeros(9, 1, dtype=torch.float64), torch.zeros(9, dtype=torch.float64), torch.zeros(9).long())
+    wanted = Wanted(torch.tensor([moment], dtype=torch.float64), None, None)
+    features = Features([StartsWith(prefix="1", alphabet="01", end=2)])
+    (found,) = ends(features, wanted, pool, torch.zeros(1, dtype=torch.float64), decided="the prior")
+    assert ("cannot be matched" in found.sentence) == unmet
+    assert ("but 0 in all draws" in found.sentence) == unmet
+    assert (found.open_low, found.open_high) == (True, True)
