@@ -4,20 +4,23 @@ import math
 
 import pytest
 import torch
+from torch import Generator, Tensor
 
 from ebar.energies.linear import Linear
 from ebar.estimators import models
 from ebar.estimators.divergences import divergence
 from ebar.estimators.entropy import entropy
 from ebar.estimators.joint_perplexity import joint_perplexity
-from ebar.estimators.per_step import Steps
+from ebar.estimators.last_step import last_step
+from ebar.estimators.per_step import Steps, mean_between
 from ebar.estimators.support import Support
 from ebar.features.feature import Features
 from ebar.maths.jackknife import half_width
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
-from ebar.types import Sequences, Space
+from ebar.types import Context, Sequences, Space
 from tests.estimators.conftest import Starts
+from tests.estimators.residual import conditions, residual
 
 ONE_TOKEN = Space(2, 1)
 
@@ -86,3 +89,38 @@ def test_a_side_seen_in_any_batch_was_seen(order: tuple[int, int]):
     alone = Support(target)
     alone.see(Sequences(torch.full((3, 1), order[0]), torch.ones(3, dtype=torch.long)), 1)
     assert alone.warnings(1)[0] is not None
+
+
+class Drawn:
+    """A distribution that says what it draws and, asked again, how likely that was: nothing more."""
+
+    def __init__(self, inner: Tabular):
+        self.inner, self.space = inner, inner.space
+
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
+        return self.inner.sample(n, context, generator=generator)
+
+    def log_prob(self, x: Sequences, context: Context | None = None) -> Tensor:
+        return self.inner.log_prob(x, context)
+
+
+def test_a_distribution_that_cannot_draw_and_score_at_once_is_asked_twice(too_large, generator):
+    # KL = 0.5·log(0.5/0.8) + 0.5·log(0.5/0.2) = log 1.25.
+    (found,) = divergence("kl", Drawn(table(0.5, 0.5)), table(0.8, 0.2), draws=500, generator=generator, level=0.999999)
+    assert found.low < math.log(1.25) < found.high
+    assert found.high - found.low < 0.5
+
+
+def test_an_exact_last_step_has_an_interval_as_far_down_as_up(generator):
+    small = residual()
+    context = conditions(torch.arange(3).repeat(15))
+    found = last_step(small.q, small.energy, small.q.sample(1, context, generator=generator), context)
+    for cost in (found.base, found.joint, found.difference):
+        assert cost.low < cost.value
+        assert cost.value - cost.low == pytest.approx(cost.high - cost.value)
+
+
+@pytest.mark.parametrize(("rows", "few"), [(29, True), (30, False)])
+def test_fewer_than_thirty_prefixes_cannot_speak_for_others(rows: int, few: bool):
+    values = torch.arange(rows, dtype=torch.float64)
+    assert (mean_between(values, values, values).warning is not None) == few

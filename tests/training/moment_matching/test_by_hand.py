@@ -10,15 +10,15 @@ from ebar.features.feature import Features
 from ebar.features.starts_with import StartsWith
 from ebar.models.tabular import Tabular
 from ebar.samplers.look_ahead import guided
-from ebar.training.moment_matching import newton
-from ebar.training.moment_matching.conclusion import conclude
-from ebar.training.moment_matching.diagnosis import ends
+from ebar.training.moment_matching import ImportanceMoments, RejectionMoments, newton
+from ebar.training.moment_matching.conclusion import _about_weights, conclude
+from ebar.training.moment_matching.diagnosis import ends, nearest
 from ebar.training.moment_matching.first_order import Schedule, _descend, _Scale
 from ebar.training.moment_matching.newton import Newton, _Guess, _half_added
 from ebar.training.moment_matching.pool import Pool
 from ebar.training.moment_matching.uncertainty import bound_at_the_end
 from ebar.training.moment_matching.wanted import Wanted
-from ebar.types import Sequences, Space
+from ebar.types import Context, Sequences, Space
 
 
 def test_the_rule_of_three_bounds_a_feature_that_no_datum_has():
@@ -108,3 +108,72 @@ def test_a_feature_that_no_draw_varies_cannot_be_matched_unless_it_is_so_in_the_
     assert ("cannot be matched" in found.sentence) == unmet
     assert ("but 0 in all draws" in found.sentence) == unmet
     assert (found.open_low, found.open_high) == (True, True)
+
+
+class Far:
+    """A feature whose values lie far from 0 and close together."""
+
+    name, low, high = "far", 1000.0, 1001.0
+
+    def __call__(self, x: Sequences, context: Context | None = None) -> Tensor:
+        return 1000.0 + x.tokens[:, 0].double()
+
+
+def test_how_near_the_end_is_depends_on_the_range_and_not_on_where_it_lies():
+    pool = Pool(
+        torch.tensor([[1000.0], [1001.0]], dtype=torch.float64),
+        torch.zeros(2, dtype=torch.float64),
+        torch.zeros(2).long(),
+    )
+    for gap, at_end in ((1e-10, True), (1e-7, False)):
+        wanted = Wanted(torch.tensor([1000.0 + gap], dtype=torch.float64), None, None)
+        found = ends(Features([Far()]), wanted, pool, torch.zeros(1, dtype=torch.float64), decided="the prior")
+        assert [finding.open_low for finding in found] == [True] * at_end
+
+
+def test_moments_that_contradict_each_other_move_onto_the_hull():
+    """Draws show (1, 0) and (0, 1) only, and (1, 1) is wanted: the nearest moments sum to 1, one of them unmoved."""
+    values = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    pool = Pool(values, torch.zeros(2, dtype=torch.float64), torch.zeros(2).long())
+    ones = torch.ones(2, dtype=torch.float64)
+    dear = torch.tensor([0.1, 1.0], dtype=torch.float64)  # a small spread makes the first one dear to change
+    assert nearest(pool, ones, dear).tolist() == pytest.approx([1.0, 0.0])
+    assert nearest(pool, ones / 2, dear).tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        ImportanceMoments(schedule=Schedule(max_epochs=1, updates=1), samples=200),
+        RejectionMoments(schedule=Schedule(max_epochs=1, updates=1), proposals=200),
+    ],
+    ids=["snis", "rs"],
+)
+def test_methods_that_stop_early_say_by_how_much(method: ImportanceMoments | RejectionMoments):
+    base = Tabular.random(Space(3, 4, end=2), generator=Generator().manual_seed(1))
+    features = Features([StartsWith(prefix="1", alphabet="01", end=2)])
+    data = Sequences(torch.tensor([[1, 2]] * 9 + [[0, 2]]), torch.full((10,), 2))
+    fitted = method.fit(base, features, data=data, generator=Generator().manual_seed(2))
+    gap = fitted.data_moments[0] - fitted.model_moments[0].value
+    assert abs(gap) > 0.01
+    assert fitted.covariance is not None
+    assert fitted.monte_carlo_covariance is not None
+    assert fitted.data_covariance is not None
+    variance = fitted.model_moments[0].value * (1 - fitted.model_moments[0].value) + 1 / (100 * 10)
+    beyond = float(fitted.covariance - fitted.monte_carlo_covariance - fitted.data_covariance)
+    assert beyond == pytest.approx((gap / variance) ** 2, rel=1e-6)
+
+
+def test_weights_are_spoken_of_where_they_are_bad_and_only_there():
+    """Of 200 draws one carries all of r, or all of P, or none does."""
+    even = torch.zeros(200, dtype=torch.float64)
+    one = torch.where(torch.arange(200) == 0, 0.0, -40.0).double()
+
+    def said(under_r: Tensor, under_p: Tensor) -> list[str]:
+        pool = Pool(torch.zeros(200, 1, dtype=torch.float64), under_r, torch.zeros(200).long())
+        return [sentence.split(" 200 ")[0] for sentence in _about_weights(pool, under_p)]
+
+    assert said(even, even) == []
+    assert said(one, even) == ["Under r itself"]
+    assert said(even, one) == ["Under P_λ"]
+    assert said(one, one) == ["Under P_λ", "Under r itself"]
