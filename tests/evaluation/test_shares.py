@@ -7,8 +7,10 @@ import torch
 
 from ebar.energies.linear import Linear
 from ebar.evaluation.cross_entropy import cross_entropy
+from ebar.evaluation.diversity import distinct
 from ebar.evaluation.exposure_bias import share
 from ebar.evaluation.frequencies import frequency
+from ebar.evaluation.ngrams import unique_ratios
 from ebar.features.feature import Features
 from ebar.maths.proportions import wilson
 from ebar.models.tabular import Tabular
@@ -37,3 +39,10 @@ def test_the_error_of_log_z_reaches_down_as_it_reaches_up():
 def test_a_frequency_has_the_interval_of_the_level_asked_for(level: float):
     found = frequency(torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64), level=level)
     assert (found.low, found.high, found.level) == pytest.approx((*wilson(1.0, 4.0, level), level))
+
+
+def test_unless_others_are_asked_for_n_grams_are_of_one_to_four_tokens():
+    texts = ["a b c d", "b c d e"]
+    assert list(unique_ratios({"ours": texts})["ours"]) == list(distinct(texts)) == [1, 2, 3, 4]
+    # Six tokens of eight are the other text's too: 5 different ones in all, of 8; runs of four: both differ.
+    assert distinct(texts) == {1: 5 / 8, 2: 4 / 8, 3: 3 / 8, 4: 2 / 8}

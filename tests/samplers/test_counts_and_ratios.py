@@ -6,6 +6,7 @@ from torch import Generator, Tensor
 
 from ebar.models.tabular import Tabular
 from ebar.samplers import accept
+from ebar.samplers.annealed import Annealed
 from ebar.samplers.draw import draw
 from ebar.samplers.guided_states import joint_states
 from ebar.samplers.redraw import redraw
@@ -92,3 +93,8 @@ def test_the_rows_of_a_surrogate_sum_to_one(smoothing: float):
     overall = (law.end.shape[0] * visits / 5 + 1) / (law.end.shape[0] * (visits + 1) + 1)
     shrunk = (visits / 5 + overall) / (visits + 1)
     assert float(law.end.min()) == pytest.approx((1 + smoothing * shrunk) / (5 + smoothing))
+
+
+@pytest.mark.parametrize("sampler", [Smc(), Annealed()], ids=["smc", "annealed"])
+def test_whole_systems_of_the_default_size_fill_a_batch(sampler: Smc | Annealed):
+    assert sampler.batch_size % sampler.particles == 0
