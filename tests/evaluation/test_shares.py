@@ -44,5 +44,5 @@ def test_a_frequency_has_the_interval_of_the_level_asked_for(level: float):
 def test_unless_others_are_asked_for_n_grams_are_of_one_to_four_tokens():
     texts = ["a b c d", "b c d e"]
     assert list(unique_ratios({"ours": texts})["ours"]) == list(distinct(texts)) == [1, 2, 3, 4]
-    # Six tokens of eight are the other text's too: 5 different ones in all, of 8; runs of four: both differ.
+    # Of eight tokens five are different, of six pairs four, of four triples three; both runs of four are.
     assert distinct(texts) == {1: 5 / 8, 2: 4 / 8, 3: 3 / 8, 4: 2 / 8}
