@@ -12,6 +12,7 @@ from ebar.maths.exponential_family import match, tilt
 PRECISION = 1e-3  # of an end, relative to its distance from the maximum
 LEAST = 0.1  # |r| below which log(u/r)/r is rounding, and no end lies
 SETTLED = 1e-7  # a rise of the log-likelihood that is none
+NEARBY = 0.1  # nats that a step promises, above which a plain one may overshoot
 PLAIN = 8  # plain steps of Newton
 DOUBLINGS = 60  # of a distance, before there is no end
 
@@ -104,13 +105,14 @@ class _Profile:
 
     def _best(self, held: float, begun: Float[Tensor, " features"]) -> Float[Tensor, " features"]:
         """The others at their best: from nearby a few plain steps of Newton do, from farther away the careful ones."""
-        now = torch.where(self.others, begun, held)
+        now, before = torch.where(self.others, begun, held), NEARBY
         for _ in range(PLAIN):
             step, rise = self._at(now)[3]
-            if not 0 <= rise < math.inf:
+            if not 0 <= rise < before:
                 break
             if self.size * rise < SETTLED:
                 return now
+            before = rise
             now = now.masked_scatter(self.others, now[self.others] + step)
         found = match(
             self.points[:, self.others],
