@@ -46,7 +46,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--chosen", action="store_true", help="the mutants of the table")
     parser.add_argument("--random", type=int, default=0, metavar="N", help="this many drawn by lot")
     parser.add_argument("--seed", type=int, default=12, help="of the lot")
-    parser.add_argument("--only", choices=["survivors"], help="of these, the ones that survived last time")
+    parser.add_argument(
+        "--only", choices=["survivors"], help="run again only those that survived last time, or are new"
+    )
     parser.add_argument("--file", help="only mutants of files whose name contains this")
     parser.add_argument("--budget", type=float, default=150.0, help="seconds of tests for one mutant")
     parser.add_argument("--workers", type=int, default=1)
@@ -71,10 +73,10 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{mutant.identity} {_shown(mutant)}\n    {mutant.why}")
         return bool(stale)
     before = {} if options.again else _results(CACHE / "results.jsonl")
-    if options.only:
-        mutants = [mutant for mutant in mutants if before.get(mutant.identity, {}).get("outcome") == "survived"]
     digest = _digest()
-    todo = [m for m in mutants if options.only or before.get(m.identity, {}).get("digest") != digest]
+    todo = [mutant for mutant in mutants if before.get(mutant.identity, {}).get("digest") != digest]
+    if options.only:  # and those that are new
+        todo = [mutant for mutant in mutants if before.get(mutant.identity, {}).get("outcome") != "killed"]
     with tempfile.TemporaryDirectory(prefix="mutants") as folder:
         trees = [_copy(Path(folder) / str(number)) for number in range(options.workers)]
         calls = _map(trees, options.remap)
