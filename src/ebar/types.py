@@ -64,8 +64,8 @@ class Sequences(NamedTuple):
         """True where a token counts, False on padding."""
         return torch.arange(self.tokens.shape[1], device=self.tokens.device) < self.lengths[:, None]
 
-    def select(self, rows: Int[Tensor, " selected"] | Bool[Tensor, " batch"]) -> "Sequences":
-        """Some rows, by index (repeats allowed) or by mask."""
+    def select(self, rows: Int[Tensor, " selected"] | Bool[Tensor, " batch"] | slice) -> "Sequences":
+        """Some rows, by index (repeats allowed), by mask or by slice."""
         return Sequences(self.tokens[rows], self.lengths[rows])
 
     def repeat(self, times: int) -> "Sequences":

@@ -135,7 +135,7 @@ class World:
         return twists.Prefixes(self.p, self.base, x, None, torch.zeros(2).double(), self.after)
 
     def sampler(self, name: str) -> Any:
-        sizes = {"metropolis": {"chains": 4, "burn_in": 3, "thin": 1}, "smc": {"particles": 4},
+        sizes: dict[str, Any] = {"metropolis": {"chains": 4, "burn_in": 3, "thin": 1}, "smc": {"particles": 4},
                  "annealed": {"particles": 4}, "rejection": {"log_bound": 20.0, "max_proposals": 10**9},
                  "look_ahead": {"surrogate_draws": 20}}  # fmt: skip
         sampler: Any = SAMPLERS[name]

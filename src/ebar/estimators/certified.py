@@ -45,9 +45,10 @@ def certified_log_z(
     check_inside(log_weights, lowest, highest)
     limits = certified_log_means(log_weights[:, None].cpu(), highest=highest, lowest=lowest, level=level)
     values, sizes = log_mean_exp(log_weights.double()), effective_sample_size(log_weights.double())
+    columns = (values, limits.low, limits.high, sizes)
     return [
-        Estimate(*(float(number[row]) for number in (values, limits.low, limits.high, sizes)), None, level)
-        for row in range(len(values))
+        Estimate(value, low, high, size, None, level)
+        for value, low, high, size in zip(*(column.tolist() for column in columns), strict=True)
     ]
 
 

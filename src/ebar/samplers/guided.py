@@ -191,13 +191,14 @@ class Guided:
                 self._walk_block(first[rows], state.select(rows), own if defensive else None, tally, generator)
                 for rows, own in zip(torch.split(condition, size), torch.split(plain, size), strict=True)
             ]
-        x, log_prob, base_log_prob, log_defence = zip(*parts, strict=True)
-        log_prob = torch.cat(log_prob)
+        x = Sequences.join([part[0] for part in parts])
+        log_prob, base_log_prob = (torch.cat([part[1] for part in parts]), torch.cat([part[2] for part in parts]))
+        log_defence = torch.cat([part[3] for part in parts])
         if defensive:
             share = defensive / n
             log_rest = math.log1p(-share) if share < 1 else -math.inf
-            log_prob = torch.logaddexp(torch.cat(log_defence) + math.log(share), log_prob + log_rest)
-        return Walk(Sequences.join(list(x)), log_prob, torch.cat(base_log_prob))
+            log_prob = torch.logaddexp(log_defence + math.log(share), log_prob + log_rest)
+        return Walk(x, log_prob, base_log_prob)
 
     def _walk_block(
         self,

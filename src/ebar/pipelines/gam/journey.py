@@ -39,7 +39,6 @@ from ebar.pipelines.gam.phases import base_settings, in_phase
 from ebar.pipelines.interrupted import Interrupted
 from ebar.pipelines.train_run import train_run
 from ebar.samplers import SAMPLERS
-from ebar.samplers.draw import first
 from ebar.training.batches import folded
 from ebar.training.distillation import Distilled, distil
 from ebar.training.moment_matching import MATCHING, Fitted
@@ -84,9 +83,9 @@ class Journey:
         place = self.rounds[-1].folder.parent
         distilled = read_corpus(place / "distilled.txt", self.corpus.alphabet, self.corpus.space)
         return {
-            "data": first(self.corpus.train, 1, n),
+            "data": self.corpus.train.select(slice(n)),
             "r": self.base.sample(n, generator=generator),
-            "P": first(distilled, 1, n),
+            "P": distilled.select(slice(n)),
             "π": self.student.sample(n, generator=generator),
         }
 

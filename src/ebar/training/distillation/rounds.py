@@ -156,7 +156,7 @@ def _rejected(attempts: Iterable[Attempts], size: int) -> Round:
     parts = list(attempts)
     accepted = sum(int(part.accepted.sum()) for part in parts)
     proposed = sum(int(part.proposed.sum()) for part in parts)
-    x = Sequences.join([part.x for part in parts]).select(torch.arange(size))  # rejection draws at least two
+    x = Sequences.join([part.x for part in parts]).select(slice(size))  # rejection draws at least two
     return Round(x, torch.zeros(0), accepted, proposed, effective=float(size))
 
 
