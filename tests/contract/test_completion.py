@@ -38,7 +38,7 @@ from tests.models.test_from_logits import Network
 
 LENGTH, GIVEN = 6, 2
 REST = LENGTH - GIVEN
-IMAGE = {"image_height": 2, "image_width": 3, "channels": 1, "features": 4, "layers": 1}
+IMAGE: dict[str, Any] = {"image_height": 2, "image_width": 3, "channels": 1, "features": 4, "layers": 1}
 KINDS = ["pixelcnn", "gated_pixelcnn", "transformer", "lstm", "from_logits", "truncated"]
 
 
@@ -46,12 +46,12 @@ def model_of(kind: str) -> Any:
     torch.manual_seed(2)
     plain, completing = Space(2, LENGTH), Space(2, LENGTH, completes=True)
     made: dict[str, Any] = {
-        "pixelcnn": lambda: autoregressive(PixelCnn(2, **IMAGE), plain),  # type: ignore[arg-type]
-        "gated_pixelcnn": lambda: autoregressive(GatedPixelCnn(2, **IMAGE), plain),  # type: ignore[arg-type]
+        "pixelcnn": lambda: autoregressive(PixelCnn(2, **IMAGE), plain),
+        "gated_pixelcnn": lambda: autoregressive(GatedPixelCnn(2, **IMAGE), plain),
         "transformer": lambda: autoregressive(Transformer(2, layers=1, hidden=8, heads=2, dropout=0.0), completing),
         "lstm": lambda: autoregressive(Lstm(2, layers=1, hidden=8, dropout=0.0), completing),
         "from_logits": lambda: FromLogits(Network(), Space(3, LENGTH, completes=True), beginning=3),
-        "truncated": lambda: autoregressive(PixelCnn(2, **IMAGE), plain).truncated(temperature=1.5),  # type: ignore[arg-type]
+        "truncated": lambda: autoregressive(PixelCnn(2, **IMAGE), plain).truncated(temperature=1.5),
     }
     return made[kind]().double().requires_grad_(False)
 
@@ -85,7 +85,7 @@ def wholes(rest: Sequences) -> Sequences:
 def conditional(model: Any) -> Tensor:
     """log p(rest | beginning), from the probabilities of whole sequences."""
     rest = rests(model.space.vocabulary)
-    joint = model.log_prob(wholes(rest)).view(2, -1)
+    joint: Tensor = model.log_prob(wholes(rest)).view(2, -1)
     return joint - torch.logsumexp(joint, 1, keepdim=True)
 
 

@@ -80,7 +80,7 @@ ASKED: dict[str, Callable[[], Any]] = {
         PolicyGradient(target=P, model=Q).losses(torch.empty(4, 0), Clock(0, 0), generator=GENERATOR)
     ),
 } | {
-    name: lambda sampler=sampler: draw(sampler(), P, 8, proposal=Q, generator=GENERATOR)  # type: ignore[misc]
+    name: lambda sampler=sampler: draw(sampler(), P, 8, proposal=Q, generator=GENERATOR)
     for name, sampler in SAMPLERS.items()
     if name not in ("ancestral", "look_ahead", "rejection")
 }  # fmt: skip
@@ -88,9 +88,7 @@ ASKED: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", ASKED)
 def test_an_energy_of_one_column_is_refused_wherever_it_is_asked(name):
-    with pytest.raises(
-        UserError, match=r"The energy of (\d+) sequences must have shape \[\1\], not \[\1, 1\]: .*squ"
-    ):
+    with pytest.raises(UserError, match=r"The energy of (\d+) sequences must have shape \[\1\], not \[\1, 1\]: .*squ"):
         ASKED[name]()
 
 
@@ -103,7 +101,7 @@ def test_squeezed_it_is_what_enumeration_says():
 @pytest.mark.parametrize("value", [0.5, None, [1.0, 2.0, 3.0]])
 def test_an_energy_that_is_no_tensor_is_refused(value):
     with pytest.raises(UserError, match=r"The energy of 3 sequences must be a tensor of shape \[3\], not"):
-        Tilted(Q, lambda x, context=None: value).log_score(X)  # type: ignore[arg-type, return-value]
+        Tilted(Q, lambda x, context=None: value).log_score(X)
 
 
 class Given:
@@ -148,7 +146,7 @@ def test_coefficients_of_another_shape_are_refused():
     with pytest.raises(UserError, match=r"of a linear energy must have shape \[1\], not \[1, 1\]: .*squeeze"):
         unchecked(Linear, features, torch.zeros(1, 1))
     for values in (torch.zeros(1), torch.zeros(1, 2), torch.zeros(2, 1)):
-        energy = ConditionalLinear(features, lambda context, v=values: v)  # type: ignore[misc]
+        energy = ConditionalLinear(features, lambda context, v=values: v)
         with pytest.raises(UserError, match=r"coefficients, a row for each context, must have shape \[1, 1\]"):
             energy(X, ONE)
 
@@ -163,9 +161,7 @@ class WrongEncoder(nn.Module):
 
 
 def test_hidden_vectors_of_another_width_are_refused():
-    with pytest.raises(
-        UserError, match=r"hidden vectors of the encoder must have shape \[3, 4, 5\], not \[3, 4, 4\]"
-    ):
+    with pytest.raises(UserError, match=r"hidden vectors of the encoder must have shape \[3, 4, 5\], not \[3, 4, 4\]"):
         Neural(WrongEncoder())(X)
 
 
