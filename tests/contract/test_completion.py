@@ -38,7 +38,7 @@ from tests.models.test_from_logits import Network
 
 LENGTH, GIVEN = 6, 2
 REST = LENGTH - GIVEN
-IMAGE = {"image_height": 2, "image_width": 3, "channels": 1, "features": 4, "layers": 1}
+IMAGE: dict[str, Any] = {"image_height": 2, "image_width": 3, "channels": 1, "features": 4, "layers": 1}
 KINDS = ["pixelcnn", "gated_pixelcnn", "transformer", "lstm", "from_logits", "truncated"]
 
 
@@ -85,7 +85,7 @@ def wholes(rest: Sequences) -> Sequences:
 def conditional(model: Any) -> Any:
     """log p(rest | beginning), from the probabilities of whole sequences."""
     rest = rests(model.space.vocabulary)
-    joint = model.log_prob(wholes(rest)).view(2, -1)
+    joint: Tensor = model.log_prob(wholes(rest)).view(2, -1)
     return joint - torch.logsumexp(joint, 1, keepdim=True)
 
 

@@ -135,9 +135,12 @@ class World:
         return twists.Prefixes(self.p, self.base, x, None, torch.zeros(2).double(), self.after)
 
     def sampler(self, name: str) -> Any:
-        sizes: dict[str, Any] = {"metropolis": {"chains": 4, "burn_in": 3, "thin": 1}, "smc": {"particles": 4},
-                 "annealed": {"particles": 4}, "rejection": {"log_bound": 20.0, "max_proposals": 10**9},
-                 "look_ahead": {"surrogate_draws": 20}}  # fmt: skip
+        sizes: dict[str, dict[str, Any]] = {
+            "metropolis": {"chains": 4, "burn_in": 3, "thin": 1},
+            "smc": {"particles": 4},
+            "annealed": {"particles": 4},
+            "look_ahead": {"surrogate_draws": 20},
+        }
         sampler: Any = SAMPLERS[name]
         return sampler(**sizes.get(name, {}))
 
@@ -150,9 +153,8 @@ class World:
 
 def stream(name: str, w: World) -> list[Any]:
     """With a proposal of its own, so that the base is scored, and in several contexts."""
-    sampler = SAMPLERS["rejection"]() if name == "rejection" else w.sampler(name)
     return list(
-        sampler.stream(w.target(name), 6, proposal=w.proposal(name), context=w.context, generator=w.generator())
+        w.sampler(name).stream(w.target(name), 6, proposal=w.proposal(name), context=w.context, generator=w.generator())
     )
 
 
