@@ -45,10 +45,8 @@ def certified_log_z(
     check_inside(log_weights, lowest, highest)
     limits = certified_log_means(log_weights[:, None].cpu(), highest=highest, lowest=lowest, level=level)
     values, sizes = log_mean_exp(log_weights.double()), effective_sample_size(log_weights.double())
-    return [
-        Estimate(*(float(number[row]) for number in (values, limits.low, limits.high, sizes)), None, level)
-        for row in range(len(values))
-    ]
+    numbers = zip(values.tolist(), limits.low.tolist(), limits.high.tolist(), sizes.tolist(), strict=True)
+    return [Estimate(value, low, high, size, None, level) for value, low, high, size in numbers]
 
 
 def certified_perplexity(
