@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ebar.errors import UserError
+from ebar.estimators.certified import certified_log_z
 from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
 from ebar.types import Estimate
 
@@ -204,3 +205,18 @@ def test_unequal_lengths_are_certified_for_these_prefixes_only():
     assert found.certified.elsewhere is None
     # No weight but 1 was drawn: log Z is 0 but for what fifty draws cannot exclude.
     assert found.certified.difference[0] < 0 < found.certified.difference[1]
+
+
+def test_log_z_of_each_row_is_certified_by_itself():
+    """Fifty draws of one row and of another that weighs twice as much: the limits move by log 2."""
+    one = lumps(1, 50, share=0.4)
+    rows = torch.cat([-one, -one + math.log(2)])
+    found = certified_log_z(rows, highest=4.0, lowest=-4.0)
+    alone = certified_log_z(rows[:1], highest=4.0, lowest=-4.0)[0]
+    assert found[0] == pytest.approx(alone)
+    assert found[1].value == pytest.approx(found[0].value + math.log(2))
+    for row in found:
+        assert -4 < row.low < row.value < row.high < 4
+        assert row.warning is None
+    with pytest.raises(UserError, match="outside"):
+        certified_log_z(rows, highest=2.0)

@@ -45,11 +45,8 @@ def certified_log_z(
     check_inside(log_weights, lowest, highest)
     limits = certified_log_means(log_weights[:, None].cpu(), highest=highest, lowest=lowest, level=level)
     values, sizes = log_mean_exp(log_weights.double()), effective_sample_size(log_weights.double())
-    columns = (values, limits.low, limits.high, sizes)
-    return [
-        Estimate(value, low, high, size, None, level)
-        for value, low, high, size in zip(*(column.tolist() for column in columns), strict=True)
-    ]
+    numbers = zip(values.tolist(), limits.low.tolist(), limits.high.tolist(), sizes.tolist(), strict=True)
+    return [Estimate(value, low, high, size, None, level) for value, low, high, size in numbers]
 
 
 def certified_perplexity(
