@@ -105,17 +105,18 @@ def test_newtons_intervals_cover_the_error_of_a_mixtures_draws_and_of_the_data(i
     true, quick, other = truth(base()), table(), table(5)
     tilted = Table((quick.log_probs + VALUES @ true).log_softmax(0))
     method, covered = Newton(draws=500, ridge=0.0), []
-    for _ in range(REPEATS):
+    for _ in range(300):
         data = tilted.sample(300, generator=generator)
         covered.append(covers(method.fit(quick, LOOKED, data=data, proposal=other, generator=generator), true))
-    check(covered)
+    # At a coverage of 0.95 fewer than 268 of 300 once in 44,000 runs; at 0.965, the wider of two, 300 once in 44,000.
+    assert all(268 <= share <= 299 for share in torch.tensor(covered).sum(0).tolist())
 
 
 @pytest.mark.parametrize("size", [1, 5, 20])
 def test_intervals_from_few_data_cover(size, intervals_only, generator, monkeypatch):
     """Over data sets, with nothing else drawn; conservative, as the wider of two intervals is taken.
 
-    Fewer than 83 of 100 would be seen once in 100,000 runs at a coverage of 0.95, for each of the two λ.
+    Fewer than 48 of 60 would be seen once in 140,000 runs at a coverage of 0.95, for each of the two λ.
     """
     true, quick = torch.tensor([0.5, -0.8], dtype=torch.float64), table()
     everything = Sequences(torch.arange(len(COUNTED))[:, None], torch.ones(len(COUNTED), dtype=torch.long))
@@ -123,10 +124,10 @@ def test_intervals_from_few_data_cover(size, intervals_only, generator, monkeypa
     features = Features([Looked(0, COUNTED, 6.0), Looked(1, COUNTED)])
     tilted, method = Table((quick.log_probs + COUNTED @ true).log_softmax(0)), Newton(proposal="exact")
     covered = []
-    for _ in range(100):
+    for _ in range(60):
         data = tilted.sample(size, generator=generator)
         covered.append(covers(method.fit(quick, features, data=data, generator=generator), true))
-    assert min(torch.tensor(covered).sum(0).tolist()) >= 83
+    assert min(torch.tensor(covered).sum(0).tolist()) >= 48
 
 
 @pytest.mark.parametrize("method", [
