@@ -75,11 +75,13 @@ def main(argv: list[str] | None = None) -> int:
     before = {} if options.again else _results(CACHE / "results.jsonl")
     digest = _digest()
     todo = [mutant for mutant in mutants if before.get(mutant.identity, {}).get("digest") != digest]
-    if options.only:  # and those that are new
+    if options.only:  # survivors, and those that are new
         todo = [mutant for mutant in mutants if before.get(mutant.identity, {}).get("outcome") != "killed"]
+    if options.only == "nothing":
+        todo, mutants = [], [mutant for mutant in mutants if mutant.identity in before]
     with tempfile.TemporaryDirectory(prefix="mutants") as folder:
         trees = [_copy(Path(folder) / str(number)) for number in range(options.workers)]
-        calls = _map(trees, options.remap)
+        calls = _map(trees, options.remap) if todo else {}
         plans = [_plan(mutant, calls, before.get(mutant.identity), options) for mutant in todo]
         _run(plans, trees, digest)
     found = _results(CACHE / "results.jsonl")
@@ -168,15 +170,18 @@ def _plan(mutant: Mutant, calls: dict[str, Found], before: Found | None, options
     """The tests a mutant is given to: what killed it last first, then the quickest of those that call its function."""
     name = f"{mutant.file}:{mutant.function}"
     covering = [test for test, answer in calls.items() if name in answer["calls"]]
-    if not covering:  # what runs at import: whatever calls the file, or one that imports from it
+    if not covering:  # what runs at import: whatever calls or names the file, or one that imports from it
         module = "ebar." + mutant.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         paths = (ROOT / "src" / "ebar").rglob("*.py")
         users = {
             str(path.relative_to(ROOT / "src" / "ebar")) for path in paths if f"from {module} " in path.read_text()
         }
         users.add(mutant.file)
-        covering = [t for t, answer in calls.items() if any(call.split(":")[0] in users for call in answer["calls"])]
-        own = {t for t in covering if any(call.startswith(mutant.file + ":") for call in calls[t]["calls"])}
+        naming = {name for name in _test_files() if f"from {module} import" in (ROOT / name).read_text()}
+        own = {t for t in calls if any(call.startswith(mutant.file + ":") for call in calls[t]["calls"])}
+        own |= {t for t in calls if t.split("::")[0] in naming}
+        others = {t for t, answer in calls.items() if any(call.split(":")[0] in users for call in answer["calls"])}
+        covering = [*own | others]
         covering.sort(key=lambda test: (test not in own, calls[test]["seconds"]))
     else:
         covering.sort(key=lambda test: calls[test]["seconds"])
