@@ -11,7 +11,7 @@ from ebar.config.control import Control
 from ebar.config.options import parse, parser
 from ebar.pipelines.control.fit import check, fit
 from ebar.pipelines.control.folder import another, take_over
-from ebar.pipelines.control.report import MOMENTS, distance_rows, moment_rows, write_fit_page
+from ebar.pipelines.control.report import MOMENTS, distance_rows, lambda_warnings, moment_rows, write_fit_page
 from ebar.pipelines.control.terms import KINDS
 from ebar.pipelines.train_run import as_yaml
 from ebar.progress import shown
@@ -57,6 +57,8 @@ def main(words: Sequence[str]) -> int:
         return 0
     show_table(f"{folder}: 95 % intervals", MOMENTS, moment_rows(controlled, checked))
     show_table("how far it is", ("figure", "value"), distance_rows(checked))
+    for warning in lambda_warnings(controlled.fitted):
+        sys.stdout.write(f"⚠ {warning}\n")
     sys.stdout.write(f"{folder / 'report.html'}\n")
     return 0
 

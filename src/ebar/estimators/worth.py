@@ -42,7 +42,7 @@ class Worth(NamedTuple):
 def same_draws(x: Sequences) -> Int[Tensor, " draws"]:
     """A number for each draw, the same for sequences that are the same, whatever their padding holds."""
     tokens = torch.where(x.mask(), x.tokens, -1)
-    _, found = torch.unique(tokens, dim=0, return_inverse=True)  # type: ignore[no-untyped-call]
+    _, found = torch.unique(tokens, dim=0, return_inverse=True)
     same: Tensor = found.cpu()
     return same
 
@@ -75,7 +75,7 @@ def worth(
         of_weights = SQUARES
     warning = all_warnings(of_weights, DEPENDENT if dependent else None)
     ratio = min(size / n, 1.0)
-    low, high = wilson(min(size, float(n)), n, level)
+    low, high = wilson(float(n) if size > n - 1e-6 else size, float(n), level)
     if unseen is not None and size > 0:
         return Worth(Estimate(math.nan, 0.0, 1.0, size, unseen, level), n, distinct)
     if dependent:
@@ -117,7 +117,7 @@ def _merged(
 ) -> Float[Tensor, " different"]:
     """Copies of an item within a group as one draw that has all their weight."""
     pairs = torch.stack([groups.cpu(), items.cpu()])
-    _, which = torch.unique(pairs, dim=1, return_inverse=True)  # type: ignore[no-untyped-call]
+    _, which = torch.unique(pairs, dim=1, return_inverse=True)
     shift = log_weights.max().clamp(min=-1e300)
     total = torch.zeros(int(which.max()) + 1, dtype=torch.float64)
     return total.index_add(0, which, torch.exp(log_weights - shift)).log() + shift

@@ -1,6 +1,5 @@
-"""Draws for the controlled model, with all that figures are made of, and what each of them is worth."""
+"""Draws for the controlled model, with all that figures are made of."""
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -11,9 +10,7 @@ from ebar.estimators.divergences import sampled
 from ebar.estimators.moments import weighted_mean
 from ebar.estimators.pool import Pool
 from ebar.features.feature import Features
-from ebar.maths.importance import check_weights, diagnose
-from ebar.maths.jackknife import half_width
-from ebar.maths.log_space import effective_sample_size
+from ebar.maths.importance import check_weights
 from ebar.models.tilted import Tilted
 from ebar.progress import bar
 from ebar.samplers.draw import propose, shares
@@ -70,24 +67,6 @@ def moments(drawn: Drawn, features: Features, *, weighted: bool) -> dict[str, Es
         )[0]
         for column, feature in enumerate(features.features)
     }  # fmt: skip
-
-
-def worth(log_weights: Float[Tensor, " draws"], level: float = 0.95) -> Estimate:
-    """Effective samples per draw, (E w)²/E w², as Kong's n draws tend to; the interval by the delta method, in logs.
-
-    A draw moves log R = 2·log E w − log E w² by 2·w/E w − w²/E w² − 1.
-    """
-    n = len(log_weights)
-    size = float(effective_sample_size(log_weights))
-    warning = diagnose(log_weights[None])[0]
-    if size == 0:
-        return Estimate(0.0, 0.0, 1.0, 0.0, warning, level)
-    log_mean = torch.logsumexp(log_weights, 0) - math.log(n)
-    log_square = torch.logsumexp(2 * log_weights, 0) - math.log(n)
-    influence = 2 * (log_weights - log_mean).exp() - (2 * log_weights - log_square).exp() - 1
-    width = float(half_width(influence / (n - 1), level)) if n > 1 else math.inf
-    ratio = size / n
-    return Estimate(ratio, ratio * math.exp(-width), min(1.0, ratio * math.exp(width)), size, warning, level)
 
 
 def divergence_of(drawn: Drawn, log_model: Float[Tensor, " draws"]) -> Estimate:

@@ -22,11 +22,13 @@ from ebar.config.control import Control, read_control
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators.log_z import log_mean
+from ebar.estimators.worth import Worth, same_draws, worth, worth_elsewhere
 from ebar.features.feature import Features, Followed
 from ebar.maths.exponential_family import match as matched
+from ebar.maths.importance import all_warnings, unseen_side
 from ebar.maths.log_space import effective_sample_size
 from ebar.models.tilted import Tilted
-from ebar.pipelines.control.draws import Drawn, divergence_of, draw, joined, moments, worth
+from ebar.pipelines.control.draws import Drawn, divergence_of, draw, joined, moments
 from ebar.pipelines.control.subject import Subject, load, subject_of
 from ebar.pipelines.control.terms import Constraint, read_terms
 from ebar.samplers.draw import shares
@@ -95,7 +97,7 @@ class Checked:
     before: dict[str, Estimate]  # moments of q
     steered: dict[str, Estimate] | None  # of draws that look ahead, as they come
     after: dict[str, Estimate]  # of p
-    worth: dict[str, Estimate]  # effective samples per draw, of q and looking ahead
+    worth: dict[str, Worth]  # of draws of q, and looking ahead
     log_z: Estimate
     divergence: Estimate  # KL(p‖q)
     texts: dict[str, list[str]]
@@ -106,7 +108,7 @@ class Checked:
             "before": _plain(self.before),
             "steered": None if self.steered is None else _plain(self.steered),
             "after": _plain(self.after),
-            "effective_samples_per_draw": _plain(self.worth),
+            "effective_samples_per_draw": {name: one.to_dict() for name, one in self.worth.items()},
             "log_z": self.log_z._asdict(),
             "kl_of_p_from_model": self.divergence._asdict(),
             "texts": self.texts,
@@ -159,7 +161,7 @@ def match(control: Control, subject: Subject, constraints: list[Constraint]) -> 
     if rare:  # what draws are worth means nothing here: where all are alike, so are their weights
         driven = _driven(control, subject, constraints, guess, rare, generator)
         ahead = _steered(control, subject, counted, driven, rare, generator)
-    elif can and worth(plain.log_weights).value < ENOUGH:
+    elif can and float(effective_sample_size(plain.log_weights)) < ENOUGH * len(plain.log_weights):
         ahead = guided(target, draws=control.surrogate_draws, generator=generator)
     method = Newton(draws=control.draws, hard=True, proposal="base", batch_size=control.rows)
     try:
@@ -342,9 +344,9 @@ def check(controlled: Controlled) -> Checked:
         drawn = draw(target, control.checks, ahead=ahead, features=features, rows=control.rows, generator=generator)
     if not bool((drawn.log_weights > -math.inf).any()):
         raise _none_satisfies(controlled.constraints, control.checks, "checks", controlled.foresees)
-    gains = {"the model": worth(plain.log_weights)}
+    gains = {"the model": _worth_of_model(controlled, plain, None if ahead is None else drawn)}
     if ahead is not None:
-        gains["looking ahead"] = worth(drawn.log_weights)
+        gains["looking ahead"] = worth(drawn.log_weights, same_draws(drawn.x), unseen=unseen(controlled, drawn))
     return Checked(
         before=moments(plain, features, weighted=False),
         steered=None if ahead is None else moments(drawn, features, weighted=False),
@@ -357,6 +359,31 @@ def check(controlled: Controlled) -> Checked:
             "controlled": resampled_text(controlled, drawn, SHOWN, generator),
         },
     )
+
+
+def unseen(controlled: Controlled, drawn: Drawn) -> str | None:
+    """What the draws never showed of p: a side of a feature that some texts are to have, and not all."""
+    return all_warnings(
+        *(
+            unseen_side(
+                constraint.feature.name, float(column.min()), float(column.max()),
+                float(constraint.feature.low), float(constraint.feature.high),
+            )
+            for constraint, column in zip(controlled.constraints, drawn.values.T, strict=True)
+            if not constraint.pointwise
+        )
+    )  # fmt: skip
+
+
+def _worth_of_model(controlled: Controlled, plain: Drawn, ahead: Drawn | None) -> Worth:
+    """Of draws of q. Where they do not show all that p has, draws that look ahead tell what they are worth."""
+    missing = unseen(controlled, plain)
+    own = worth(plain.log_weights, same_draws(plain.x), unseen=missing)
+    if missing is None or ahead is None:
+        return own
+    told = worth_elsewhere(ahead.log_weights, ahead.log_weights + ahead.log_g - ahead.log_q)
+    warning = all_warnings(f"{missing}; so this is from draws that look ahead", told.warning)
+    return own._replace(per_draw=told._replace(warning=warning))
 
 
 def after(controlled: Controlled, drawn: Drawn) -> dict[str, Estimate]:
