@@ -14,6 +14,7 @@ from ebar.errors import UserError
 from ebar.estimators.worth import same_draws, worth
 from ebar.features.feature import Features
 from ebar.maths.enumeration import all_sequences
+from ebar.pipelines.control import fit as fit_module
 from ebar.pipelines.control.draws import Drawn, divergence_from, divergence_of, draw, moments
 from ebar.pipelines.control.fit import Controlled, check, fit, fitted_to, open_controlled
 from ebar.pipelines.control.prompted import Prompted
@@ -209,6 +210,30 @@ def test_looking_ahead_weighs_exactly(control: Control, subject: Subject, tmp_pa
     assert _doubled(found["the model"].per_draw, plain)
     assert found["looking ahead"].per_draw.low > 2 * plain
     assert found["the model"].distinct < found["the model"].draws == 2000  # of some hundred texts
+
+
+def test_where_q_shows_nothing_of_what_is_wanted_looking_ahead_tells_what_its_draws_are_worth(
+    control: Control, subject: Subject, tmp_path: Path
+) -> None:
+    controlled = fitted_to(replace(control, features=(HALF,)), subject, tmp_path)
+    x, log_q, _ = exactly(controlled)
+    log_w = -controlled.target.energy(x).double()
+    exact = float(torch.exp(2 * torch.logsumexp(log_q + log_w, 0) - torch.logsumexp(log_q + 2 * log_w, 0)))
+    plain, ahead = (
+        draw(controlled.target, 1000, ahead=one, features=controlled.features, rows=500,
+             generator=Generator().manual_seed(5))
+        for one in (None, controlled.ahead)
+    )  # fmt: skip
+    without = (plain.values[:, 0] == 0).nonzero()[:, 0]
+    few = Drawn(plain.x.select(without), *(part[without] for part in plain[1:]))
+    unknown = fit_module._worth_of_model(controlled, few, None)
+    assert math.isnan(unknown.per_draw.value)
+    assert (unknown.per_draw.low, unknown.per_draw.high) == (0, 1)
+    assert "no draw has the feature" in str(unknown.per_draw.warning)
+    told = fit_module._worth_of_model(controlled, few, ahead)
+    assert _doubled(told.per_draw, exact)
+    assert "from draws that look ahead" in str(told.per_draw.warning)
+    assert fit_module._worth_of_model(controlled, plain, ahead).per_draw.warning is None
 
 
 def test_divergences_agree_with_enumeration(control: Control, subject: Subject, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from ebar.build.pretrained import Loaded
 from ebar.config.control import Control, read_control
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
+from ebar.estimators.budget import Budget, budget_or_reason, mean_influence
 from ebar.estimators.log_z import log_mean
 from ebar.estimators.worth import Worth, same_draws, worth, worth_elsewhere
 from ebar.features.feature import Features, Followed
@@ -101,6 +102,7 @@ class Checked:
     log_z: Estimate
     divergence: Estimate  # KL(p‖q)
     texts: dict[str, list[str]]
+    budgets: dict[str, Budget | str] | None = None  # draws for a wanted half-width, or why that cannot be said
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -112,6 +114,9 @@ class Checked:
             "log_z": self.log_z._asdict(),
             "kl_of_p_from_model": self.divergence._asdict(),
             "texts": self.texts,
+            "budgets": None
+            if self.budgets is None
+            else {name: one if isinstance(one, str) else one._asdict() for name, one in self.budgets.items()},
         }
 
 
@@ -333,8 +338,8 @@ def open_controlled(folder: Path) -> Controlled:
 SHOWN = 8  # texts of each kind
 
 
-def check(controlled: Controlled) -> Checked:
-    """Moments and worth on draws that λ was not found by."""
+def check(controlled: Controlled, *, within: float | None = None) -> Checked:
+    """Moments and worth on draws that λ was not found by; and how many draws make them known `within` a half-width."""
     control, target, features = controlled.control, controlled.target, controlled.features
     generator = controlled.generator(CHECKING)
     plain = draw(target, control.checks, ahead=None, features=features, rows=control.rows, generator=generator)
@@ -347,18 +352,31 @@ def check(controlled: Controlled) -> Checked:
     gains = {"the model": _worth_of_model(controlled, plain, None if ahead is None else drawn)}
     if ahead is not None:
         gains["looking ahead"] = worth(drawn.log_weights, same_draws(drawn.x), unseen=unseen(controlled, drawn))
+    moments_of_p, log_z = after(controlled, drawn), log_mean(drawn.log_weights[None])[0].estimate
     return Checked(
         before=moments(plain, features, weighted=False),
         steered=None if ahead is None else moments(drawn, features, weighted=False),
-        after=after(controlled, drawn),
+        after=moments_of_p,
         worth=gains,
-        log_z=log_mean(drawn.log_weights[None])[0].estimate,
+        log_z=log_z,
         divergence=divergence_of(drawn, drawn.log_q),
+        budgets=None if within is None else _budgets(drawn, log_z, moments_of_p, within),
         texts={
             "the model": controlled.subject.text(plain.x.select(torch.arange(min(SHOWN, control.checks)))),
             "controlled": resampled_text(controlled, drawn, SHOWN, generator),
         },
     )
+
+
+def _budgets(
+    drawn: Drawn, log_z: Estimate, moments_of_p: dict[str, Estimate], within: float
+) -> dict[str, Budget | str]:
+    draws, log_weights = len(drawn.log_weights), drawn.log_weights
+    found = {"log Z": budget_or_reason(log_z, mean_influence(log_weights), draws, within=within)}
+    for column, (name, moment) in enumerate(moments_of_p.items()):
+        influence = mean_influence(log_weights, drawn.values[:, column])
+        found[name] = budget_or_reason(moment, influence, draws, within=within)
+    return found
 
 
 def unseen(controlled: Controlled, drawn: Drawn) -> str | None:
