@@ -2,28 +2,35 @@
 
 Quiet cases, whose 95 % intervals cover: means of plain draws, and log Z from nearly equal or light-tailed weights.
 Loud cases: weights of tail index 0.9, whose intervals cover half of the time. For each case and number of draws: the
-share of runs that warn, and the share whose interval holds the truth.
+share of runs that warn, and the share whose interval holds the truth. Of the trade-off of quasi-rejection, for weights
+of many tails and β at several of their quantiles: the same, and the share of misses that warn. Of budgets from pilots
+of 1,000: the share refused, and of the others the share whose draws gave the half-width asked for, within 20 %.
 
-    python benchmarks/warning_rates.py --json   # the figures, as one JSON object on the last line: about 5 minutes
+    python benchmarks/warning_rates.py --json   # the figures, as one JSON object on the last line: about 20 minutes
+    python benchmarks/warning_rates.py --json --only rates   # or trade_off, or budget
 """
 
 import argparse
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
+from ebar.estimators.budget import budget_or_reason, mean_influence
 from ebar.estimators.log_z import log_mean
 from ebar.estimators.moments import weighted_mean
+from ebar.samplers.trade_off import trade_off
 from ebar.types import Estimate
 
 DRAWS = (100, 150, 200, 300, 500, 1000)
 ROWS = 500  # runs at a time
 
 Draw = Callable[[int, int, Generator], Tensor]
+Found = Iterator[tuple[str, dict[str, float]]]
 
 
 def uniform(rows: int, draws: int, generator: Generator) -> Tensor:
@@ -73,6 +80,26 @@ WEIGHTS: dict[str, tuple[Draw, float]] = {  # log-weights, and log Z
     "Pareto 0.9": (pareto(0.9), math.log(10)),
 }
 
+BETAS = (0.9, 0.5, 0.2, 0.05, 0.02)  # of the weights, the share above β
+BUDGETS = ("weights near one, uniform", "exponential weights", "log-normal ½ weights", "log-normal 1 weights",
+           "Pareto 0.3", "Pareto 0.5", "Pareto 0.9")  # fmt: skip
+
+
+def log_normal(sigma: float) -> Callable[[Tensor], Tensor]:
+    """Log-weights as a function of a uniform number, falling in it."""
+    return lambda u: -sigma * torch.special.ndtri(u)
+
+
+def power(k: float) -> Callable[[Tensor], Tensor]:
+    """The same of w = u^(−k)."""
+    return lambda u: -k * u.log()
+
+
+TAILS: dict[str, Callable[[Tensor], Tensor]] = {
+    **{f"log-normal {sigma}": log_normal(sigma) for sigma in (0.5, 1.0, 1.5, 2.0)},
+    **{f"Pareto {k}": power(k) for k in (0.3, 0.5, 0.7, 0.9)},
+}
+
 
 def main(argv: list[str] | None = None) -> int:
     """Every case, at every number of draws."""
@@ -80,17 +107,98 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object on the last line")
     parser.add_argument("--runs", type=int, default=2000, help="of each case")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=("rates", "trade_off", "budget"), help="one part of it")
     options = parser.parse_args(argv)
     generator = Generator().manual_seed(options.seed)
-    figures: dict[str, dict[str, dict[str, float]]] = {}
+    figures: dict[str, Any] = {}
+    for part in PARTS if options.only is None else (options.only,):
+        for place, found in PARTS[part](options.runs, generator):
+            figures.setdefault(part, {})[place] = found
+            print(f"{part}: {place}: {found}", file=sys.stderr)
+    if options.json:
+        print(json.dumps({"runs": options.runs, "seed": options.seed, **figures}, ensure_ascii=False))
+    return 0
+
+
+def rates(runs: int, generator: Generator) -> Found:
+    """Every case, at every number of draws."""
     for name in (*MEANS, *WEIGHTS):
         for draws in DRAWS:
-            found = measure(name, draws, options.runs, generator)
-            figures.setdefault(name, {})[str(draws)] = found
-            print(f"{name}, n = {draws}: {found}", file=sys.stderr)
-    if options.json:
-        print(json.dumps({"runs": options.runs, "seed": options.seed, "rates": figures}, ensure_ascii=False))
-    return 0
+            yield f"{name}, n = {draws}", measure(name, draws, runs, generator)
+
+
+def trade_offs(runs: int, generator: Generator) -> Found:
+    """Total variation and KL at one β, for pools of 1,000 and, a quarter of the runs, of 10,000."""
+    for draws, repeats in ((1000, runs), (10_000, runs // 4)):
+        for name, quantile in TAILS.items():
+            for upper in BETAS:
+                log_beta = float(quantile(torch.tensor([upper], dtype=torch.float64)))
+                truth = exact_point(quantile, log_beta)
+                counts = {field: [0, 0, 0] for field in truth}  # covered, warned, missed with a warning
+                for _ in range(repeats):
+                    pool = quantile(uniform(1, draws, generator))
+                    (point,) = trade_off(pool, torch.tensor([log_beta], dtype=torch.float64))
+                    for field, value in truth.items():
+                        one: Estimate = getattr(point, field)
+                        covered, warned = one.low <= value <= one.high, one.warning is not None
+                        for index, hit in enumerate((covered, warned, warned and not covered)):
+                            counts[field][index] += hit
+                for field, (covers, warns, both) in counts.items():
+                    missed = repeats - covers
+                    yield (
+                        f"{name}, β at upper {upper}, n = {draws}, {field}",
+                        {
+                            "covered": covers / repeats,
+                            "warned": warns / repeats,
+                            "warned_of_missed": both / missed if missed else 1.0,
+                        },
+                    )
+
+
+def exact_point(quantile: Callable[[Tensor], Tensor], log_beta: float) -> dict[str, float]:
+    """TV and KL by the midpoint rule in s = −log u, which spreads the tail out."""
+    s = (torch.arange(800_000, dtype=torch.float64) + 0.5) * 2e-4
+    step = torch.exp(-s) * 2e-4
+    log_w = quantile(torch.exp(-s))
+    w, m = log_w.exp(), log_w.clamp(max=log_beta).exp()
+    z, z_beta = float((w * step).sum()), float((m * step).sum())
+    return {
+        "total_variation": float(((w / z - m / z_beta).abs() * step).sum()) / 2,
+        "divergence": float((w / z * (log_w - log_beta).clamp(min=0) * step).sum()) + math.log(z_beta / z),
+    }
+
+
+def budgets(runs: int, generator: Generator) -> Found:
+    """log Z within a third of the half-width that 1,000 draws have on average."""
+    for name in BUDGETS:
+        draw, _ = WEIGHTS[name]
+        usual = [one.estimate for one in log_mean(draw(100, 1000, generator))]
+        within = sorted((one.high - one.low) / 2 for one in usual)[50] / 3
+        refused = achieved = doubted = sure = 0
+        for _ in range(runs // 4):
+            pilot = draw(1, 1000, generator)
+            found = budget_or_reason(log_mean(pilot)[0].estimate, mean_influence(pilot[0]), 1000, within=within)
+            if isinstance(found, str):
+                refused += 1
+                continue
+            one = log_mean(draw(1, found.draws, generator))[0].estimate
+            good = abs((one.high - one.low) / 2 / within - 1) <= 0.2
+            doubted += found.warning is not None
+            achieved += good
+            sure += good and found.warning is None
+        answered = max(runs // 4 - refused, 1)
+        yield (
+            name,
+            {
+                "refused": refused / (runs // 4),
+                "doubted": doubted / answered,
+                "achieved": achieved / answered,
+                "achieved_of_undoubted": sure / max(answered - doubted, 1),
+            },
+        )
+
+
+PARTS: dict[str, Callable[[int, Generator], Found]] = {"rates": rates, "trade_off": trade_offs, "budget": budgets}
 
 
 def measure(name: str, draws: int, runs: int, generator: Generator) -> dict[str, float]:
