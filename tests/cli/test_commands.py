@@ -210,12 +210,16 @@ def test_evaluation_has_intervals_writes_results_and_a_report(
 
 def test_two_samplers_agree_on_log_z(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["estimate", str(trained), "--tilt", "motif:11=2", "length:=-0.1", "--n", "4000", "--divergence", "kl"]
-    one = answer(capsys, *words, "--sampler.kind", "importance", "--seed", "1")
+    one = answer(capsys, *words, "--sampler.kind", "importance", "--seed", "1", "--within", "0.05")
     other = answer(capsys, *words, "--sampler.kind", "look_ahead", "--seed", "2")
     # Two independent 95 % intervals, widened threefold: apart once in about 10⁸ runs.
     for figure in ("log_z", "tilted: mean of motif 11", "kl of tilted from model"):
         width = sum(3 * (run[figure]["high"] - run[figure]["low"]) / 2 for run in (one, other))
         assert abs(one[figure]["value"] - other[figure]["value"]) <= width, figure
+    needed, half = one["draws for log_z"], (one["log_z"]["high"] - one["log_z"]["low"]) / 2
+    assert needed["draws"] == pytest.approx(4000 * (half / 0.05) ** 2, rel=0.1)
+    assert needed["low"] < needed["draws"] < needed["high"]
+    assert "draws for log_z" not in other
     assert one["log_z_lower"] <= one["log_z"]["value"] <= one["log_z_upper"]
     assert one["tilted: mean of motif 11"]["value"] > one["model: mean of motif 11"]["high"]
 

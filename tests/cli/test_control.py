@@ -124,6 +124,43 @@ def test_samples_have_what_they_must_have(run: Path, capsys: pytest.CaptureFixtu
     assert "effective samples per draw, the model" in told.err
 
 
+def test_resampled_texts_are_worth_at_most_the_distinct_ones(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = answer(
+        capsys, "sample", str(run), "--n", "20", "--sampler.kind", "resampling", "--proposal", "look_ahead",
+        "--sampler.proposals_per_draw", "1",
+    )  # fmt: skip
+    worth = drawn["effective_samples_per_draw"]["these draws"]
+    texts = [one["text"] for one in drawn["samples"]]
+    assert len(set(texts)) <= worth["distinct"] <= worth["draws"] == 20
+    assert worth["effective_sample_size"] <= worth["distinct"] + 1e-9
+    assert worth["low"] == 0
+
+
+def test_fit_prints_what_lambda_json_warns_of_and_how_many_draws(
+    run: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = run / "lambda.json"
+    before = path.read_text()
+    tree = json.loads(before)
+    tree["warnings"] = ["λ is of too few draws"]
+    tree["model_moments"][1]["warning"] = "a moment in doubt"
+    path.write_text(json.dumps(tree))
+    capsys.readouterr()
+    words = ["fit", "--runs", str(run.parent), "--name", "tiny", "--model", str(model), *FIT, "--within", "0.01"]
+    try:
+        assert control.main(words) == 0
+    finally:
+        path.write_text(before)
+    told = capsys.readouterr().out
+    assert "⚠ λ is of too few draws" in told
+    assert "a moment in doubt" in told
+    assert "how many draws" in told
+    assert "distinct of 300" in told
+    budgets = json.loads((run / "results.json").read_text())["budgets"]
+    assert budgets["text ab"]["draws"] == 0  # exact
+    assert list(budgets) == ["log Z", "text ab", "text c"]
+
+
 def test_tune_leaves_a_model_and_a_page(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, "tune", str(run), *TUNE)
     assert found["status"] == "finished"

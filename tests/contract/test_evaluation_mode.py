@@ -306,23 +306,26 @@ MEASURES: dict[str, Callable[[World], Any]] = {
 
 # Functions of numbers, texts, spaces, automata and random numbers.
 DOES_NOT_MEASURE = {
+    "estimators.budget": "budget budget_or_reason mean_influence",
+    "estimators.certified": "certified_log_z certified_perplexity check_inside",
     "estimators.divergences": "sampled",
     "estimators.draws": "check_draws few_groups log_totals",
     "estimators.futures": "closing_place closings one_row",
-    "estimators.joint_perplexity": "difference interval joint_perplexity",
+    "estimators.joint_perplexity": "difference doubt interval joint_perplexity",
     "estimators.log_z": "from_batches log_mean log_z_of",
     "estimators.models": "common_space device_of is_enumerable",
     "estimators.moments": "moments_of weighted_mean",
-    "estimators.per_step": "Steps.places check_rows mean_between",
+    "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between",
     "estimators.pool": "source_of",
     "estimators.support": "Support.warnings",
+    "estimators.worth": "Worth.to_dict same_draws worth worth_elsewhere",
     "evaluation.diversity": "bleu_of distinct self_bleu",
     "evaluation.energy_distributions": "energy_distributions",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
     "evaluation.exposure_bias": "share",
     "evaluation.frequencies": "frequency mean_length",
     "evaluation.moments": "moment_distance true_moment true_moments",
-    "evaluation.next_words": "NextWords.under_base NextWords.under_joint",
+    "evaluation.next_words": "NextWords.others NextWords.under_base NextWords.under_joint Strata.share",
     "evaluation.ngrams": "items_of ngrams unique_difference unique_ratios",
     "evaluation.overlap": "meteor rouge",
     "evaluation.perplexity": "StreamCost.bits_per StreamCost.perplexity_per",
@@ -349,7 +352,7 @@ DOES_NOT_MEASURE = {
     "samplers.smc": "Cloud.select",
     "samplers.surrogate": "NGram.fit Surrogate.fit Tally.add Tally.empty Uniform.fit",
     "samplers.systems": "in_groups repeated resampled systems",
-    "samplers.trade_off": "log_beta_for trade_off",
+    "samplers.trade_off": "acceptance divergence log_beta_for total_variation trade_off",
     "samplers.twists": "base_to_follow none potential twist_for",
 }
 

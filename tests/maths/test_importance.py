@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ebar.errors import UserError
-from ebar.maths.importance import check_weights, diagnose, heavy_tailed, pareto_k, tail_size
+from ebar.maths.importance import check_weights, concentrated, diagnose, heavy_tailed, pareto_k, tail_size
 
 
 def pareto(index: float, rows: int, draws: int, generator: torch.Generator) -> torch.Tensor:
@@ -61,7 +61,36 @@ def test_the_silence_needs_k_to_be_clearly_below_the_limit():
 def test_heavy_values_under_equal_weights_are_noticed(generator):
     values = pareto(0.95, 1, 4000, generator).exp()
     assert diagnose(torch.zeros(1, 4000)) == [None]
-    assert "heavy-tailed" in str(diagnose(torch.zeros(1, 4000), values.float())[0])
+    said = str(diagnose(torch.zeros(1, 4000), values.float())[0])
+    assert said.startswith("the values averaged are heavy-tailed")
+    assert "may be too narrow" in said
+
+
+def test_each_warning_names_what_is_wrong(generator):
+    said = str(diagnose(pareto(0.95, 1, 4000, generator))[0])
+    assert said.startswith("the weights are heavy-tailed")
+    assert "may be too narrow, try a better proposal" in said
+    assert diagnose(torch.zeros(1, 29)) == ["only 29 draws: the interval may be too narrow below 30"]
+    assert diagnose(torch.zeros(1, 30)) == [None]
+    # 50 draws, one of weight 49 among ones: (49 + 49)²/(49² + 49) = 3.92.
+    uneven = torch.zeros(1, 50)
+    uneven[0, 7] = math.log(49)
+    assert str(diagnose(uneven)[0]).startswith("the weights are uneven, 50 draws are worth only 3.9: ")
+
+
+def test_a_tail_matters_where_one_draw_holds_more_than_a_twentieth_and_the_rest_little():
+    # By hand, n = 10: deviations 3, then ones: (3 + 9)²/(10·18) = 0.8, even. One of 30 and nine ones:
+    # 39²/(10·909) = 0.167, share 0.99. Two draws of a hundred at 10: 118²/(100·298) = 0.467. 25 of 1,000 at 100, the
+    # rest 1: (2,500 + 975)²/(1,000·250,975) = 0.048, but each of the 25 holds 10,000/250,975 = 0.0398 only.
+    def deviations(large: int, value: float, draws: int) -> torch.Tensor:
+        found = torch.ones(1, draws, dtype=torch.float64)
+        found[0, :large] = value
+        return found.log()
+
+    cases = [(1, 3.0, 10, False), (1, 30.0, 10, True), (2, 10.0, 100, False), (25, 100.0, 1000, False)]
+    for large, value, draws, expected in cases:
+        assert concentrated(deviations(large, value, draws)).tolist() == [expected]
+    assert concentrated(torch.full((1, 5), -math.inf)).tolist() == [False]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

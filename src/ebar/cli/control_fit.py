@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from jsonargparse.typing import PositiveFloat
+
 from ebar.cli.show import show_json, show_table
 from ebar.cli.train import run_folder
 from ebar.config.control import Control
 from ebar.config.options import parse, parser
 from ebar.pipelines.control.fit import check, fit
 from ebar.pipelines.control.folder import another, take_over
-from ebar.pipelines.control.report import MOMENTS, distance_rows, moment_rows, write_fit_page
+from ebar.pipelines.control.report import MOMENTS, distance_rows, lambda_warnings, moment_rows, write_fit_page
 from ebar.pipelines.control.terms import KINDS
 from ebar.pipelines.train_run import as_yaml
 from ebar.progress import shown
@@ -35,9 +37,11 @@ def main(words: Sequence[str]) -> int:
     options.add_class_arguments(Control, skip={"features"}, instantiate=False)
     options.add_argument("--name", type=str, default="control", help="of the run: its folder is RUNS/NAME")
     options.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs")
+    options.add_argument("--within", type=PositiveFloat, metavar="EPSILON",
+        help="also say how many draws make log Z and the moments of p known within ± EPSILON")  # fmt: skip
     options.add_argument("--json", action="store_true", help="print all figures as one JSON object")
     given = parse(options, words).as_dict()
-    name, runs, as_json = (given.pop(key) for key in ("name", "runs", "json"))
+    name, runs, within, as_json = (given.pop(key) for key in ("name", "runs", "within", "json"))
     given.pop("config", None)
     control = Control(**{**given, "features": tuple(_absolute(term) for term in given["features"])})
     control = Control(**{**asdict(control), "model": _place(control.model)})
@@ -48,7 +52,7 @@ def main(words: Sequence[str]) -> int:
         if other:
             take_over(run, control.seed)
         controlled = fit(control, folder)
-        checked = check(controlled)
+        checked = check(controlled, within=within)
         figures = {"lambda": controlled.fitted.to_dict(), **checked.to_dict()}
         run.write("results.json", to_json(figures, indent=1))
         write_fit_page(folder, controlled, checked)
@@ -57,6 +61,10 @@ def main(words: Sequence[str]) -> int:
         return 0
     show_table(f"{folder}: 95 % intervals", MOMENTS, moment_rows(controlled, checked))
     show_table("how far it is", ("figure", "value"), distance_rows(checked))
+    if checked.budgets is not None:
+        show_table("how many draws", ("figure", "draws"), list(checked.budgets.items()))
+    for warning in lambda_warnings(controlled.fitted):
+        sys.stdout.write(f"⚠ {warning}\n")
     sys.stdout.write(f"{folder / 'report.html'}\n")
     return 0
 

@@ -1,5 +1,6 @@
 """`ebar control sample`: text of the controlled model, with weights."""
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,9 @@ from ebar.cli.show import show_json
 from ebar.cli.trained import add_sampler, build_proposal, build_sampler
 from ebar.config.control import Control
 from ebar.config.options import group, parse, parser
-from ebar.pipelines.control.draws import worth
+from ebar.estimators.support import Support
+from ebar.estimators.worth import Worth, same_draws, worth, worth_elsewhere
+from ebar.maths.importance import all_warnings
 from ebar.pipelines.control.fit import Controlled, open_controlled
 from ebar.progress import shown
 from ebar.samplers.draw import draw
@@ -53,13 +56,26 @@ def main(words: Sequence[str]) -> int:
         plain = None
         if arguments.compare:
             plain = draw(Importance(batch_size=control.rows), target, arguments.n, generator=generator)
-    weights = drawn.log_weights[0].double().cpu() if isinstance(drawn, Weighted) else None
-    texts = controlled.subject.text(drawn.x if isinstance(drawn, Weighted) else drawn)
-    gains = {} if weights is None else {"these draws": worth(weights)}
+    weights = drawn.log_weights[0].double().cpu() if drawn.estimates_z else None
+    texts = controlled.subject.text(drawn.x)
+    gains = {}
+    if drawn.estimates_z:
+        gains["these draws"] = _worth(drawn, controlled)
     if plain is not None:
-        gains["the model"] = worth(plain.log_weights[0].double().cpu())
+        gains["the model"] = _worth(plain, controlled)
+        if math.isnan(gains["the model"].per_draw.value) and drawn.estimates_z:
+            told = worth_elsewhere(drawn.log_weights[0].cpu(), -target.energy(drawn.x).double().cpu())
+            missing = f"{gains['the model'].per_draw.warning}; so this is from the draws above"
+            told = told._replace(warning=all_warnings(missing, told.warning))
+            gains["the model"] = gains["the model"]._replace(per_draw=told)
     _tell_texts(texts, weights, gains, as_json=arguments.json)
     return 0
+
+
+def _worth(drawn: Weighted, controlled: Controlled) -> Worth:
+    support = Support(controlled.target)
+    support.see(drawn.x, 1)
+    return worth(drawn.log_weights[0], same_draws(drawn.x), groups=drawn.groups, unseen=support.warnings(1)[0])
 
 
 def _of_run(control: Control, sampler: dict[str, Any]) -> dict[str, int]:
@@ -77,14 +93,15 @@ def _proposal(
     return build_proposal(arguments, sampler, controlled.target, generator)
 
 
-def _tell_texts(texts: list[str], weights: torch.Tensor | None, gains: dict[str, Any], *, as_json: bool) -> None:
+def _tell_texts(texts: list[str], weights: torch.Tensor | None, gains: dict[str, Worth], *, as_json: bool) -> None:
     numbers = [None] * len(texts) if weights is None else weights.tolist()
     if as_json:
         samples = [
             {"text": text} | ({} if number is None else {"log_weight": number})
             for text, number in zip(texts, numbers, strict=True)
         ]
-        show_json({"draws": len(texts), "effective_samples_per_draw": gains, "samples": samples})
+        told = {name: one.to_dict() for name, one in gains.items()}
+        show_json({"draws": len(texts), "effective_samples_per_draw": told, "samples": samples})
         return
     for text, number in zip(texts, numbers, strict=True):
         line = text.replace("\n", "\\n")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from jsonargparse.typing import PositiveInt
+from jsonargparse.typing import PositiveFloat, PositiveInt
 from torch import Generator
 
 from ebar.build.energy import build_energy, build_feature
@@ -20,6 +20,7 @@ from ebar.cli.trained import (
 )
 from ebar.config.options import parse, parser
 from ebar.errors import UserError
+from ebar.estimators.budget import Budget, budget_or_reason, mean_influence
 from ebar.estimators.divergences import divergence
 from ebar.estimators.draws import read
 from ebar.estimators.log_z import log_z_of
@@ -49,6 +50,8 @@ def main(words: Sequence[str]) -> int:
     options.add_argument(
         "--divergence", nargs="*", default=["kl"], choices=sorted(DIVERGENCES), help="of tilted from plain"
     )
+    options.add_argument("--within", type=PositiveFloat, metavar="EPSILON",
+        help="also say how many draws make log Z and the means known within ± EPSILON")  # fmt: skip
     add_tilt(options)
     add_truncation(options)
     add_sampler(options, words, "importance")
@@ -76,7 +79,7 @@ def main(words: Sequence[str]) -> int:
         drawn = stream(sampler, target, arguments.n, proposal=proposal, generator=generator)
         units = read(drawn, features=features)
         found = log_z_of(units)[0]
-        figures: dict[str, Estimate | float] = {
+        figures: dict[str, Estimate | float | Budget | str] = {
             "log_z": found.estimate,
             "log_z_lower": found.lower,
             "log_z_upper": found.upper,
@@ -87,12 +90,21 @@ def main(words: Sequence[str]) -> int:
             figures[f"model: mean of {name}"] = before
             # What −∞ forbids has a mean of exactly 0, whether or not it was ever drawn.
             figures[f"tilted: mean of {name}"] = Estimate.exact(0.0) if name in forbidden else after
+        if arguments.within is not None:
+            known = {"log_z": mean_influence(units.log_weights[0])}
+            for column, name in enumerate(features.names):
+                influence = mean_influence(units.log_weights[0], units.values[0, :, column])
+                known[f"tilted: mean of {name}"] = influence
+            for name, influence in known.items():
+                pilot = figures[name]
+                assert isinstance(pilot, Estimate)
+                figures[f"draws for {name}"] = budget_or_reason(pilot, influence, units.draws, within=arguments.within)
         for kind in arguments.divergence:
             figures[f"{kind} of tilted from model"] = divergence(
                 kind, target, base, draws=arguments.n, proposal=proposal, generator=generator
             )[0]
     if arguments.json:
-        show_json(figures)
+        show_json({name: one._asdict() if isinstance(one, Budget) else one for name, one in figures.items()})
     else:
         title = f"{arguments.run}: {arguments.sampler.kind}, {arguments.n:,} draws, seed {arguments.seed}"
         show_table(title, ("figure", "value"), list(figures.items()))

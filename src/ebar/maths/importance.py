@@ -1,8 +1,8 @@
 """When importance weights cannot be believed, and the sentence that says so.
 
-Three voices. Pareto k̂ speaks of the tail: the variance is infinite above ½, and above 0.7 no practical number of
-draws helps. The effective sample size speaks where the weights have no tail to fit. The support check speaks of
-what was never drawn, which no weight can tell.
+Three things can be wrong. The weights, or the values averaged, have a heavy tail: the variance is infinite for a
+Pareto index k̂ above ½, and above 0.7 no practical number of draws helps. The draws are too few, or worth too few. Or
+a side of a feature was never drawn, which no weight can tell.
 """
 
 import math
@@ -16,7 +16,10 @@ from ebar.maths.log_space import effective_sample_size
 
 LARGEST_K = 0.7  # Vehtari et al. 2024 (arXiv:1507.02646)
 STANDARD_ERRORS = 1.5  # by which k̂ must lie below LARGEST_K for silence
+LEAST_EVEN, LARGEST_SHARE = 0.3, 0.05  # see `concentrated`
+EVEN = 0.9  # effective draws per draw, above which the weights are all but equal and have no tail to speak of
 SMALLEST_SAMPLE = 30  # effective draws below which an interval is not to be believed
+NARROW = "the interval may be too narrow"
 FEWEST_DRAWS = 100  # below, there is no tail to fit
 TIE = 1e-5  # log-weights this close are the same weight, computed twice
 
@@ -59,38 +62,82 @@ def _tied(log_weights: Float[Tensor, "rows draws"]) -> Bool[Tensor, " rows"]:
     return ~apart[:, 0] | (apart.double().mean(-1) < 0.5)
 
 
-def heavy_tailed(k: Float[Tensor, " rows"], draws: int) -> Bool[Tensor, " rows"]:
-    """Whether k̂ fails to lie 1.5 standard errors, (1 + k)/√m for a tail of m, below 0.7.
+def heavy_tailed(
+    k: Float[Tensor, " rows"], draws: int, *, limit: float = LARGEST_K, errors: float = STANDARD_ERRORS
+) -> Bool[Tensor, " rows"]:
+    """Whether k̂ fails to lie so many standard errors, (1 + k)/√m for a tail of m, below the limit.
 
     Over 1,000 runs of n = 1,000: a true index of 0.9 is told in 97.9 to 99.7 %, 0.3 in 0.4 to 1.3 %.
     """
     error = (1 + k.clamp(min=-0.5)) / math.sqrt(max(tail_size(draws), 1))
-    return k + STANDARD_ERRORS * error > LARGEST_K
+    return k + errors * error > limit
+
+
+def concentrated(log_deviations: Float[Tensor, "rows draws"]) -> Bool[Tensor, " rows"]:
+    """Whether a few draws hold so much of the deviations |d| that a mean of them is not yet near normal.
+
+    A tail index says how a tail goes on, not whether it matters here: it is uncertain for a few hundred draws, and
+    takes a bounded lump of large values for a tail. Two things must both be so. (Σ|d|)²/(n·Σd²) is below 0.3: it is
+    0.64 for a normal, 0.45 for an exponential, 0.5 for a log-normal (σ = ½), and tends to 0 where the variance is
+    infinite. And a single draw holds more than a twentieth of Σd², as Lindeberg's condition forbids.
+    """
+    largest_share = torch.exp(2 * log_deviations.amax(-1) - torch.logsumexp(2 * log_deviations, -1))
+    evenness = effective_sample_size(log_deviations) / log_deviations.shape[-1]
+    return (evenness < LEAST_EVEN) & (largest_share > LARGEST_SHARE)  # NaN, where nothing deviates, is neither
 
 
 def diagnose(
     log_weights: Float[Tensor, "rows draws"], values: Float[Tensor, "rows draws"] | None = None
 ) -> list[str | None]:
-    """For each row, what is wrong with an interval made from these weights (and for the mean of these values)."""
+    """For each row, what is wrong with an interval made from these weights (and for the mean of these values).
+
+    Measured over 2,000 runs each for n from 100 to 1,000 (`benchmarks/warning_rates.py`): plain means of normal,
+    exponential and log-normal (σ = ½) values warn in at most 2 % of runs, weights within [0.78, 1.31] never; weights
+    of tail index 0.9 warn in 95 to 99.9 %.
+    Trap: weights that were not drawn cannot be seen. Nearly equal ones are no proof that none is large.
+    """
     draws = log_weights.shape[1]
-    size = effective_sample_size(log_weights.double())
-    k = pareto_k(log_weights)
+    log_weights = log_weights.double()
+    size = effective_sample_size(log_weights)
+    k_weights = pareto_k(log_weights)
+    of_weights = heavy_tailed(k_weights, draws) & concentrated(_log_deviations(log_weights)) & (size < EVEN * draws)
+    k_values, of_values = torch.full_like(k_weights, math.nan), torch.zeros_like(of_weights)
     if values is not None:
         # Around the median: a heavy tail drags the mean so far up that the bulk would be taken for tail.
         spread = (values.double() - values.double().median(-1, keepdim=True).values).abs()
-        k = torch.fmax(k, pareto_k(log_weights.double() + spread.log()))
-    heavy = heavy_tailed(k, draws)
-    return [_sentence(float(size[row]), float(k[row]), bool(heavy[row]), draws) for row in range(log_weights.shape[0])]
+        deviations = log_weights + spread.log()
+        k_values = pareto_k(deviations)
+        of_values = heavy_tailed(k_values, draws) & concentrated(deviations)
+    return [
+        _sentence(
+            float(size[row]), draws, float(k_weights[row]) if bool(of_weights[row]) else None,
+            float(k_values[row]) if bool(of_values[row]) else None,
+        )
+        for row in range(log_weights.shape[0])
+    ]  # fmt: skip
 
 
-def _sentence(size: float, k: float, heavy: bool, draws: int) -> str | None:
+def _log_deviations(log_weights: Float[Tensor, "rows draws"]) -> Float[Tensor, "rows draws"]:
+    """log |w − median|, with the largest weight as the unit."""
+    top = log_weights.amax(-1, keepdim=True)
+    weights = torch.exp(log_weights - torch.where(top == -math.inf, 0.0, top))
+    return (weights - weights.median(-1, keepdim=True).values).abs().log()
+
+
+def _sentence(size: float, draws: int, k_weights: float | None, k_values: float | None) -> str | None:
     if size == 0:
         return f"all {draws:,} draws have weight zero: nothing of the target was drawn"
-    if heavy:
-        return f"the weights are heavy-tailed (Pareto k̂ {k:.2f}): the interval is too narrow, try a better proposal"
-    if size < SMALLEST_SAMPLE:
-        return f"{draws:,} draws are worth only {size:.1f}: the interval is not to be believed below {SMALLEST_SAMPLE}"
-    return None
+    tail = None
+    if k_weights is not None:
+        tail = f"the weights are heavy-tailed (Pareto k̂ {k_weights:.2f}): {NARROW}, try a better proposal"
+    elif k_values is not None:
+        tail = f"the values averaged are heavy-tailed (Pareto k̂ {k_values:.2f}): {NARROW}, draw more"
+    few = None
+    if size < SMALLEST_SAMPLE and size < EVEN * draws:
+        few = f"the weights are uneven, {draws:,} draws are worth only {size:.1f}: {NARROW} below {SMALLEST_SAMPLE}"
+    elif draws < SMALLEST_SAMPLE:
+        few = f"only {draws} draws: {NARROW} below {SMALLEST_SAMPLE}"
+    return all_warnings(tail, few)
 
 
 def unseen_side(name: str, smallest: float, largest: float, low: float, high: float) -> str | None:

@@ -8,11 +8,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ebar.errors import UserError
+from ebar.maths.importance import NARROW, all_warnings, heavy_tailed, pareto_k
+from ebar.maths.jackknife import half_width
 from ebar.maths.log_space import effective_sample_size
 from ebar.types import Estimate
 
 ENOUGH = 100  # weights above β, for an interval to be trusted
 QUANTILE = 1.959964  # of the normal, for intervals of 95 %
+LEVEL = 0.97  # the variance, too, is of what was drawn: intervals made at this level cover 95 %
+# Of the weights' tail: the index to be below, and by how many standard errors of it. See `trade_off`.
+LARGEST_K = {"total variation": (0.5, 1.5), "KL": (0.41, 2.0)}
 
 
 class Point(NamedTuple):
@@ -28,53 +33,99 @@ def trade_off(log_weights: Float[Tensor, "rows draws"], log_betas: Float[Tensor,
     """The curve, from the log-weights log P − log q of one pool of draws from q (of `Importance`, say).
 
     With m = min(w, β), Z = E_q[w] and Z_β = E_q[m]: acceptance is Z_β/β, TV is ½E_q|w/Z − m/Z_β|, and KL(p‖p_β)
-    is E_q[(w/Z)·log(w/m)] + log Z_β − log Z. Intervals by the delta method. Eikema et al. 2022.
-    Trap: a divergence rests on the draws that exceed β; where they are few the point warns.
+    is E_q[(w/Z)·log(w/m)] + log Z_β − log Z. Eikema et al. 2022. Intervals are the jackknife's, on the log scale; the
+    upper end is taken around 2J − T (`maths.jackknife`), for what was not drawn makes a divergence look smaller.
+    Trap: a divergence rests on the largest weights. It warns where few exceed β, and where their tail is so heavy
+    that the interval misses too often. Measured over 2,000 pools of 1,000 weights, log-normal (σ from ½ to 2) and
+    Pareto (index 0.3 to 0.9), β at their upper 0.9 to 0.02: an interval covers 92.5 % or more, or 95 % or more of those
+    that miss warn (`benchmarks/warning_rates.py`). KL, whose terms grow like w·log w, is the first to.
     """
     if bool((log_weights == -math.inf).all(1).any()):
         raise UserError("Every weight of the pool is 0: draw more, or from a proposal that looks ahead.")
     shift = float(log_weights.max())
     log_w = log_weights.double() - shift  # the curve is that of P/c at β/c, for any c
     size = float(effective_sample_size(log_w).sum())
-    return [_point(log_w, float(log_beta), shift, size) for log_beta in log_betas]
+    worst = float(pareto_k(log_w).nan_to_num(-math.inf).max())
+    return [_point(log_w, float(log_beta) - shift, shift, size, worst) for log_beta in log_betas]
 
 
-def _point(log_w: Float[Tensor, "rows draws"], log_beta: float, shift: float, size: float) -> Point:
-    log_m = log_w.clamp(max=log_beta - shift)
-    w, m = log_w.exp(), log_m.exp()
-    z, z_beta = w.mean(1, keepdim=True), m.mean(1, keepdim=True)
-    accepted = (log_m - (log_beta - shift)).exp()
-    # For each quantity: its value in every draw, plus what the draw changes through the estimates of Z and Z_β.
-    gap = w / z - m / z_beta
-    sign = gap.sign()
-    through_z = 0.5 * (sign * w).mean(1, keepdim=True) / z * (1 - w / z)
-    through_z_beta = 0.5 * (sign * m).mean(1, keepdim=True) / z_beta * (m / z_beta - 1)
-    excess = torch.where(w > 0, log_w - log_m, 0.0)
-    log_ratio = z_beta.log() - z.log()
-    mean_excess = (w / z * excess).mean(1, keepdim=True)
-    divergence = w / z * excess + log_ratio
-    divergence_change = (m / z_beta - 1) - (w / z - 1) * (1 + mean_excess)
-    exceeding = int((log_w > log_beta - shift).sum())
-    warning = None if exceeding >= ENOUGH else f"only {exceeding} weights of the pool exceed β: draw a larger pool"
+def _point(log_w: Float[Tensor, "rows draws"], log_beta: float, shift: float, size: float, k: float) -> Point:
+    draws = log_w.shape[1]
+    exceeding = int((log_w > log_beta).sum())
+    few = None if exceeding >= ENOUGH else f"only {exceeding} weights of the pool exceed β: draw a larger pool"
+    tails = {
+        name: f"the weights are heavy-tailed (Pareto k̂ {k:.2f}) for this divergence: {NARROW}, draw a larger pool"
+        if bool(heavy_tailed(torch.tensor([k]), draws, limit=limit, errors=errors)) and exceeding
+        else None
+        for name, (limit, errors) in LARGEST_K.items()
+    }
     return Point(
-        log_beta,
-        _estimate(accepted, 0.0, size, None),
-        _estimate(0.5 * gap.abs(), through_z + through_z_beta, size, warning),
-        _estimate(divergence, divergence_change, size, warning),
+        log_beta + shift,
+        _estimate(acceptance(log_w, log_beta), 1.0, size, None, 0.95),
+        _estimate(total_variation(log_w, log_beta), 1.0, size, all_warnings(few, tails["total variation"]), LEVEL),
+        _estimate(divergence(log_w, log_beta), math.inf, size, all_warnings(few, tails["KL"]), LEVEL),
     )
 
 
-def _estimate(
-    values: Float[Tensor, "rows draws"], change: Float[Tensor, "rows draws"] | float, size: float, warning: str | None
-) -> Estimate:
-    rows, draws = values.shape
-    value = float(values.mean())
-    variance = (values + change).var(1).sum() / draws / rows**2
+class Jackknifed(NamedTuple):
+    """A quantity of each row's pool, and what it would be without each of the draws."""
+
+    value: Float[Tensor, " rows"]
+    without: Float[Tensor, "rows draws"]
+
+
+def acceptance(log_w: Float[Tensor, "rows draws"], log_beta: float) -> Jackknifed:
+    """Z_β/β."""
+    accepted = (log_w.clamp(max=log_beta) - log_beta).exp()
+    total, draws = accepted.sum(1), log_w.shape[1]
+    return Jackknifed(total / draws, (total[:, None] - accepted) / max(draws - 1, 1))
+
+
+def total_variation(log_w: Float[Tensor, "rows draws"], log_beta: float) -> Jackknifed:
+    """Where w exceeds c = β·Z/Z_β, p exceeds p_β; TV is that excess, Σ_{w>c} (w/Σw − β/Σm)."""
+    beta = math.exp(log_beta)
+    w = log_w.exp()
+    m = w.clamp(max=beta)
+    sorted_w = w.sort(1).values
+    above = torch.nn.functional.pad(sorted_w.flip(1).cumsum(1).flip(1), (0, 1))  # sum from a place on
+
+    def excess(without: Float[Tensor, "rows places"] | None) -> Float[Tensor, "rows places"]:
+        left = 0.0 if without is None else without
+        total_w = w.sum(1, keepdim=True) - left
+        total_m = m.sum(1, keepdim=True) - (0.0 if without is None else without.clamp(max=beta))
+        edge = beta * total_w / total_m
+        place = torch.searchsorted(sorted_w, edge.contiguous(), right=True)
+        beyond = 0.0 if without is None else (without > edge).to(w)
+        count = (w.shape[1] - place).to(w) - beyond
+        return ((above.gather(1, place) - beyond * left) / total_w - count * beta / total_m).clamp(min=0.0)
+
+    return Jackknifed(excess(None)[:, 0], excess(w))
+
+
+def divergence(log_w: Float[Tensor, "rows draws"], log_beta: float) -> Jackknifed:
+    """KL(p ‖ p_β) = Σ w·log(w/m)/Σw + log Σm − log Σw."""
+    w = log_w.exp()
+    m = log_w.clamp(max=log_beta).exp()
+    terms = torch.where(w > 0, w * (log_w - log_beta).clamp(min=0.0), 0.0)
+    sums = [part.sum(1, keepdim=True) for part in (terms, w, m)]
+    rests = [total - part for total, part in zip(sums, (terms, w, m), strict=True)]
+    value, without = (a / b + c.log() - b.log() for a, b, c in (sums, rests))
+    return Jackknifed(value[:, 0].clamp(min=0.0), without.clamp(min=0.0))
+
+
+def _estimate(found: Jackknifed, largest: float, size: float, warning: str | None, level: float) -> Estimate:
+    """The mean over rows. On the scale of the logarithm: these are positive, skew, and often near 0."""
+    rows, draws = found.without.shape
+    value = float(found.value.mean())
     if value == 0:
         return Estimate(0.0, 0.0, 0.0, size, warning)
-    # On the scale of the logarithm: these are positive, skew, and often near 0.
-    factor = math.exp(QUANTILE * float(variance) ** 0.5 / value)
-    return Estimate(value, value / factor, value * factor, size, warning)
+    without = value + (found.without - found.value[:, None]) / rows
+    fall = math.log(value) - without.log()
+    width = float(half_width((fall - fall.mean(1, keepdim=True)).flatten(), level))
+    gain = max(0.0, (draws - 1) * float(fall.mean(1).sum()))  # J − T
+    if not math.isfinite(width + gain):
+        return Estimate(value, 0.0, largest, size, warning)
+    return Estimate(value, value * math.exp(-width), min(largest, value * math.exp(width + 2 * gain)), size, warning)
 
 
 def log_beta_for(acceptance_rate: float, log_weights: Float[Tensor, "rows draws"]) -> float:

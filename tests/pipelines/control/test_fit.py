@@ -11,9 +11,11 @@ from torch import Generator, Tensor
 from ebar.build.pretrained import Loaded
 from ebar.config.control import Control
 from ebar.errors import UserError
+from ebar.estimators.worth import same_draws, worth
 from ebar.features.feature import Features
 from ebar.maths.enumeration import all_sequences
-from ebar.pipelines.control.draws import Drawn, divergence_from, divergence_of, draw, moments, worth
+from ebar.pipelines.control import fit as fit_module
+from ebar.pipelines.control.draws import Drawn, divergence_from, divergence_of, draw, moments
 from ebar.pipelines.control.fit import Controlled, check, fit, fitted_to, open_controlled
 from ebar.pipelines.control.prompted import Prompted
 from ebar.pipelines.control.subject import Subject, behind_prompt, subject_of
@@ -201,12 +203,37 @@ def test_looking_ahead_weighs_exactly(control: Control, subject: Subject, tmp_pa
         assert weight == pytest.approx(known[tuple(drawn.x.prefix(row))], abs=1e-4)
     # What the draws are worth is what enumeration says: (Σ g·w)² / Σ g·w².
     exact = float(torch.exp(2 * log_z - torch.logsumexp((log_g + 2 * log_weights)[reached], 0)))
-    assert _doubled(worth(drawn.log_weights), exact)
+    assert _doubled(worth(drawn.log_weights, same_draws(drawn.x)).per_draw, exact)
     assert exact < 0.99
     plain = float(torch.exp(2 * log_z - torch.logsumexp(log_q - 2 * controlled.target.energy(x).double(), 0)))
     found = check(controlled).worth
-    assert _doubled(found["the model"], plain)
-    assert found["looking ahead"].low > 2 * plain
+    assert _doubled(found["the model"].per_draw, plain)
+    assert found["looking ahead"].per_draw.low > 2 * plain
+    assert found["the model"].distinct < found["the model"].draws == 2000  # of some hundred texts
+
+
+def test_where_q_shows_nothing_of_what_is_wanted_looking_ahead_tells_what_its_draws_are_worth(
+    control: Control, subject: Subject, tmp_path: Path
+) -> None:
+    controlled = fitted_to(replace(control, features=(HALF,)), subject, tmp_path)
+    x, log_q, _ = exactly(controlled)
+    log_w = -controlled.target.energy(x).double()
+    exact = float(torch.exp(2 * torch.logsumexp(log_q + log_w, 0) - torch.logsumexp(log_q + 2 * log_w, 0)))
+    plain, ahead = (
+        draw(controlled.target, 1000, ahead=one, features=controlled.features, rows=500,
+             generator=Generator().manual_seed(5))
+        for one in (None, controlled.ahead)
+    )  # fmt: skip
+    without = (plain.values[:, 0] == 0).nonzero()[:, 0]
+    few = Drawn(plain.x.select(without), *(part[without] for part in plain[1:]))
+    unknown = fit_module._worth_of_model(controlled, few, None)
+    assert math.isnan(unknown.per_draw.value)
+    assert (unknown.per_draw.low, unknown.per_draw.high) == (0, 1)
+    assert "no draw has the feature" in str(unknown.per_draw.warning)
+    told = fit_module._worth_of_model(controlled, few, ahead)
+    assert _doubled(told.per_draw, exact)
+    assert "from draws that look ahead" in str(told.per_draw.warning)
+    assert fit_module._worth_of_model(controlled, plain, ahead).per_draw.warning is None
 
 
 def test_divergences_agree_with_enumeration(control: Control, subject: Subject, tmp_path: Path) -> None:
@@ -226,24 +253,6 @@ def test_divergences_agree_with_enumeration(control: Control, subject: Subject, 
     )  # fmt: skip
     exact = float((log_q.exp() * (log_q + math.log(len(log_q)))).sum())
     assert _doubled(divergence_from(plain.log_q, torch.full_like(plain.log_q, -math.log(len(log_q)))), exact)
-
-
-def test_worth_by_hand() -> None:
-    log_weights = torch.tensor([0.0, 0.0, -math.inf, -math.inf]).double()
-    assert worth(log_weights).value == 0.5
-    assert worth(torch.full((5,), 3.0).double()).value == pytest.approx(1)
-    assert worth(torch.full((5,), 3.0).double()).low == pytest.approx(1)
-    assert worth(torch.full((5,), -math.inf).double()).value == 0
-    # E w = 1.5 and E w² = 2.5 of weights 1 and 2 in equal parts: 0.9, with an interval as wide as its spread over runs.
-    covered, centres, widths = 0, [], []
-    for seed in range(200):
-        weights = torch.randint(1, 3, (400,), generator=Generator().manual_seed(seed)).double()
-        one = worth(weights.log())
-        covered += one.low <= 0.9 <= one.high
-        centres.append(math.log(one.value))
-        widths.append(math.log(one.value / one.low))
-    assert covered >= 179  # below with probability 5e-4 at 95 %
-    assert sum(widths) / 200 == pytest.approx(1.96 * float(torch.tensor(centres).std()), rel=0.2)
 
 
 def test_moments_weigh_or_not(subject: Subject) -> None:

@@ -21,7 +21,7 @@ from ebar.pipelines.control.fit import Controlled, fit
 from ebar.pipelines.control.report import write_tune_page
 from ebar.pipelines.control.tune import MODEL, TARGET, Judge, Learning, Tuned, tune
 from ebar.training import open_run
-from ebar.types import Clock, Loss
+from ebar.types import Clock, Estimate, Loss
 
 TERMS = ("expression:abc=1", "expression: =0.5")
 QUICK = Tuning(
@@ -175,7 +175,8 @@ def test_without_an_automaton_nothing_looks_ahead(controlled: Controlled, tmp_pa
     with pytest.raises(UserError, match="use --proposal model or policy"):
         tune(plain, QUICK, tmp_path / "tune")
     tuned = tune(plain, replace(QUICK, steps=2, evaluate_every=2, proposal="model"), tmp_path / "tune")
-    assert tuned.target["mean of short"].value == pytest.approx(1)
+    assert tuned.target["mean of short"] == Estimate.exact(1.0)  # as `fit` says of what must be in every text
+    assert tuned.drawn.endswith(f"distinct of {QUICK.evaluation_draws}")
 
 
 def test_judged_on_the_same_draws_at_every_step(controlled: Controlled) -> None:

@@ -1,35 +1,34 @@
-"""Draws for the controlled model, with all that figures are made of, and what each of them is worth."""
+"""Draws for the controlled model, with all that figures are made of."""
 
-import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
 from ebar.estimators.divergences import sampled
 from ebar.estimators.moments import weighted_mean
 from ebar.estimators.pool import Pool
 from ebar.features.feature import Features
-from ebar.maths.importance import check_weights, diagnose
-from ebar.maths.jackknife import half_width
-from ebar.maths.log_space import effective_sample_size
+from ebar.maths.importance import check_weights
 from ebar.models.scoring import measured_energy
 from ebar.models.tilted import Tilted
 from ebar.progress import bar
 from ebar.samplers.draw import propose, shares
 from ebar.samplers.guided import Guided
+from ebar.samplers.look_ahead import LookAhead
 from ebar.types import Estimate, Sequences
 
 
 class Drawn(NamedTuple):
-    """x ~ g, in float64: g is q itself, or q steered by what the energy wants."""
+    """x ~ g, in float64: g is q itself, or q steered by what the energy wants, mixed with a tenth of its defence."""
 
     x: Sequences
     log_q: Float[Tensor, " draws"]
     log_g: Float[Tensor, " draws"]
     log_weights: Float[Tensor, " draws"]  # log P/g
     values: Float[Tensor, "draws features"]  # of whichever features were asked for
+    steered: Bool[Tensor, " draws"]  # False: a draw of the defence that a proposal which looks ahead has beside it
 
 
 @torch.no_grad()
@@ -40,12 +39,14 @@ def draw(target: Tilted, n: int, *, ahead: Guided | None, features: Features, ro
         for size in shares(n, None, rows):
             if ahead is None:
                 x, log_q = propose(target.base, size, None, generator)
-                log_g = log_q
+                log_g, defensive = log_q, 0
             else:
-                x, log_g, log_q = ahead.walk(size, generator=generator)
+                defensive = round(LookAhead().defence * size)
+                x, log_g, log_q = ahead.walk(size, defensive=defensive, generator=generator)
+            steered = torch.arange(size) >= defensive
             log_weights = log_q.double() - log_g.double() - measured_energy(target.energy, x).double()
             check_weights(log_weights[None])
-            parts.append(Drawn(x, log_q.double(), log_g.double(), log_weights, features(x).double()))
+            parts.append(Drawn(x, log_q.double(), log_g.double(), log_weights, features(x).double(), steered))
             progress.advance(size)
     return joined(parts)
 
@@ -58,37 +59,21 @@ def joined(parts: list[Drawn]) -> Drawn:
         torch.cat([part.log_g for part in parts]).double().cpu(),
         torch.cat([part.log_weights for part in parts]).double().cpu(),
         torch.cat([part.values for part in parts]).double().cpu(),
+        torch.cat([part.steered for part in parts]).cpu(),
     )
 
 
 def moments(drawn: Drawn, features: Features, *, weighted: bool) -> dict[str, Estimate]:
-    """E_p[φ] from weighted draws, or E_g[φ] from the same ones as they are."""
-    log_weights = drawn.log_weights if weighted else torch.zeros_like(drawn.log_weights)
+    """E_p[φ] from weighted draws, or the mean of φ over those that were steered, as they are."""
+    values = drawn.values if weighted else drawn.values[drawn.steered]
+    log_weights = drawn.log_weights if weighted else torch.zeros(len(values), dtype=torch.float64)
     return {
         feature.name: weighted_mean(
-            log_weights[None], drawn.values[None, :, column], low=float(feature.low), high=float(feature.high),
+            log_weights[None], values[None, :, column], low=float(feature.low), high=float(feature.high),
             name=feature.name,
         )[0]
         for column, feature in enumerate(features.features)
     }  # fmt: skip
-
-
-def worth(log_weights: Float[Tensor, " draws"], level: float = 0.95) -> Estimate:
-    """Effective samples per draw, (E w)²/E w², as Kong's n draws tend to; the interval by the delta method, in logs.
-
-    A draw moves log R = 2·log E w − log E w² by 2·w/E w − w²/E w² − 1.
-    """
-    n = len(log_weights)
-    size = float(effective_sample_size(log_weights))
-    warning = diagnose(log_weights[None])[0]
-    if size == 0:
-        return Estimate(0.0, 0.0, 1.0, 0.0, warning, level)
-    log_mean = torch.logsumexp(log_weights, 0) - math.log(n)
-    log_square = torch.logsumexp(2 * log_weights, 0) - math.log(n)
-    influence = 2 * (log_weights - log_mean).exp() - (2 * log_weights - log_square).exp() - 1
-    width = float(half_width(influence / (n - 1), level)) if n > 1 else math.inf
-    ratio = size / n
-    return Estimate(ratio, ratio * math.exp(-width), min(1.0, ratio * math.exp(width)), size, warning, level)
 
 
 def divergence_of(drawn: Drawn, log_model: Float[Tensor, " draws"]) -> Estimate:

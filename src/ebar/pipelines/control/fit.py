@@ -21,13 +21,16 @@ from ebar.build.pretrained import Loaded
 from ebar.config.control import Control, read_control
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
+from ebar.estimators.budget import Budget, budget_or_reason, mean_influence
 from ebar.estimators.log_z import log_mean
+from ebar.estimators.worth import Worth, same_draws, worth, worth_elsewhere
 from ebar.features.feature import Features, Followed
 from ebar.maths.exponential_family import match as matched
+from ebar.maths.importance import all_warnings, unseen_side
 from ebar.maths.log_space import effective_sample_size
 from ebar.models.scoring import measured_energy
 from ebar.models.tilted import Tilted
-from ebar.pipelines.control.draws import Drawn, divergence_of, draw, joined, moments, worth
+from ebar.pipelines.control.draws import Drawn, divergence_of, draw, joined, moments
 from ebar.pipelines.control.subject import Subject, load, subject_of
 from ebar.pipelines.control.terms import Constraint, read_terms
 from ebar.samplers.draw import shares
@@ -97,10 +100,11 @@ class Checked:
     before: dict[str, Estimate]  # moments of q
     steered: dict[str, Estimate] | None  # of draws that look ahead, as they come
     after: dict[str, Estimate]  # of p
-    worth: dict[str, Estimate]  # effective samples per draw, of q and looking ahead
+    worth: dict[str, Worth]  # of draws of q, and looking ahead
     log_z: Estimate
     divergence: Estimate  # KL(p‖q)
     texts: dict[str, list[str]]
+    budgets: dict[str, Budget | str] | None = None  # draws for a wanted half-width, or why that cannot be said
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -108,10 +112,13 @@ class Checked:
             "before": _plain(self.before),
             "steered": None if self.steered is None else _plain(self.steered),
             "after": _plain(self.after),
-            "effective_samples_per_draw": _plain(self.worth),
+            "effective_samples_per_draw": {name: one.to_dict() for name, one in self.worth.items()},
             "log_z": self.log_z._asdict(),
             "kl_of_p_from_model": self.divergence._asdict(),
             "texts": self.texts,
+            "budgets": None
+            if self.budgets is None
+            else {name: one if isinstance(one, str) else one._asdict() for name, one in self.budgets.items()},
         }
 
 
@@ -161,7 +168,7 @@ def match(control: Control, subject: Subject, constraints: list[Constraint]) -> 
     if rare:  # what draws are worth means nothing here: where all are alike, so are their weights
         driven = _driven(control, subject, constraints, guess, rare, generator)
         ahead = _steered(control, subject, counted, driven, rare, generator)
-    elif can and worth(plain.log_weights).value < ENOUGH:
+    elif can and float(effective_sample_size(plain.log_weights)) < ENOUGH * len(plain.log_weights):
         ahead = guided(target, draws=control.surrogate_draws, generator=generator)
     method = Newton(draws=control.draws, hard=True, proposal="base", batch_size=control.rows)
     try:
@@ -333,8 +340,8 @@ def open_controlled(folder: Path) -> Controlled:
 SHOWN = 8  # texts of each kind
 
 
-def check(controlled: Controlled) -> Checked:
-    """Moments and worth on draws that λ was not found by."""
+def check(controlled: Controlled, *, within: float | None = None) -> Checked:
+    """Moments and worth on draws that λ was not found by; and how many draws make them known `within` a half-width."""
     control, target, features = controlled.control, controlled.target, controlled.features
     generator = controlled.generator(CHECKING)
     plain = draw(target, control.checks, ahead=None, features=features, rows=control.rows, generator=generator)
@@ -344,21 +351,59 @@ def check(controlled: Controlled) -> Checked:
         drawn = draw(target, control.checks, ahead=ahead, features=features, rows=control.rows, generator=generator)
     if not bool((drawn.log_weights > -math.inf).any()):
         raise _none_satisfies(controlled.constraints, control.checks, "checks", controlled.foresees)
-    gains = {"the model": worth(plain.log_weights)}
+    gains = {"the model": _worth_of_model(controlled, plain, None if ahead is None else drawn)}
     if ahead is not None:
-        gains["looking ahead"] = worth(drawn.log_weights)
+        gains["looking ahead"] = worth(drawn.log_weights, same_draws(drawn.x), unseen=unseen(controlled, drawn))
+    moments_of_p, log_z = after(controlled, drawn), log_mean(drawn.log_weights[None])[0].estimate
     return Checked(
         before=moments(plain, features, weighted=False),
         steered=None if ahead is None else moments(drawn, features, weighted=False),
-        after=after(controlled, drawn),
+        after=moments_of_p,
         worth=gains,
-        log_z=log_mean(drawn.log_weights[None])[0].estimate,
+        log_z=log_z,
         divergence=divergence_of(drawn, drawn.log_q),
+        budgets=None if within is None else _budgets(drawn, log_z, moments_of_p, within),
         texts={
             "the model": controlled.subject.text(plain.x.select(torch.arange(min(SHOWN, control.checks)))),
             "controlled": resampled_text(controlled, drawn, SHOWN, generator),
         },
     )
+
+
+def _budgets(
+    drawn: Drawn, log_z: Estimate, moments_of_p: dict[str, Estimate], within: float
+) -> dict[str, Budget | str]:
+    draws, log_weights = len(drawn.log_weights), drawn.log_weights
+    found = {"log Z": budget_or_reason(log_z, mean_influence(log_weights), draws, within=within)}
+    for column, (name, moment) in enumerate(moments_of_p.items()):
+        influence = mean_influence(log_weights, drawn.values[:, column])
+        found[name] = budget_or_reason(moment, influence, draws, within=within)
+    return found
+
+
+def unseen(controlled: Controlled, drawn: Drawn) -> str | None:
+    """What the draws never showed of p: a side of a feature that some texts are to have, and not all."""
+    return all_warnings(
+        *(
+            unseen_side(
+                constraint.feature.name, float(column.min()), float(column.max()),
+                float(constraint.feature.low), float(constraint.feature.high),
+            )
+            for constraint, column in zip(controlled.constraints, drawn.values.T, strict=True)
+            if not constraint.pointwise
+        )
+    )  # fmt: skip
+
+
+def _worth_of_model(controlled: Controlled, plain: Drawn, ahead: Drawn | None) -> Worth:
+    """Of draws of q. Where they do not show all that p has, draws that look ahead tell what they are worth."""
+    missing = unseen(controlled, plain)
+    own = worth(plain.log_weights, same_draws(plain.x), unseen=missing)
+    if missing is None or ahead is None:
+        return own
+    told = worth_elsewhere(ahead.log_weights, ahead.log_weights + ahead.log_g - ahead.log_q)
+    warning = all_warnings(f"{missing}; so this is from draws that look ahead", told.warning)
+    return own._replace(per_draw=told._replace(warning=warning))
 
 
 def after(controlled: Controlled, drawn: Drawn) -> dict[str, Estimate]:

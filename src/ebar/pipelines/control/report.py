@@ -1,5 +1,6 @@
 """What control came to, for people: one self-contained page for λ, one for π."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from ebar.pipelines.control.fit import Checked, Controlled
 from ebar.pipelines.control.tune import MODEL, TARGET, Tuned
 from ebar.report.page import Beside, Figure, Folded, Part, Samples, Section, Table, Text, Warnings, write_page
 from ebar.report.plots import Dots, Line, Panel, draw
+from ebar.training.moment_matching import Fitted
 from ebar.types import Estimate
 
 
@@ -15,7 +17,7 @@ def write_fit_page(folder: Path, controlled: Controlled, checked: Checked) -> Pa
     rows = moment_rows(controlled, checked)
     dots = [
         Dots(title="Moments of p", x_label="share of texts", rows=checked.after),
-        Dots(title="Effective samples per draw", x_label="samples per draw", rows=checked.worth),
+        Dots(title="Effective samples per draw", x_label="samples per draw", rows=_known(checked)),
     ]
     about = (
         "P(x) = q(x)·exp⟨λ, φ(x)⟩ is the nearest model to q with these moments. What is forbidden has λ = −∞. "
@@ -51,13 +53,32 @@ def moment_rows(controlled: Controlled, checked: Checked) -> list[list[object]]:
 def distance_rows(checked: Checked) -> list[tuple[str, object]]:
     """log Z, KL(p‖q), and what a draw is worth."""
     rows: list[tuple[str, object]] = [("log Z", checked.log_z), ("KL(p‖q), nats per text", checked.divergence)]
-    return rows + [(f"effective samples per draw, {name}", one) for name, one in checked.worth.items()]
+    for name, one in checked.worth.items():
+        rows += [(f"effective samples per draw, {name}", one.per_draw), (f"distinct draws, {name}", one.counts)]
+    return rows
+
+
+def lambda_warnings(fitted: Fitted) -> list[str]:
+    """All that lambda.json warns of."""
+    of_draws = "of the draws that λ was found by"
+    named = {
+        **{f"{name}, {of_draws}, under q": one for name, one in zip(fitted.names, fitted.base_moments, strict=True)},
+        **{f"{name}, {of_draws}, under p": one for name, one in zip(fitted.names, fitted.model_moments, strict=True)},
+        **{f"λ of {name}": one for name, one in zip(fitted.names, fitted.intervals, strict=False)},
+        f"log Z, {of_draws}": fitted.log_z,
+    }
+    return [*fitted.warnings, *(f"{name}: {one.warning}" for name, one in named.items() if one.warning)]
+
+
+def _known(checked: Checked) -> dict[str, Estimate]:
+    found = {name: one.per_draw for name, one in checked.worth.items()}
+    return {name: one for name, one in found.items() if not math.isnan(one.value)}
 
 
 def _warnings(controlled: Controlled, checked: Checked) -> list[str]:
-    said = [] if controlled.fitted.method == "forbidding" else list(controlled.fitted.warnings)
     named = {**checked.before, "log Z": checked.log_z, "KL(p‖q)": checked.divergence}
-    return said + [f"{name}: {one.warning}" for name, one in named.items() if one.warning]
+    named |= {f"effective samples per draw, {name}": one.per_draw for name, one in checked.worth.items()}
+    return lambda_warnings(controlled.fitted) + [f"{name}: {one.warning}" for name, one in named.items() if one.warning]
 
 
 def write_tune_page(folder: Path, tuned: Tuned) -> Path:
@@ -65,7 +86,10 @@ def write_tune_page(folder: Path, tuned: Tuned) -> Path:
     rows = [[name, tuned.start[name], tuned.end[name], tuned.target.get(name, "–")] for name in tuned.start]
     panels = curves(tuned.steps, tuned.curves)
     which = f"of step {tuned.best_step}" if tuned.best_step else "q itself: no step came nearer"
-    about = f"π begins as q. The best one, by KL(p‖π), is {which}. All with 95 % intervals."
+    about = (
+        f"π begins as q. The best one, by KL(p‖π), is {which}. All with 95 % intervals. Draws for p, that π is judged "
+        f"by: {tuned.drawn}."
+    )
     sections = [
         Section("Figures", [Text(about), Table(("figure", "before", "best π", "p"), rows)]),
         Section("Over the steps", [Figure(draw(panels[:2])), Figure(draw(panels[2:]))]),

@@ -22,12 +22,12 @@ from ebar.build.lora import with_lora
 from ebar.build.pretrained import Loaded, save_causal
 from ebar.config.control import Tuning
 from ebar.errors import UserError
+from ebar.estimators.worth import same_draws
 from ebar.evaluation.ngrams import unique_ratios
-from ebar.features.feature import Features
 from ebar.models.pretrained import Pretrained
 from ebar.objectives import PolicyGradient, Rounds
 from ebar.pipelines.control.draws import Drawn, divergence_from, divergence_of, draw, joined, moments
-from ebar.pipelines.control.fit import Controlled
+from ebar.pipelines.control.fit import Controlled, after
 from ebar.pipelines.control.folder import another, take_over
 from ebar.pipelines.control.subject import behind_prompt
 from ebar.pipelines.interrupted import Interrupted
@@ -103,6 +103,7 @@ class Tuned:
     curves: dict[str, list[Estimate]]  # over the steps, the start among them
     best_step: int
     texts: list[str]
+    drawn: str  # how many of the draws for p that π is judged by are different
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -114,6 +115,7 @@ class Tuned:
             "steps": self.steps,
             "curves": {name: [one._asdict() for one in curve] for name, curve in self.curves.items()},
             "texts": self.texts,
+            "draws for p": self.drawn,
             "model": str(self.folder / "model"),
         }
 
@@ -259,12 +261,11 @@ def _tuned(
     start = measured[0]
     curves = {name: [figures[name] for figures in measured.values()] for name in start}
     end, texts = judge.report(8)
-    features: Features = controlled.features
-    target = {f"mean of {name}": one for name, one in moments(judge.drawn, features, weighted=True).items()}
+    target = {f"mean of {name}": one for name, one in after(controlled, judge.drawn).items()}
     target[MODEL] = divergence_of(judge.drawn, judge.drawn.log_q)
     return Tuned(
         folder=folder, start=start, end=end, target=target, steps=list(measured), curves=curves, best_step=best_step,
-        texts=texts,
+        texts=texts, drawn=f"{len(set(same_draws(judge.drawn.x).tolist())):,} distinct of {len(judge.drawn.log_g):,}",
     )  # fmt: skip
 
 

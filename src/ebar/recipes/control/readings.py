@@ -23,9 +23,7 @@ def figures(results: Sequence[Result]) -> list[Row]:
         for same in zip(*columns, strict=True):
             (name, settings, _), estimates = same[0], [as_estimate(one) for _, _, one in same]
             known = [one for one in estimates if one is not None]
-            warning = next((one.warning for one in known if one.warning), None)
-            values = [one.value for one in known]
-            rows.append(over_seeds(name, settings, values, single=known[0], warning=warning))
+            rows.append(over_seeds(name, settings, known))
     return rows
 
 

@@ -132,7 +132,7 @@ def standard_rows(results: Sequence[Result], keys: Sequence[str], figures: Seque
             found = [FIGURES[figure](result) for _, result in runs]
             values = [one for one in found if one is not None]
             if values:
-                rows.append(over_seeds(figure, settings, [one.value for one in values], single=values[0]))
+                rows.append(over_seeds(figure, settings, values))
     return rows
 
 

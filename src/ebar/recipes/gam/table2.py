@@ -33,7 +33,7 @@ def figures(results: Sequence[Result]) -> list[Row]:
     for name, read in FIGURES.items():
         found = read(result)
         if found is not None:
-            rows.append(over_seeds(name, {}, [found.value], single=found, document=DOCUMENT.get(name)))
+            rows.append(over_seeds(name, {}, [found], document=DOCUMENT.get(name)))
     fitted = result["lambda"][0]
     for place, name in enumerate(result["names"]):
         interval = as_estimate(fitted["intervals"][place]) if fitted["intervals"] else None
@@ -44,7 +44,7 @@ def figures(results: Sequence[Result]) -> list[Row]:
         for name in result["names"]:
             found = as_estimate(last(result, who)["moments"][name])
             assert found is not None
-            rows.append(over_seeds(f"moment of {name}", {"model": who}, [found.value], single=found))
+            rows.append(over_seeds(f"moment of {name}", {"model": who}, [found]))
     rows += [
         Row(name=f"moment of {name}", settings={"model": "truth"}, value=value, low=value, high=value)
         for name, value in (result["true_moments"] or {}).items()

@@ -22,7 +22,7 @@ from ebar.recipes.statistics import over_seeds
 from ebar.report.plots import Line, Panel, draw
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw as gather
-from ebar.types import Sampler, Sequences, Space, Weighted
+from ebar.types import Sampler, Space, Weighted
 
 SPACE = Space(3, 9, 2)  # binary strings of up to 8 symbols, and their end: 511 of them
 SIZES = {"demo": [100, 1000], "cpu": [100, 1000, 10_000, 100_000], "paper": [100, 1000, 10_000, 100_000, 1_000_000]}
@@ -126,14 +126,14 @@ def _figure(name: str, settings: dict[str, Any], results: Sequence[dict[str, Any
     return over_seeds(name, settings, [result[name] for result in results], least=0.0)
 
 
-def _histogram(drawn: Weighted | Sequences) -> Float[Tensor, " sequences"]:
+def _histogram(drawn: Weighted) -> Float[Tensor, " sequences"]:
     """The weighted empirical distribution over the whole space."""
-    x, weights = (drawn.x, drawn.log_weights[0]) if isinstance(drawn, Weighted) else (drawn, None)
+    x = drawn.x
     everything = all_sequences(SPACE)
     place = {tuple(everything.prefix(row)): row for row in range(len(everything.lengths))}
     where = torch.tensor([place[tuple(x.prefix(row))] for row in range(len(x.lengths))])
-    share = torch.full((len(where),), 1 / len(where), dtype=torch.float64) if weights is None else weights.softmax(0)
-    return torch.zeros(len(place), dtype=torch.float64).index_add_(0, where, share.double())
+    share = drawn.log_weights[0].double().softmax(0)
+    return torch.zeros(len(place), dtype=torch.float64).index_add_(0, where, share)
 
 
 def _distance(found: Float[Tensor, " sequences"], truth: Float[Tensor, " sequences"]) -> float:

@@ -1,0 +1,123 @@
+"""What a weighted draw is worth: effective samples per draw, and how many of the draws are different ones."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ebar.maths.importance import NARROW, SMALLEST_SAMPLE, all_warnings, diagnose
+from ebar.maths.jackknife import half_width, log_rest
+from ebar.maths.log_space import effective_sample_size, log_mean_exp
+from ebar.maths.proportions import wilson
+from ebar.types import Estimate, Sequences
+
+SQUARES = f"this rests on the squares of the weights, of which a few decide: {NARROW}, draw more"
+DEPENDENT = "these draws depend on one another: this is the most they can be worth"
+
+
+class Worth(NamedTuple):
+    """Effective samples per draw, beside the draws and how many of them are different."""
+
+    per_draw: Estimate
+    draws: int
+    distinct: int
+
+    def __str__(self) -> str:
+        return f"{self.per_draw._replace(warning=None)}, {self.counts}" + (
+            "" if self.per_draw.warning is None else f"  ⚠ {self.per_draw.warning}"
+        )
+
+    @property
+    def counts(self) -> str:
+        """In words."""
+        return f"{self.distinct:,} distinct of {self.draws:,}"
+
+    def to_dict(self) -> dict[str, float | str | None]:
+        """For JSON: the estimate's own fields, and the two numbers."""
+        return {**self.per_draw._asdict(), "draws": self.draws, "distinct": self.distinct}
+
+
+def same_draws(x: Sequences) -> Int[Tensor, " draws"]:
+    """A number for each draw, the same for sequences that are the same, whatever their padding holds."""
+    tokens = torch.where(x.mask(), x.tokens, -1)
+    _, found = torch.unique(tokens, dim=0, return_inverse=True)
+    same: Tensor = found.cpu()
+    return same
+
+
+def worth(
+    log_weights: Float[Tensor, " draws"],
+    items: Int[Tensor, " draws"],
+    *,
+    groups: Int[Tensor, " draws"] | None = None,
+    unseen: str | None = None,
+    level: float = 0.95,
+) -> Worth:
+    """(E w)²/E w², to which Kong's effective size per draw tends (1992), for draws numbered by `same_draws`.
+
+    The interval is the jackknife's in logs, its lower end around 2J − T: large weights that were not drawn make R look
+    larger. R rests on the squares of the weights, so it warns of their tail too. Below 30 effective draws and where
+    all weights are equal it is Wilson's, as if so many of the draws had weight 1 and the others 0, which for hard
+    constraints is just what they are.
+    Traps. Draws of one of the `groups` depend on one another, as resampled ones do: equal weights then say nothing,
+    copies count as one, and there is no lower end. Give `unseen`, what the draws never showed of the target
+    (`estimators.support`), and nothing is claimed: weights that are equal for that reason are worth no one knows what.
+    """
+    n, distinct = len(log_weights), len(set(items.tolist()))
+    log_weights = log_weights.double().cpu()
+    dependent = groups is not None and len(set(groups.tolist())) < n
+    merged = _merged(log_weights, items, groups) if dependent and groups is not None else log_weights
+    size = float(effective_sample_size(merged))
+    of_weights, of_squares = diagnose(log_weights[None])[0], diagnose(2 * log_weights[None])[0]
+    if of_weights is None and of_squares is not None and size >= SMALLEST_SAMPLE:
+        of_weights = SQUARES
+    warning = all_warnings(of_weights, DEPENDENT if dependent else None)
+    ratio = min(size / n, 1.0)
+    low, high = wilson(float(n) if size > n - 1e-6 else size, float(n), level)
+    if unseen is not None and size > 0:
+        return Worth(Estimate(math.nan, 0.0, 1.0, size, unseen, level), n, distinct)
+    if dependent:
+        return Worth(Estimate(ratio, 0.0, high, size, warning, level), n, distinct)
+    if size >= SMALLEST_SAMPLE:
+        falls = math.log1p(-1 / n) - 2 * log_rest(log_weights) + log_rest(2 * log_weights)  # of log R, draw by draw
+        width, gain = float(half_width(falls, level)), (n - 1) * float(falls.mean())
+        if width > 1e-9:
+            low, high = ratio * math.exp(2 * min(gain, 0.0) - width), min(1.0, ratio * math.exp(width))
+    return Worth(Estimate(ratio, low, high, size, warning, level), n, distinct)
+
+
+def worth_elsewhere(
+    log_weights: Float[Tensor, " draws"], log_own_weights: Float[Tensor, " draws"], level: float = 0.95
+) -> Estimate:
+    """What a draw of q is worth, from draws of another proposal g that goes where q seldom does.
+
+    With v = P/g of the draws and w = P/q at the same places: (E_q w)²/E_q w² = (E_g v)²/E_g[v·w].
+    """
+    log_weights, log_products = log_weights.double(), (log_weights + log_own_weights).double()
+    size = float(effective_sample_size(log_products))
+    warning = diagnose(log_products[None])[0]
+    if size == 0:
+        return Estimate(math.nan, 0.0, 1.0, size, warning, level)
+    ratio = min(1.0, math.exp(float(2 * log_mean_exp(log_weights) - log_mean_exp(log_products))))
+    width = _width(log_weights, log_products, level)
+    return Estimate(ratio, ratio * math.exp(-width), min(1.0, ratio * math.exp(width)), size, warning, level)
+
+
+def _width(first: Float[Tensor, " draws"], second: Float[Tensor, " draws"], level: float) -> float:
+    """Half the width of an interval for 2·log E e^first − log E e^second."""
+    n = len(first)
+    influence = 2 * (first - log_mean_exp(first)).exp() - (second - log_mean_exp(second)).exp() - 1
+    return float(half_width(influence / (n - 1), level)) if n > 1 else math.inf
+
+
+def _merged(
+    log_weights: Float[Tensor, " draws"], items: Int[Tensor, " draws"], groups: Int[Tensor, " draws"]
+) -> Float[Tensor, " different"]:
+    """Copies of an item within a group as one draw that has all their weight."""
+    pairs = torch.stack([groups.cpu(), items.cpu()])
+    _, which = torch.unique(pairs, dim=1, return_inverse=True)
+    shift = log_weights.max().clamp(min=-1e300)
+    total = torch.zeros(int(which.max()) + 1, dtype=torch.float64)
+    return total.index_add(0, which, torch.exp(log_weights - shift)).log() + shift
