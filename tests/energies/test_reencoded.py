@@ -25,6 +25,7 @@ from transformers import (
 from ebar.data.bpe import Bpe
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import Alphabet, Bytes, Words
+from ebar.energies.bounded import bound_of
 from ebar.energies.neural import Encoder, Neural
 from ebar.energies.reencoded import Reencoded
 from ebar.errors import UserError
@@ -262,3 +263,36 @@ def test_minilm_reads_all_of_a_long_text_though_its_file_says_to_cut_it():
     with pytest.raises(UserError, match="has 512 positions"):
         encoder.reread(x, Context(context.given._replace(tokens=context.given.tokens.repeat(1, 4),
                                                          lengths=context.given.lengths * 4)))  # fmt: skip
+
+
+@torch.no_grad()
+def test_a_last_layer_norm_bounds_the_energy_and_the_bound_is_reached():
+    """Hidden vectors made anew at will: none, nor a mean of some, puts the energy beyond, and the worst comes near."""
+    encoder = reencoded()
+    energy = lively_energy(encoder)
+    norm = encoder.last_norm()
+    assert norm is encoder.network.encoder.layer[-1].output.LayerNorm
+    nn.init.normal_(norm.weight, generator=Generator().manual_seed(2))
+    nn.init.normal_(norm.bias, generator=Generator().manual_seed(3))
+    bound = bound_of(energy)
+    assert bound is not None
+    width = encoder.width
+    w, constant = energy.head.weight[0], energy.head.bias[0]
+    vectors = norm(100 * torch.randn(20_000, width, generator=Generator().manual_seed(4)))
+    assert float((vectors @ w + constant).abs().max()) <= bound
+    direction = w * norm.weight
+    worst = torch.stack([norm(1e4 * sign * (direction - direction.mean())) @ w + constant for sign in (-1, 1)])
+    assert float(worst.abs().max()) == pytest.approx(bound / 1.001, rel=1e-4)
+
+
+def test_looking_for_the_last_norm_leaves_the_network_as_it_was():
+    encoder = reencoded()
+    encoder.network.train()
+    encoder.network.encoder.eval()
+    before = [part.training for part in encoder.network.modules()]
+    assert encoder.last_norm() is not None
+    assert [part.training for part in encoder.network.modules()] == before
+
+
+def test_a_bound_of_its_own_comes_first():
+    assert bound_of(Neural(reencoded(), bound=2.0)) == 2.0

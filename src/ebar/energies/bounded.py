@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @runtime_checkable
@@ -35,6 +35,30 @@ def check_bound(bound: float | None) -> None:
 def squashed(raw: Float[Tensor, "*shape"], bound: float | None) -> Float[Tensor, "*shape"]:
     """b·tanh(raw/b): raw near 0, never beyond ±b. Without a bound, raw itself."""
     return raw if bound is None else bound * torch.tanh(raw / bound)
+
+
+@runtime_checkable
+class Normed(Protocol):
+    """An encoder that may know which layer's output its hidden vectors are."""
+
+    def last_norm(self) -> nn.LayerNorm | None:
+        """None where they are no layer norm's."""
+        ...
+
+
+def norm_bound(norm: nn.LayerNorm, weight: Float[Tensor, "1 width"], bias: Float[Tensor, "1"]) -> float:
+    """The largest |w·h̄ + b₀| for a mean h̄ of vectors that a layer norm has made, or for none of them.
+
+    Each is γ⊙ĥ + β with Σĥ = 0 and ‖ĥ‖ ≤ √d, and so is their mean: |w·h̄ + b₀ − (w·β + b₀)| ≤ √d·‖u − mean u‖, u = w⊙γ.
+    BiT* comes within a hundredth of it: such energies are bounded by construction, without a tanh. A thousandth is
+    added for rounding.
+    """
+    with torch.no_grad():
+        w, constant = weight[0].double(), float(bias.double())
+        scale = w if norm.weight is None else w * norm.weight.double()
+        centre = constant + (0.0 if norm.bias is None else float(w @ norm.bias.double()))
+        reach = float((scale - scale.mean()).norm()) * math.sqrt(len(w))
+    return 1.001 * max(abs(centre) + reach, abs(constant))
 
 
 def rounded(bound: float, dtype: torch.dtype) -> float:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ebar.energies.bounded import check_bound, rounded, squashed
+from ebar.energies.bounded import Normed, check_bound, norm_bound, rounded, squashed
 from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, context_rows
 
@@ -58,8 +58,11 @@ class Neural(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def energy_bound(self) -> float | None:
-        """b with |E| ≤ b, in the precision of the weights; None where it has none."""
-        return None if self.bound is None else rounded(self.bound, self.head.weight.dtype)
+        """b with |E| ≤ b: its own, or what a last layer norm allows with these weights; None where there is neither."""
+        if self.bound is not None:
+            return rounded(self.bound, self.head.weight.dtype)
+        norm = self.encoder.last_norm() if isinstance(self.encoder, Normed) else None
+        return None if norm is None else norm_bound(norm, self.head.weight, self.head.bias)
 
     def forward(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         batch, contexts = len(x.lengths), context_rows(context)

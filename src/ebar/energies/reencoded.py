@@ -60,6 +60,29 @@ class Reencoded(nn.Module):
         counts = torch.tensor([row.counts + [False] * (width - len(row.ids)) for row in rows], device=device)
         return Encoded(self._hidden(ids, Sequences(ids, lengths).mask()), counts)
 
+    @torch.no_grad()
+    def last_norm(self) -> nn.LayerNorm | None:
+        """The layer norm whose output the hidden vectors are, found by reading one token; None where there is none."""
+        outputs: dict[nn.LayerNorm, Tensor] = {}
+        norms = [part for part in self.network.modules() if isinstance(part, nn.LayerNorm)]
+        hooks = [norm.register_forward_hook(lambda norm, _, out: outputs.__setitem__(norm, out)) for norm in norms]
+        modes = {part: part.training for part in self.network.modules()}
+        self.network.eval()
+        try:
+            one = torch.full((1, 1), self.padding, device=next(self.network.parameters()).device)
+            hidden = self._hidden(one, torch.ones_like(one, dtype=torch.bool))
+        finally:
+            for hook in hooks:
+                hook.remove()
+            for part, mode in modes.items():
+                part.training = mode
+        found = [
+            norm
+            for norm, out in outputs.items()
+            if out.shape[-1] == self.width and torch.equal(out.view_as(hidden), hidden)
+        ]
+        return found[-1] if found else None
+
     def reread(self, x: Sequences, context: Context | None, pool: Pool = "continuation") -> list[Reread]:
         """Each row in the network's tokens."""
         given = [[]] if context is None else _rows(context.given)

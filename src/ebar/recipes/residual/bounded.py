@@ -29,7 +29,7 @@ from ebar.training.batches import folded
 from ebar.types import Estimate, Stepwise
 
 BOUND = 3.0
-BOUNDED, UNBOUNDED = f"|E| ≤ {BOUND:g}", "no bound"
+BOUNDED, UNBOUNDED = f"{BOUND:g}·tanh(raw/{BOUND:g})", "raw"
 PERPLEXITY = "perplexity per token"
 CERTIFIED = "perplexity per token, certified for these prefixes"
 HERE = "nats per token, joint − base LM, on these prefixes"
@@ -119,6 +119,8 @@ def _rows(settings: Mapping[str, Any], joint: JointPerplexity, run: Mapping[str,
             own = joint.difference._replace(low=low, high=high, warning=None)
             rows.append(_row(f"{ELSEWHERE}, certified", settings, own))
     light = "effective sample size of 30" if joint.certified is not None else "k̂ < 0.7"
+    if joint.certified is not None:
+        rows.append(_row("bound on |E|", settings, joint.certified.bound))
     return [
         *rows,
         _row(f"share of the prefixes with {light}", settings, joint.share_light),
@@ -186,6 +188,10 @@ def notes(rows: Sequence[Row]) -> list[str]:
         "A certified interval holds with a chance of 95 % or more whatever the law of the weights: given these "
         "prefixes, only log Z is random, and the weights are bounded. Others are by normal approximation. One seed of "
         "each energy: what another seed would give is in none of the intervals."
+    )
+    said.append(
+        "Where an encoder ends in a layer norm, as BiT*'s does, that norm and the head's weights bound the raw energy "
+        "too: then it can be certified without a tanh."
     )
     return said
 
