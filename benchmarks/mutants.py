@@ -75,8 +75,9 @@ def main(argv: list[str] | None = None) -> int:
     before = {} if options.again else _results(CACHE / "results.jsonl")
     digest = _digest()
     todo = [mutant for mutant in mutants if before.get(mutant.identity, {}).get("digest") != digest]
-    if options.only:  # survivors, and those that are new
-        todo = [mutant for mutant in mutants if before.get(mutant.identity, {}).get("outcome") != "killed"]
+    if options.only:
+        argued = equivalents(TABLE)
+        todo = [m for m in mutants if _open(before.get(m.identity), (m.file, m.before, m.after) in argued)]
     if options.only == "nothing":
         todo, mutants = [], [mutant for mutant in mutants if mutant.identity in before]
     with tempfile.TemporaryDirectory(prefix="mutants") as folder:
@@ -86,6 +87,11 @@ def main(argv: list[str] | None = None) -> int:
         _run(plans, trees, digest)
     found = _results(CACHE / "results.jsonl")
     return _conclude(mutants, stale, found, options, time.monotonic() - begun)
+
+
+def _open(before: Found | None, argued: bool) -> bool:
+    """Whether a mutant is new, or survived without an argument."""
+    return before is None or (before["outcome"] != "killed" and not argued)
 
 
 def _shown(mutant: Mutant) -> str:

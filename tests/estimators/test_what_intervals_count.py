@@ -12,13 +12,14 @@ from ebar.estimators.divergences import divergence
 from ebar.estimators.entropy import entropy
 from ebar.estimators.joint_perplexity import joint_perplexity
 from ebar.estimators.last_step import last_step
-from ebar.estimators.per_step import Steps, mean_between
+from ebar.estimators.moments import moments
+from ebar.estimators.per_step import Steps
 from ebar.estimators.support import Support
 from ebar.features.feature import Features
 from ebar.maths.jackknife import half_width
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
-from ebar.types import Context, Sequences, Space
+from ebar.types import Context, Sequences, Space, Weighted
 from tests.estimators.conftest import Starts
 from tests.estimators.residual import conditions, residual
 
@@ -120,7 +121,9 @@ def test_an_exact_last_step_has_an_interval_as_far_down_as_up(generator):
         assert cost.value - cost.low == pytest.approx(cost.high - cost.value)
 
 
-@pytest.mark.parametrize(("rows", "few"), [(29, True), (30, False)])
-def test_fewer_than_thirty_prefixes_cannot_speak_for_others(rows: int, few: bool):
-    values = torch.arange(rows, dtype=torch.float64)
-    assert (mean_between(values, values, values).warning is not None) == few
+def test_one_draw_that_carries_everything_is_said_of_moments():
+    x = Sequences(torch.tensor([[0], [1]] * 20), torch.ones(40, dtype=torch.long))
+    weights = torch.where(torch.arange(40) == 0, 0.0, -30.0).double()[None]
+    ((found,),) = moments(Weighted(x, weights), Features([Starts(1)]))
+    assert found.effective_sample_size == pytest.approx(1.0)
+    assert found.warning is not None

@@ -22,6 +22,9 @@ def test_sentences_count_by_their_tokens():
     # One of one, none of three: 1 of 4 tokens, though the mean of the sentences' shares is a half.
     found = share(torch.tensor([1.0, 0.0], dtype=torch.float64), torch.tensor([1.0, 3.0], dtype=torch.float64))
     assert found.value == pytest.approx(0.25)
+    # 11 of 12 in four sentences of three: the interval would reach 1.18.
+    found = share(torch.tensor([3.0, 2.0, 3.0, 3.0], dtype=torch.float64), torch.full((4,), 3.0, dtype=torch.float64))
+    assert (found.value, found.high) == pytest.approx((11 / 12, 1.0))
 
 
 def test_the_error_of_log_z_reaches_down_as_it_reaches_up():

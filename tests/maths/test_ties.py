@@ -1,7 +1,9 @@
-"""Weights that come in lumps have no tail, so no index of one."""
+"""When there is too little to go by: weights in lumps have no tail, and few prefixes do not speak for others."""
 
+import pytest
 import torch
 
+from ebar.estimators.per_step import mean_between
 from ebar.maths.importance import pareto_k, tail_size
 
 
@@ -18,3 +20,9 @@ def test_a_tail_of_which_most_differ_has_one():
     places = torch.arange(100.0)
     places[1::4] = places[::4]
     assert bool(pareto_k(places[None] * 0.1).isfinite().all())
+
+
+@pytest.mark.parametrize(("rows", "few"), [(29, True), (30, False)])
+def test_fewer_than_thirty_prefixes_cannot_speak_for_others(rows: int, few: bool):
+    values = torch.arange(rows, dtype=torch.float64)
+    assert (mean_between(values, values, values).warning is not None) == few

@@ -9,9 +9,10 @@ from torch import Tensor
 from ebar.samplers.trade_off import trade_off
 from ebar.types import Estimate
 
-FIELDS = ("acceptance_rate", "total_variation", "divergence")
+# What may multiply the standard error, at most: a quantile, and where the scale of the logarithm bends, a little more.
+FIELDS = {"acceptance_rate": 2.1, "total_variation": 2.55, "divergence": 3.1}
 POOL = 0.5 * torch.special.ndtri((torch.arange(300, dtype=torch.float64) + 0.5) / 300)  # no two weights are equal
-LOG_BETA = -0.4
+LOG_BETA = 0.2
 
 
 def points(pool: Tensor) -> dict[str, Estimate]:
@@ -29,10 +30,10 @@ def test_the_width_is_a_quantile_times_the_error_of_the_jackknife():
     # more; to first order all ways to an error agree, and what is left is O(1/n).
     without = [points(torch.cat([POOL[:row], POOL[row + 1 :]])[None]) for row in range(len(POOL))]
     whole = points(POOL[None])
-    for field in FIELDS:
+    for field, most in FIELDS.items():
         values = torch.tensor([left[field].value for left in without], dtype=torch.float64)
         jackknife = float(((len(values) - 1) * values.var(unbiased=False)).sqrt())
-        assert 1.85 < half_width(whole[field]) / (jackknife / whole[field].value) < 2.8
+        assert 1.85 < half_width(whole[field]) / (jackknife / whole[field].value) < most
 
 
 def test_errors_of_contexts_add_up_in_quadrature_and_a_mean_of_two_has_half_of_that():
