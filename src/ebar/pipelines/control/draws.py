@@ -28,7 +28,7 @@ class Drawn(NamedTuple):
     log_g: Float[Tensor, " draws"]
     log_weights: Float[Tensor, " draws"]  # log P/g
     values: Float[Tensor, "draws features"]  # of whichever features were asked for
-    steered: Bool[Tensor, " draws"]  # False: a draw of the defence that a proposal which looks ahead has beside it
+    defensive: Bool[Tensor, " draws"] | None = None  # draws of the defence beside a proposal that looks ahead
 
 
 @torch.no_grad()
@@ -43,10 +43,13 @@ def draw(target: Tilted, n: int, *, ahead: Guided | None, features: Features, ro
             else:
                 defensive = round(LookAhead().defence * size)
                 x, log_g, log_q = ahead.walk(size, defensive=defensive, generator=generator)
-            steered = torch.arange(size) >= defensive
             log_weights = log_q.double() - log_g.double() - measured_energy(target.energy, x).double()
             check_weights(log_weights[None])
-            parts.append(Drawn(x, log_q.double(), log_g.double(), log_weights, features(x).double(), steered))
+            parts.append(
+                Drawn(
+                    x, log_q.double(), log_g.double(), log_weights, features(x).double(), torch.arange(size) < defensive
+                )
+            )
             progress.advance(size)
     return joined(parts)
 
@@ -59,13 +62,17 @@ def joined(parts: list[Drawn]) -> Drawn:
         torch.cat([part.log_g for part in parts]).double().cpu(),
         torch.cat([part.log_weights for part in parts]).double().cpu(),
         torch.cat([part.values for part in parts]).double().cpu(),
-        torch.cat([part.steered for part in parts]).cpu(),
+        torch.cat([_defensive(part) for part in parts]),
     )
+
+
+def _defensive(drawn: Drawn) -> Bool[Tensor, " draws"]:
+    return torch.zeros(len(drawn.log_q), dtype=torch.bool) if drawn.defensive is None else drawn.defensive
 
 
 def moments(drawn: Drawn, features: Features, *, weighted: bool) -> dict[str, Estimate]:
     """E_p[φ] from weighted draws, or the mean of φ over those that were steered, as they are."""
-    values = drawn.values if weighted else drawn.values[drawn.steered]
+    values = drawn.values if weighted else drawn.values[~_defensive(drawn)]
     log_weights = drawn.log_weights if weighted else torch.zeros(len(values), dtype=torch.float64)
     return {
         feature.name: weighted_mean(

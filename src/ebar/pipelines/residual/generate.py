@@ -105,7 +105,7 @@ def generate(
     while True:
         tries += 1
         pool = draw(proposing, target, candidates, context=context, generator=generator)
-            log_weights = pool.log_weights.double().cpu()
+        log_weights = pool.log_weights.double().cpu()
         check_weights(log_weights)
         if bool((log_weights > -math.inf).any()):
             break
