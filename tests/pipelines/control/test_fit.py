@@ -225,7 +225,7 @@ def test_where_q_shows_nothing_of_what_is_wanted_looking_ahead_tells_what_its_dr
         for one in (None, controlled.ahead)
     )  # fmt: skip
     without = (plain.values[:, 0] == 0).nonzero()[:, 0]
-    few = Drawn(plain.x.select(without), *(part[without] for part in plain[1:]))
+    few = Drawn(plain.x.select(without), *(part[without] for part in plain[1:5]))
     unknown = fit_module._worth_of_model(controlled, few, None)
     assert math.isnan(unknown.per_draw.value)
     assert (unknown.per_draw.low, unknown.per_draw.high) == (0, 1)
