@@ -31,7 +31,7 @@ from ebar.samplers.draw import draw as drawn_by
 from ebar.types import Context, Distribution, Estimate, Sequences, Space
 
 DRAWS = 1000
-LEVEL = 0.95
+LEVEL, LEAST, MOST = 0.95, 0.925, 0.975
 CONDITIONS = 4
 MOTIFS = {"random 1": "101", "random 2": "0110", "random 3": "110", "random 4": "1011", "random 5": "1001"}
 DIVERGENCES = ("kl", "total_variation")
@@ -56,7 +56,7 @@ def case(sampler: str, name: str) -> Case:
         features = Features([Motif(motif=MOTIFS[name], alphabet="01", end=2)])
         tilt = Linear(features, torch.tensor([2.75], dtype=torch.float64))
         return Case(Tilted(base, tilt), base, features, None)
-    space, conditions = Space(3, 6, end=2), CONDITIONS if name == "conditional" else 1
+    space, conditions = Space(3, 5, end=2), CONDITIONS if name == "conditional" else 1
     generator = Generator().manual_seed(20190915)
     base, other = (Tabular.random(space, conditions=conditions, generator=generator) for _ in range(2))
     features = Features([Motif(motif="11", alphabet="01", end=2), Length(longest=space.length, end=2)])
@@ -105,16 +105,39 @@ class Coverage:
         found = []
         for (sampler, target), own in grouped(results, ("sampler", "target")).items():
             for name in own[0][1]:
-                total = {
-                    key: sum(result[name][key] for _, result in own) for key in ("covered", "warned", "width", "of")
+                covered, warned, width, of = (
+                    sum(result[name][key] for _, result in own) for key in ("covered", "warned", "width", "of")
+                )
+                settings = {
+                    "sampler": sampler,
+                    "target": target,
+                    "estimate": name,
+                    "mean width": f"{width / of:.3g}",
+                    "warned": f"{warned / of:.1%}",
                 }
-                settings = {"sampler": sampler, "target": target, "estimate": name, "repetitions": total["of"]}
-                for figure, count in (("coverage", total["covered"]), ("warned", total["warned"])):
-                    low, high = wilson(count, total["of"])
-                    found.append(Row(name=figure, settings=settings, value=count / total["of"], low=low, high=high))
-                mean = total["width"] / total["of"]
-                found.append(Row(name="mean width", settings=settings, value=mean, low=None, high=None))
+                low, high = wilson(covered, of)
+                over = f"{of:,} repetitions"
+                found.append(Row(name="coverage", settings=settings, value=covered / of, low=low, high=high, over=over))
         return found
+
+    def remarks(self, rows: Sequence[Row]) -> list[str]:
+        """Which coverages are not what an interval of 95 % should have, and why."""
+        said = [
+            "Every interval is that of the plainest call on the draws; nothing told the estimators how they were made. "
+            "Draws of Markov chains say nothing of Z, so there log Z and divergences are refused."
+        ]
+        outside = [row for row in rows if not LEAST <= (row.value or 0.0) <= MOST]
+        exact_ones = [row for row in outside if float(row.settings["mean width"]) < 1e-9]
+        if exact_ones:
+            said.append("The log Z of a distribution is 0, and is found without error: its interval always holds it.")
+        others = [row for row in outside if row not in exact_ones]
+        names = "; ".join(
+            f"{row.settings['sampler']}, {row.settings['target']}, {row.settings['estimate']}: {row.value:.3f}"
+            for row in others
+        )
+        whole = f"All other coverages lie between {LEAST} and {MOST}."
+        said.append(f"Outside {LEAST} to {MOST}: {names}." if names else whole)
+        return said
 
     def plot(self, rows: Sequence[Row], path: Path) -> None:
         panels: dict[str, dict[str, Estimate]] = {}
