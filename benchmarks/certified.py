@@ -2,7 +2,8 @@
 
 For weights with which intervals from the sample's own variance fail: two values of which the large one is rare, two
 lumps, and those of a saturated network, b·tanh of a wide normal. One prefix, or the mean over many, each with a law of
-its own. Coverage is a share of `--runs` runs; widths are medians. `--json` prints one object on the last line.
+its own. The normal interval is that of `joint_perplexity`, from the lower limit of T to the upper one of 2J − T.
+Coverage is a share of `--runs` runs; widths are medians. `--json` prints one object on the last line.
 """
 
 import argparse
@@ -12,8 +13,8 @@ import math
 import torch
 from torch import Generator, Tensor
 
+from ebar.estimators.joint_perplexity import interval
 from ebar.maths.certified import certified_log_means
-from ebar.maths.jackknife import half_width, log_fall
 
 BOUND = 3.0
 SIZES = [(1, 32), (1, 128), (1, 512), (1, 4096), (10, 128), (100, 32), (100, 128), (300, 64)]
@@ -65,12 +66,10 @@ def measure(law: str, prefixes: int, draws: int, runs: int, seed: int) -> dict[s
         log_weights, truth = LAWS[law](uniform, rows)
         total = truth.sum()
         limits = certified_log_means(log_weights, highest=BOUND, lowest=-BOUND)
-        falls = log_fall(log_weights)
-        width = half_width((falls - falls.mean(-1, keepdim=True)).flatten(-2))
-        value = (torch.logsumexp(log_weights, -1) - math.log(draws)).sum(-1)
+        low, _, high = interval(torch.zeros(some, dtype=torch.float64), log_weights, 1.0)
         covered.append((limits.low <= total) & (total <= limits.high))
-        narrow.append((value - total).abs() <= width)
-        widths.append(torch.stack([(limits.high - limits.low) / 2, width], 1) / prefixes)
+        narrow.append((low <= total) & (total <= high))
+        widths.append(torch.stack([limits.high - limits.low, high - low], 1) / (2 * prefixes))
     both = torch.cat(widths).median(0).values.tolist()
     return {
         "certified_coverage": float(torch.cat(covered).double().mean()),
