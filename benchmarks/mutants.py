@@ -47,7 +47,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--random", type=int, default=0, metavar="N", help="this many drawn by lot")
     parser.add_argument("--seed", type=int, default=12, help="of the lot")
     parser.add_argument(
-        "--only", choices=["survivors"], help="run again only those that survived last time, or are new"
+        "--only",
+        choices=["survivors", "nothing"],
+        help="run survivors without an argument and new ones; or just record",
     )
     parser.add_argument("--file", help="only mutants of files whose name contains this")
     parser.add_argument("--budget", type=float, default=150.0, help="seconds of tests for one mutant")
@@ -292,7 +294,7 @@ def _conclude(
             "tool": f"operators of cosmic-ray {version('cosmic-ray')}, drawn by lot" if options.random else None,
             "folders": FOLDERS,
             "versions": {"python": platform.python_version(), **versions},
-            "wall_seconds": round(seconds),
+            "wall_seconds_of_this_pass": round(seconds),
             "seconds_of_all_mutants": round(sum(entry["seconds"] for entry in entries)),
             "counts": counts,
             "mutants": entries,

@@ -41,4 +41,4 @@ def test_errors_of_contexts_add_up_in_quadrature_and_a_mean_of_two_has_half_of_t
     both, one, two = points(pools), points(pools[:1]), points(pools[1:])
     for field in FIELDS:
         errors = [half_width(found[field]) * found[field].value for found in (one, two)]
-        assert half_width(both[field]) * both[field].value == pytest.approx(math.hypot(*errors) / 2, rel=0.06)
+        assert half_width(both[field]) * both[field].value == pytest.approx(math.hypot(*errors) / 2, rel=0.12)
