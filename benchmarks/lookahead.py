@@ -20,6 +20,7 @@ from authors_lstm import Recipe, kept, prepare
 from torch import Generator
 
 from ebar.energies.linear import Linear
+from ebar.estimators.log_z import log_z
 from ebar.features.feature import Features
 from ebar.features.motif import Motif
 from ebar.maths.log_space import effective_sample_size
@@ -87,7 +88,7 @@ def measure(recipe: Recipe, model: Autoregressive, plain_draws: int, draws: int)
     expected = (motif_rate + (1 - motif_rate) * rest) ** 2 / (motif_rate + (1 - motif_rate) * rest**2)
     seen = int((plain == 0).sum())
     per_draw_plain = float(effective_sample_size(plain.double())) / len(plain) if seen else expected
-    per_draw_ahead = float(effective_sample_size(ahead)) / len(ahead)
+    per_draw_ahead = log_z(batches)[0].estimate.effective_sample_size / len(ahead)
     return {
         "plain": per_draw_plain,
         "plain_expected": expected,
