@@ -8,7 +8,7 @@ import torch
 from ebar.maths.divergences import entropy, jensen_shannon, kl, total_variation
 from ebar.maths.enumeration import all_sequences, has_at_most, number_of_sequences
 from ebar.maths.importance import unseen_side
-from ebar.maths.jackknife import half_width, log_mean_bounds, log_rest
+from ebar.maths.jackknife import half_width, log_mean_bounds, log_rest, variance
 from ebar.maths.log_space import effective_sample_size, log_difference, log_mean_exp, normalised
 from ebar.maths.proportions import wilson
 from ebar.types import Space
@@ -128,3 +128,18 @@ def test_two_letters_and_an_end_make_seven_sequences_of_at_most_three():
     assert not has_at_most(space, 6)
     assert not has_at_most(Space(2, 2**60), 1_000_000)
     assert not has_at_most(Space(2, 2**60, end=1), 1_000_000)
+
+
+def test_what_lies_between_strata_is_no_error():
+    deviations = torch.tensor([0.0, 0.0, 5.0, 5.0], dtype=torch.float64)
+    assert float(half_width(deviations, strata=torch.tensor([0, 0, 1, 1]))) == 0.0
+    assert float(half_width(deviations)) > 0
+
+
+def test_strata_add_up_their_variances():
+    # Means of two laws, two draws of each: θ = ½·(mean of 1, 3) + ½·(mean of 10, 16). Var θ = ¼·(2/2 + 18/2) = 2.5.
+    values = torch.tensor([1.0, 3.0, 10.0, 16.0], dtype=torch.float64)
+    found, freedom = variance((values.mean() - values) / 3, strata=torch.tensor([0, 0, 1, 1]))
+    assert float(found) == pytest.approx(2.5)
+    # Each variance has one degree of freedom: (¼ + 9/4)² / ((¼)² + (9/4)²).
+    assert float(freedom) == pytest.approx(2.5**2 / (0.25**2 + 2.25**2))

@@ -20,6 +20,7 @@ from ebar.pipelines.control.fit import Controlled, check, fit, fitted_to, open_c
 from ebar.pipelines.control.prompted import Prompted
 from ebar.pipelines.control.subject import Subject, behind_prompt, subject_of
 from ebar.pipelines.control.terms import read_terms
+from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
 from ebar.samplers.surrogate import Uniform
 from ebar.training.moment_matching import Newton
@@ -183,10 +184,14 @@ def _doubled(estimate: object, truth: float) -> bool:
 def test_looking_ahead_weighs_exactly(control: Control, subject: Subject, tmp_path: Path) -> None:
     controlled = fitted_to(replace(control, features=(MUST, HALF)), subject, tmp_path)
     x, log_q, log_p = exactly(controlled)
-    # One that foresees badly, so that the weights differ.
+    # One that foresees badly, so that the weights differ; of each batch of 125 draws 12 come from its defence.
     ahead = guided(controlled.target, surrogate=Uniform(), draws=100, generator=Generator().manual_seed(0))
+    assert ahead.allowed is not None
+    defence = Guided(ahead.base, ahead.states, *ahead.allowed)
     with torch.no_grad():
-        log_g = ahead.log_prob(x).double()
+        laws = ((ahead, 113 / 125), (defence, 12 / 125))
+        shares = [law.log_prob(x).double() + math.log(share) for law, share in laws]
+        log_g = torch.logsumexp(torch.stack(shares), 0)
     log_weights = log_q - controlled.target.energy(x).double() - log_g
     reached = log_g > -math.inf
     assert float(log_g.exp().sum()) == pytest.approx(1, abs=1e-5)

@@ -248,7 +248,7 @@ def test_q_itself_is_the_best_where_no_step_comes_nearer(
 
 
 def test_a_folder_that_was_only_begun_is_had_by_another_configuration(controlled: Controlled, tmp_path: Path) -> None:
-    with open_run(tmp_path, config="other: 1\n", seed=5):
+    with open_run(tmp_path, config="steps: 9\n", seed=5):
         pass
     tune(controlled, replace(QUICK, steps=1), tmp_path)
     assert json.loads((tmp_path / "environment.json").read_text())["seed"] == QUICK.seed

@@ -28,9 +28,9 @@ FITTING = Fitting(epochs=2, batch_size=8, learning_rate=1e-2, checkpoint_every=2
 BIT = Chosen(
     kind="bit",
     options={"layers": 1, "hidden": 8, "heads": 2, "dropout": 0.1, "warm_up": 2, "warm_up_learning_rate": 1e-2,
-             "masked": 0.2, "pool": "continuation"},
+             "masked": 0.2, "pool": "continuation", "bound": None},
 )  # fmt: skip
-UNIT = Chosen(kind="unit", options={"start": "base", "lora": None, "pool": "continuation"})
+UNIT = Chosen(kind="unit", options={"start": "base", "lora": None, "pool": "continuation", "bound": None})
 
 
 def asked(base: Path, energy: Chosen = BIT, **others: Any) -> Residual:

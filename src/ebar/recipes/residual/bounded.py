@@ -17,7 +17,7 @@ from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
 from ebar.maths.jackknife import half_width, log_mean_bounds
 from ebar.pipelines.residual.pool import Pool, draw_pool
 from ebar.recipes.experiment import Experiment, Result
-from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.residual.energies_of import trained_energy
 from ebar.recipes.residual.kept import kept
 from ebar.recipes.residual.run import base_of, best_figures, contrasts_of, energies_of, measured
@@ -196,6 +196,13 @@ def notes(rows: Sequence[Row]) -> list[str]:
     return said
 
 
+def over(row: Row, cells: Sequence[Cell]) -> str:
+    """What the interval of one run is over."""
+    if row.name in (PERPLEXITY, CERTIFIED, HERE):
+        return "draws for log Z, on these prefixes"
+    return "prefixes and their draws, one seed"
+
+
 RECIPE = Experiment(
     title="A bounded energy, and what can be certified of it",
     source="ebar's own; base, data and BiT* as in residual/perplexity",
@@ -204,4 +211,5 @@ RECIPE = Experiment(
     figures=figures,
     panels=panels,
     notes=notes,
+    reading=Reading(items=over),
 )

@@ -115,7 +115,7 @@ class Coverage:
                     "mean width": f"{width / of:.3g}",
                     "warned": f"{warned / of:.1%}",
                 }
-                low, high = wilson(covered, of)
+                low, high = wilson(float(covered), float(of))
                 over = f"{of:,} repetitions"
                 found.append(Row(name="coverage", settings=settings, value=covered / of, low=low, high=high, over=over))
         return found
