@@ -22,7 +22,7 @@ from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead
 from ebar.samplers.quasi_rejection import QuasiRejection
 from ebar.samplers.rejection import Rejection
-from ebar.types import Estimate, Sequences, Space, Weighted
+from ebar.types import Estimate, Sequences, Space
 
 COINS = Space(vocabulary=2, length=2)
 SPACE = Space(vocabulary=3, length=6, end=2)  # up to five bits
@@ -76,18 +76,16 @@ def test_every_sampler_has_the_exact_moments_and_never_what_is_forbidden(sampler
     truth = exact.moments(model, ZEROS)[0].detach()
     assert truth[1] == pytest.approx(1.0, abs=1e-12)
     drawn = draw(sampler, model, 5000, generator=generator)
-    x, log_weights = (drawn.x, drawn.log_weights[0]) if isinstance(drawn, Weighted) else (drawn, torch.zeros(5000))
-    shares = log_weights.double().softmax(0)
-    values = ZEROS(x)
+    shares = drawn.log_weights[0].double().softmax(0)
+    values = ZEROS(drawn.x)
     assert bool((values[shares > 0, 1] == 1).all())
     means = (shares[:, None] * values).sum(0)
     errors = (shares.square()[:, None] * (values - means).square()).sum(0).sqrt()
     assert bool(((means - truth).abs() <= SIGMAS * errors + 1e-12).all())
-    if isinstance(drawn, Weighted):
-        # Rejection's draws share one estimate of Z in each batch: those are its units.
-        found = log_z(sampler.stream(model, 5000, generator=generator), target=model)
-        width = (found[0].estimate.high - found[0].estimate.low) / 2 * SIGMAS / 1.96
-        assert abs(found[0].estimate.value - float(exact.log_z(model).detach())) < width + 1e-9 or width == math.inf
+    # Rejection's draws share one estimate of Z in each group: those are its units.
+    found = log_z(sampler.stream(model, 5000, generator=generator), target=model)
+    width = (found[0].estimate.high - found[0].estimate.low) / 2 * SIGMAS / 1.96
+    assert abs(found[0].estimate.value - float(exact.log_z(model).detach())) < width + 1e-9 or width == math.inf
 
 
 def test_no_draw_of_rejection_is_refused_for_anything_but_the_constraint(generator):
