@@ -18,11 +18,11 @@ from ebar.data.languages import Language
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.store.writing import replace
 from ebar.training.batches import Batches
 from ebar.training.loop import fit
 from ebar.training.optimisers import Adam
 from ebar.training.players import Player, evaluating
-from ebar.training.storage import replace
 from ebar.types import Space
 
 

@@ -9,14 +9,14 @@ SOURCE = Path(__file__).parent.parent / "src" / "ebar"
 
 # Each line may import from the lines above. Within a line, names in different sets may not import each other.
 LAYERS: list[list[set[str]]] = [
-    [{"errors", "modes", "progress", "shapes", "types", "maths"}],
+    [{"errors", "modes", "progress", "shapes", "store", "types", "maths"}],
     [{"automata"}],
     [{"data"}, {"features"}, {"backbones"}, {"heads"}],
     [{"energies"}, {"models"}],
     [{"samplers"}, {"estimators"}, {"objectives"}],
     [{"training"}, {"evaluation"}, {"report"}],
     [{"config", "build"}],
-    [{"pipelines"}],
+    [{"journeys"}],
     [{"recipes"}],
     [{"cli", "serve"}],
 ]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from ebar.build import llama2c
-from ebar.build.hugging_face import quiet
-from ebar.build.lora import merged, with_lora
+from ebar.backbones.pretrained import llama2c
+from ebar.backbones.pretrained.hugging_face import quiet
+from ebar.backbones.pretrained.lora import merged, with_lora
 from ebar.build.pretrained import Loaded, load_causal, load_encoder, save_causal
 from ebar.errors import UserError
 from ebar.models.pretrained_stepper import PretrainedStepper
@@ -273,7 +273,7 @@ def test_missing_packages_are_one_sentence_each(tmp_path, monkeypatch):
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr("ebar.build.hugging_face.import_module", missing)
+    monkeypatch.setattr("ebar.backbones.pretrained.hugging_face.import_module", missing)
     with pytest.raises(UserError, match=r"need the package transformers: install it with pip install 'ebar\[hf\]'"):
         load_causal(tmp_path, length=6)
     with pytest.raises(UserError, match=r"needs the package peft: install it with pip install 'ebar\[hf\]'"):

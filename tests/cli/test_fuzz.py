@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ebar.cli import estimate, evaluate, main, sample
 from ebar.cli import trained as trained_run
 from ebar.errors import UserError
-from ebar.pipelines.gam import journey
+from ebar.journeys.gam import journey
 from tests.cli.conftest import TINY
 
 NUMBERS = ["-1", "0", "1", "2", "3", "0.5", "1.5", "nan", "inf", "-inf", "1e999", "1000000000000", "-7", "3j", "٣"]

@@ -13,7 +13,7 @@ import yaml
 
 from ebar.cli import main
 from ebar.config.bit_vector import terms_of
-from ebar.pipelines.gam import measure
+from ebar.journeys.gam import measure
 
 MODEL = [
     "--backbone.layers", "1", "--backbone.hidden", "4", "--base.epochs", "2", "--distillation.size", "60",

@@ -17,7 +17,7 @@ from ebar.recipes.recipe import Cell, Recipe, Row
 from ebar.recipes.reproduce import load
 from ebar.recipes.reproduce import reproduce as run
 from ebar.recipes.table import page, table
-from ebar.training.storage import to_json
+from ebar.store.writing import to_json
 
 
 class Squares:

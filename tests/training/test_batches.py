@@ -1,9 +1,9 @@
 import pytest
 import torch
 
+from ebar.maths.randomness import folded
+from ebar.maths.rows import count_rows, named_tensors, share
 from ebar.training import Batches, Source
-from ebar.training.batches import folded
-from ebar.training.rows import count_rows, named_tensors, share
 from ebar.types import Context, Sequences
 from tests.training.tiny import data
 

@@ -13,9 +13,9 @@ from ebar.config.gam import Gam
 from ebar.config.residual import Residual
 from ebar.config.run import Run as RunConfig
 from ebar.errors import UserError
-from ebar.pipelines.train_run import as_yaml
+from ebar.journeys.train_run import as_yaml
+from ebar.store.differences import differences, named, of_another_kind
 from ebar.training import open_run
-from ebar.training.differences import differences, named, of_another_kind
 
 HOLDER = """
 import fcntl, sys

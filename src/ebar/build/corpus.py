@@ -18,7 +18,7 @@ from ebar.data.packed import Packed, PackedPairs
 from ebar.data.text import texts_of as lines_of
 from ebar.data.tokenisers import Alphabet, Tokeniser, space_of
 from ebar.errors import UserError, choose
-from ebar.training.batches import folded
+from ebar.maths.randomness import folded
 from ebar.types import Context, Sequences, Space
 
 Part = Sequences | tuple[Sequences, Context] | Images | Packed | PackedPairs

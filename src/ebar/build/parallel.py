@@ -13,7 +13,7 @@ from ebar.data.packed import PackedPairs, fingerprint, pack_pairs
 from ebar.data.parallel import Files, encoded_pairs, pairs, read_parallel
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
-from ebar.training.rows import take
+from ebar.maths.rows import take
 from ebar.types import Context, Sequences
 
 Pairs = tuple[Sequences, Context] | PackedPairs

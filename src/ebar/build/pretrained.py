@@ -7,9 +7,17 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import nn
 
-from ebar.build import llama2c
-from ebar.build.hugging_face import PICKLES, check_folder, hub_answers, quiet, read, refusal, transformers
-from ebar.build.lora import merged
+from ebar.backbones.pretrained import llama2c
+from ebar.backbones.pretrained.hugging_face import (
+    PICKLES,
+    check_folder,
+    hub_answers,
+    quiet,
+    read,
+    refusal,
+    transformers,
+)
+from ebar.backbones.pretrained.lora import merged
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.errors import UserError, choose
 from ebar.models.pretrained import Pretrained

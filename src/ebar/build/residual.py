@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from ebar.backbones.encoder import BidirectionalTransformer
-from ebar.build.lora import with_lora
+from ebar.backbones.pretrained.lora import with_lora
 from ebar.build.model import build_model, load_model
 from ebar.build.pretrained import LoadedEncoder, load_causal, load_encoder
 from ebar.build.tokeniser import TOKENISER, build_tokeniser

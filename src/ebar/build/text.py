@@ -9,7 +9,7 @@ from ebar.data.packed import Packed, fingerprint, pack_stream
 from ebar.data.text import Texts, blocks_of, read_text
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
-from ebar.training.rows import take
+from ebar.maths.rows import take
 from ebar.types import Sequences
 
 

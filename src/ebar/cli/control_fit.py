@@ -11,14 +11,14 @@ from ebar.cli.show import show_json, show_table
 from ebar.cli.train import run_folder
 from ebar.config.control import Control
 from ebar.config.options import parse, parser
-from ebar.pipelines.control.fit import check, fit
-from ebar.pipelines.control.folder import another, take_over
-from ebar.pipelines.control.report import MOMENTS, distance_rows, lambda_warnings, moment_rows, write_fit_page
-from ebar.pipelines.control.terms import KINDS
-from ebar.pipelines.train_run import as_yaml
+from ebar.journeys.control.fit import check, fit
+from ebar.journeys.control.folder import another, take_over
+from ebar.journeys.control.report import MOMENTS, distance_rows, lambda_warnings, moment_rows, write_fit_page
+from ebar.journeys.control.terms import KINDS
+from ebar.journeys.train_run import as_yaml
 from ebar.progress import shown
+from ebar.store.writing import to_json
 from ebar.training import open_run
-from ebar.training.storage import to_json
 
 
 def main(words: Sequence[str]) -> int:

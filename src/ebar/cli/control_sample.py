@@ -17,8 +17,8 @@ from ebar.config.control import Control
 from ebar.config.options import group, parse, parser
 from ebar.estimators.support import Support
 from ebar.estimators.worth import Worth, same_draws, worth, worth_elsewhere
+from ebar.journeys.control.fit import Controlled, open_controlled
 from ebar.maths.importance import all_warnings
-from ebar.pipelines.control.fit import Controlled, open_controlled
 from ebar.progress import shown
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance

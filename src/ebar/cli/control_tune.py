@@ -9,9 +9,9 @@ from ebar.cli.train import run_folder
 from ebar.config.control import Tuning
 from ebar.config.options import parse, parser
 from ebar.errors import UserError
-from ebar.pipelines.control.fit import open_controlled
-from ebar.pipelines.control.report import write_tune_page
-from ebar.pipelines.control.tune import tune
+from ebar.journeys.control.fit import open_controlled
+from ebar.journeys.control.report import write_tune_page
+from ebar.journeys.control.tune import tune
 from ebar.progress import shown
 
 

@@ -24,8 +24,8 @@ from ebar.features.feature import Features
 from ebar.progress import shown
 from ebar.report.page import Samples
 from ebar.report.run_page import write_run_page
+from ebar.store.writing import to_json
 from ebar.training.run import Run
-from ebar.training.storage import to_json
 from ebar.types import Estimate, Sequences
 
 

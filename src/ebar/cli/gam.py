@@ -9,14 +9,14 @@ from ebar.cli.show import show_interrupted, show_json, show_table
 from ebar.cli.train import run_folder
 from ebar.config.gam import Gam, as_gam, gam_parser
 from ebar.config.options import parse
-from ebar.pipelines.gam.journey import check, travel
-from ebar.pipelines.gam.measure import measure
-from ebar.pipelines.gam.report import Figures, figures_of, write_gam_page
-from ebar.pipelines.train_run import as_yaml
+from ebar.journeys.gam.journey import check, travel
+from ebar.journeys.gam.measure import measure
+from ebar.journeys.gam.report import Figures, figures_of, write_gam_page
+from ebar.journeys.train_run import as_yaml
 from ebar.progress import shown
+from ebar.store.differences import another_configuration
+from ebar.store.writing import to_json
 from ebar.training import open_run
-from ebar.training.differences import another_configuration
-from ebar.training.storage import to_json
 from ebar.types import Estimate
 
 

@@ -10,12 +10,12 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 from ebar.cli.residual_train import tell
 from ebar.cli.show import show_json
 from ebar.config.options import parse, parser
-from ebar.pipelines.residual.journey import load_journey
-from ebar.pipelines.residual.measure import Extent, measure
-from ebar.pipelines.residual.report import write_residual_page
+from ebar.journeys.residual.journey import load_journey
+from ebar.journeys.residual.measure import Extent, measure
+from ebar.journeys.residual.report import write_residual_page
 from ebar.progress import shown
+from ebar.store.writing import to_json
 from ebar.training import Run
-from ebar.training.storage import to_json
 
 
 def main(words: Sequence[str]) -> int:

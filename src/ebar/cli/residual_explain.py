@@ -12,8 +12,8 @@ from ebar.cli.show import show_json, show_table
 from ebar.config.options import parse, parser
 from ebar.estimators.per_step import Steps, per_step
 from ebar.evaluation.next_words import NextWord, NextWords, next_words
-from ebar.pipelines.residual.journey import Journey, load_journey
-from ebar.pipelines.residual.prompts import context_of, continuation_of
+from ebar.journeys.residual.journey import Journey, load_journey
+from ebar.journeys.residual.prompts import context_of, continuation_of
 from ebar.progress import shown
 from ebar.types import Sequences
 

@@ -17,9 +17,9 @@ from ebar.config.options import add_kind, group, parse, parser
 from ebar.config.run import Chosen
 from ebar.data.corpora import lines
 from ebar.errors import UserError
-from ebar.pipelines.residual.generate import WAYS, Generated, Scored, Truncation, generate
-from ebar.pipelines.residual.journey import Journey, load_journey
-from ebar.pipelines.residual.prompts import context_of
+from ebar.journeys.residual.generate import WAYS, Generated, Scored, Truncation, generate
+from ebar.journeys.residual.journey import Journey, load_journey
+from ebar.journeys.residual.prompts import context_of
 from ebar.progress import shown
 from ebar.types import Sampler
 

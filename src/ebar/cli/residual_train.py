@@ -11,15 +11,15 @@ from ebar.cli.train import run_folder
 from ebar.config.options import parse
 from ebar.config.residual import Residual, as_residual, read_residual, residual_parser
 from ebar.errors import UserError
-from ebar.pipelines.residual.chunks import CHUNKS
-from ebar.pipelines.residual.journey import Journey, travel
-from ebar.pipelines.residual.measure import Extent, Measured, measure
-from ebar.pipelines.residual.report import write_residual_page
-from ebar.pipelines.train_run import as_yaml
+from ebar.journeys.residual.chunks import CHUNKS
+from ebar.journeys.residual.journey import Journey, travel
+from ebar.journeys.residual.measure import Extent, Measured, measure
+from ebar.journeys.residual.report import write_residual_page
+from ebar.journeys.train_run import as_yaml
 from ebar.progress import shown
+from ebar.store.differences import changed
+from ebar.store.writing import to_json
 from ebar.training import Run, open_run
-from ebar.training.differences import changed
-from ebar.training.storage import to_json
 from ebar.types import Estimate
 
 # What a run has that was told of a mistake before it had drawn anything.

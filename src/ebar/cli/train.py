@@ -8,7 +8,7 @@ from ebar.cli.show import show_json
 from ebar.config.options import parse
 from ebar.config.run import as_run, run_parser
 from ebar.errors import UserError
-from ebar.pipelines.train_run import train_run
+from ebar.journeys.train_run import train_run
 from ebar.progress import shown
 from ebar.training import Result, distributed
 

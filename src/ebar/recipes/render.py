@@ -9,7 +9,7 @@ from typing import Any
 from ebar.recipes.recipe import Cell, Reading, Recipe, Recorded, Remarks, Row
 from ebar.recipes.recorded import cut_off, read_result, reading_of, settled
 from ebar.recipes.table import page
-from ebar.training.storage import replace, saving
+from ebar.store.writing import replace, saving
 
 FORMAT = 2  # of a record: 2 has the settings of its runs, and what each interval is over
 UNKEPT = (

@@ -1,6 +1,5 @@
 """Batches that can be asked for again: the same ones for the same epoch, whenever."""
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -9,7 +8,8 @@ import torch
 from jaxtyping import Int
 from torch import Generator, Tensor
 
-from ebar.training.rows import count_rows, take
+from ebar.maths.randomness import folded
+from ebar.maths.rows import count_rows, take
 from ebar.types import Context, Sequences
 
 
@@ -33,12 +33,6 @@ class Stored(Protocol):
     def __len__(self) -> int: ...
 
     def fetch(self, rows: Int[Tensor, " selected"]) -> Any: ...
-
-
-def folded(*numbers: int) -> int:
-    """One seed from several numbers, without the collisions of a sum (seed 0 epoch 1, seed 1 epoch 0)."""
-    digest = hashlib.sha256("/".join(map(str, numbers)).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

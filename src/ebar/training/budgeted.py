@@ -9,7 +9,8 @@ from jaxtyping import Int
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.training.batches import count, folded, taken
+from ebar.maths.randomness import folded
+from ebar.training.batches import count, taken
 from ebar.types import Context, Sequences
 
 

@@ -22,7 +22,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from ebar.errors import UserError
-from ebar.training.storage import remove_folder, replace_folder, saving, sweep, to_json
+from ebar.store.writing import remove_folder, replace_folder, saving, sweep, to_json
 
 SUMS = "SHA256SUMS"
 

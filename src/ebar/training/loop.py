@@ -9,10 +9,10 @@ from torch import Generator
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from ebar.errors import UserError, choose
+from ebar.maths.rows import share
 from ebar.training import distributed
 from ebar.training.batches import Source
 from ebar.training.players import Player, Players
-from ebar.training.rows import share
 from ebar.types import Clock, Loss, Objective
 
 

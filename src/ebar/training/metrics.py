@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from ebar.errors import UserError
-from ebar.training.storage import saving, to_json, write_all
+from ebar.store.writing import saving, to_json, write_all
 
 
 @dataclass(frozen=True, slots=True)

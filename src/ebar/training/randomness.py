@@ -8,7 +8,7 @@ import numpy
 import torch
 from torch import Generator, Tensor
 
-from ebar.training.batches import folded
+from ebar.maths.randomness import folded
 
 
 def seeded(seed: int, *, device: str = "cpu", rank: int = 0) -> Generator:

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from ebar.errors import UserError
+from ebar.store.differences import another_configuration, differences, named, of_another_kind
+from ebar.store.writing import replace, saving, sweep, to_json
 from ebar.training import distributed
 from ebar.training.checkpoints import Checkpoints
-from ebar.training.differences import another_configuration, differences, named, of_another_kind
-from ebar.training.storage import replace, saving, sweep, to_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,16 @@ from torch import Generator
 
 from ebar import progress
 from ebar.errors import UserError, choose
+from ebar.maths.rows import named_tensors
+from ebar.store.writing import to_json
 from ebar.training import distributed, state
 from ebar.training.batches import Source
 from ebar.training.loop import NonFiniteError, Position, Step, fit
 from ebar.training.metrics import Sink, lines
 from ebar.training.players import Players, evaluating
-from ebar.training.rows import named_tensors
 from ebar.training.run import Run
 from ebar.training.signals import interruptible
 from ebar.training.stopping import Best, Patience
-from ebar.training.storage import to_json
 from ebar.types import Objective
 
 

@@ -2,9 +2,9 @@
 
 from torch import Generator
 
+from ebar.maths.rows import share
 from ebar.training import distributed
 from ebar.training.batches import Source
-from ebar.training.rows import share
 from ebar.types import Clock, Objective
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ebar.config.control import Control, Tuning
-from ebar.pipelines.control.tune import TARGET
+from ebar.journeys.control.tune import TARGET
 from ebar.recipes.control import readings
 from ebar.recipes.control.settings import SETTINGS, cells
 from ebar.recipes.control.smollm2 import RECIPE as SMOLLM2

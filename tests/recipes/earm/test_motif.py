@@ -8,8 +8,8 @@ import pytest
 
 from ebar.build.corpus import build_corpus
 from ebar.build.model import build_model
+from ebar.journeys.gam.phases import base_settings
 from ebar.objectives.scheduled_sampling import ScheduledSampling, chance_of_truth
-from ebar.pipelines.gam.phases import base_settings
 from ebar.recipes.earm.motif import (
     COST,
     COST_DIFFERENCE,
@@ -27,8 +27,8 @@ from ebar.recipes.earm.motif import (
 from ebar.recipes.gam import data_efficiency
 from ebar.recipes.gam.settings import gam_of
 from ebar.recipes.recipe import Cell, Recipe
+from ebar.store.writing import to_json
 from ebar.training.checkpoints import Checkpoints
-from ebar.training.storage import to_json
 
 Run = tuple[Cell, dict[str, Any], Path]
 

@@ -21,6 +21,7 @@ from ebar.models.autoregressive import Autoregressive
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.look_ahead import guided
+from ebar.store.writing import to_json
 from ebar.training.moment_matching import (
     MATCHING,
     Fitted,
@@ -31,7 +32,6 @@ from ebar.training.moment_matching import (
     match_moments,
 )
 from ebar.training.moment_matching.uncertainty import _larger
-from ebar.training.storage import to_json
 from ebar.types import Context, Sequences, Space
 from tests.models.examples import lstm
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ebar.pipelines.control.tune import MODEL, TARGET
+from ebar.journeys.control.tune import MODEL, TARGET
 from ebar.recipes.experiment import Result
 from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import as_dot, as_estimate, grouped, over_seeds

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from ebar.config.control import Control, Tuning
-from ebar.pipelines.control.fit import check, fit
-from ebar.pipelines.control.tune import tune
+from ebar.journeys.control.fit import check, fit
+from ebar.journeys.control.tune import tune
 from ebar.recipes.control.toy import write_toy
 from ebar.recipes.recipe import Cell
 from ebar.recipes.residual.models import path_of
-from ebar.training.storage import replace, to_json
+from ebar.store.writing import replace, to_json
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from ebar.build.hugging_face import quiet, transformers
-from ebar.training.storage import TEMPORARY
+from ebar.backbones.pretrained.hugging_face import quiet, transformers
+from ebar.store.writing import TEMPORARY
 
 LETTERS = "Ġ" + string.ascii_letters + string.digits + ".,!?'-"  # Ġ is a blank
 END = "<end>"

@@ -11,16 +11,16 @@ from ebar.backbones import BACKBONES
 from ebar.data.images import ImageBatches, Images, binarised, read_images
 from ebar.evaluation.bits_per_dimension import bits_difference, bits_per_dimension
 from ebar.heads.softmax import Softmax
+from ebar.journeys.forked import Branch, Fork, train_forked
+from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.earm import Earm
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
-from ebar.pipelines.forked import Branch, Fork, train_forked
 from ebar.recipes.earm import toys
 from ebar.recipes.earm.files import file_of
 from ebar.recipes.recipe import Cell
 from ebar.report.image_sheet import Shape, completion_sheet, sample_sheet
 from ebar.training import Batches
-from ebar.training.batches import folded
 from ebar.training.optimisers import Adam
 from ebar.training.schedules import Cosine
 from ebar.types import Context, Sequences

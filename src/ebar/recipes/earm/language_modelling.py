@@ -13,10 +13,10 @@ from ebar.data.text import read_tokens, texts_of, windows
 from ebar.data.tokenisers import Bytes, Tokeniser
 from ebar.evaluation.cross_entropy import cross_entropy, cross_entropy_difference
 from ebar.heads.softmax import Softmax
+from ebar.journeys.forked import Branch, Fork, train_forked
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.earm import Earm
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
-from ebar.pipelines.forked import Branch, Fork, train_forked
 from ebar.recipes.earm import toys
 from ebar.recipes.earm.files import file_of
 from ebar.recipes.recipe import Cell

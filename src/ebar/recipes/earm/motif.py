@@ -23,24 +23,24 @@ from ebar.evaluation.exact_cross_entropy import exact_cross_entropy
 from ebar.evaluation.frequencies import frequencies, mean_length
 from ebar.features.feature import Features
 from ebar.features.motif import Motif
+from ebar.journeys.forked import Branch, Fork, train_forked
+from ebar.journeys.gam.journey import travel
+from ebar.journeys.gam.measure import DRAWS
+from ebar.journeys.gam.phases import base_settings
+from ebar.journeys.train_run import held_out_batches, resolved, training_batches
+from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.earm import Earm
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
 from ebar.objectives.scheduled_sampling import ScheduledSampling
-from ebar.pipelines.forked import Branch, Fork, train_forked
-from ebar.pipelines.gam.journey import travel
-from ebar.pipelines.gam.measure import DRAWS
-from ebar.pipelines.gam.phases import base_settings
-from ebar.pipelines.train_run import held_out_batches, resolved, training_batches
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.gam.settings import MOTIF, cell_for, gam_of
 from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import as_estimate, grouped, over_seeds
 from ebar.report.plots import Dots
-from ebar.training.batches import folded
+from ebar.store.writing import TEMPORARY, replace
 from ebar.training.optimisers import OPTIMISERS
 from ebar.training.schedules import SCHEDULES
-from ebar.training.storage import TEMPORARY, replace
 from ebar.types import Estimate, Objective
 
 FT = "1001111"

@@ -13,16 +13,16 @@ from ebar.evaluation.exposure_bias import exposure_bias
 from ebar.evaluation.overlap import meteor, rouge
 from ebar.evaluation.translation import bleu, bleu_by_length, bleu_difference
 from ebar.heads.softmax import Softmax
+from ebar.journeys.forked import Branch, Fork, train_forked
+from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.earm import Earm
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
 from ebar.objectives.scheduled_sampling import ScheduledSampling
-from ebar.pipelines.forked import Branch, Fork, train_forked
 from ebar.recipes.earm.translation_data import Task, task_of
 from ebar.recipes.recipe import Cell
 from ebar.samplers.beam import decode
 from ebar.samplers.energy_resampling import energy_resampling
-from ebar.training.batches import folded
 from ebar.training.budgeted import Budgeted
 from ebar.training.optimisers import Adam
 from ebar.training.schedules import Cosine, InverseSquareRoot, Schedule

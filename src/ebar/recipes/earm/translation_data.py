@@ -10,10 +10,10 @@ from ebar.data.bpe import Bpe
 from ebar.data.parallel import pairs as read_pairs
 from ebar.data.tokenisers import encode_many
 from ebar.errors import UserError
+from ebar.maths.randomness import folded
 from ebar.recipes.earm import toys
 from ebar.recipes.earm.files import file_of
 from ebar.recipes.recipe import Cell
-from ebar.training.batches import folded
 from ebar.types import Context, Sequences, Space
 
 Pairs = list[tuple[str, str]]  # source, target

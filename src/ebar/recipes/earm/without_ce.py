@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ebar.journeys.forked import Branch
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.earm import Earm
-from ebar.pipelines.forked import Branch
 from ebar.recipes.earm.language_modelling import Objectives, Task, plain, task_of, train_branches
 from ebar.recipes.earm.language_settings import SHARED, cell_for
 from ebar.recipes.experiment import Experiment, Result

@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ebar.pipelines.gam.journey import travel
-from ebar.pipelines.gam.measure import DRAWS, measure
+from ebar.journeys.gam.journey import travel
+from ebar.journeys.gam.measure import DRAWS, measure
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.gam.settings import departures, gam_of
 from ebar.recipes.recipe import Cell, Reading, Row

@@ -16,6 +16,7 @@ from ebar.evaluation.cross_entropy import negative_log_scores
 from ebar.features.feature import Features
 from ebar.features.motif import Motif
 from ebar.heads.softmax import Softmax
+from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.objectives.conditional_moments import ConditionalMoments
@@ -26,7 +27,6 @@ from ebar.recipes.statistics import over_seeds
 from ebar.report.plots import Line, Panel, draw
 from ebar.samplers.draw import draw as gather
 from ebar.samplers.importance import Importance
-from ebar.training.batches import folded
 from ebar.types import Context, Sequences
 
 MOTIFS = ("101110", "010001", "110011", "001010")  # that of a context of three bits is the one of its number of ones

@@ -17,6 +17,7 @@ from ebar.estimators.log_z import log_z
 from ebar.evaluation.cross_entropy import negative_log_scores
 from ebar.features.feature import Features
 from ebar.heads.softmax import Softmax
+from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
@@ -27,7 +28,6 @@ from ebar.report.plots import Line, Panel, draw
 from ebar.samplers.draw import draw as gather
 from ebar.samplers.importance import Importance
 from ebar.samplers.rejection import Rejection
-from ebar.training.batches import folded
 from ebar.types import Context, Sequences, Space
 
 KEY = b"footnote 4"

@@ -21,6 +21,7 @@ from ebar.features.feature import Features
 from ebar.features.motif import Motif
 from ebar.heads.softmax import Softmax
 from ebar.maths import divergences
+from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.objectives import MaximumLikelihood, PolicyGradient, Rounds
@@ -32,7 +33,7 @@ from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead, guided
 from ebar.samplers.resample import systematic
 from ebar.samplers.surrogate import NGram
-from ebar.training.batches import Batches, folded
+from ebar.training.batches import Batches
 from ebar.training.loop import fit
 from ebar.training.optimisers import Adam
 from ebar.training.players import Player, evaluating

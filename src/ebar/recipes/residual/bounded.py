@@ -14,8 +14,9 @@ from torch import Tensor
 
 from ebar.energies.bounded import bound_of
 from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
+from ebar.journeys.residual.pool import Pool, draw_pool
 from ebar.maths.jackknife import half_width, log_mean_bounds
-from ebar.pipelines.residual.pool import Pool, draw_pool
+from ebar.maths.randomness import folded
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.residual.energies_of import trained_energy
@@ -25,7 +26,6 @@ from ebar.recipes.residual.settings import CELLS, LANGUAGE_MODEL
 from ebar.recipes.residual.task import Task, task_of
 from ebar.recipes.statistics import as_dot
 from ebar.report.plots import Dots
-from ebar.training.batches import folded
 from ebar.types import Estimate, Stepwise
 
 BOUND = 3.0

@@ -9,16 +9,16 @@ from ebar.build.pretrained import load_encoder
 from ebar.energies.encoders import bit, unit_from
 from ebar.energies.neural import Neural
 from ebar.energies.reencoded import Reencoded
+from ebar.journeys.best import Course, train_best
+from ebar.journeys.interrupted import Interrupted
+from ebar.journeys.residual.pool import Pool
+from ebar.journeys.residual.train_energy import Fitting, train_energy
+from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.masked import Masked, MaskedModel
-from ebar.pipelines.best import Course, train_best
-from ebar.pipelines.interrupted import Interrupted
-from ebar.pipelines.residual.pool import Pool
-from ebar.pipelines.residual.train_energy import Fitting, train_energy
 from ebar.recipes.residual.models import path_of
 from ebar.recipes.residual.task import Chunks, Task
 from ebar.training import Batches, seeded
-from ebar.training.batches import folded
 from ebar.training.optimisers import AdamW
 from ebar.types import Stepwise
 

@@ -14,9 +14,10 @@ from ebar.energies.bounded import bound_of
 from ebar.energies.neural import Neural
 from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
 from ebar.evaluation.cross_entropy import negative_log_scores
+from ebar.journeys.residual.pool import Pool, draw_pool
+from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.locally_residual import LocallyResidual
-from ebar.pipelines.residual.pool import Pool, draw_pool
 from ebar.progress import bar
 from ebar.recipes.recipe import Cell
 from ebar.recipes.residual.energies_of import Contrasts, trained_energy
@@ -24,7 +25,6 @@ from ebar.recipes.residual.kept import kept
 from ebar.recipes.residual.language_models import continuing, train_on_chunks, transformer
 from ebar.recipes.residual.task import Chunks, Task, spaced, task_of
 from ebar.recipes.residual.texts import Measured, text_figures
-from ebar.training.batches import folded
 from ebar.types import Context, Distribution, Stepwise
 
 

@@ -17,17 +17,17 @@ from ebar.evaluation.cross_entropy import cross_entropy_difference
 from ebar.evaluation.energy_distributions import energy_distributions
 from ebar.evaluation.next_words import next_words
 from ebar.evaluation.ngrams import unique_difference, unique_ratios
+from ebar.journeys.best import Course
+from ebar.journeys.residual.distil import chosen_draws, distil, distil_by_gradient
+from ebar.journeys.residual.fooling import Fooling, Judge, fooling
+from ebar.journeys.residual.pool import Pool, draw_pool
+from ebar.journeys.residual.search import TokenSearch, random_tokens, search
 from ebar.maths.log_space import effective_sample_size
+from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.stepwise import draw_tokens
-from ebar.pipelines.best import Course
-from ebar.pipelines.residual.distil import chosen_draws, distil, distil_by_gradient
-from ebar.pipelines.residual.fooling import Fooling, Judge, fooling
-from ebar.pipelines.residual.pool import Pool, draw_pool
-from ebar.pipelines.residual.search import TokenSearch, random_tokens, search
 from ebar.recipes.recipe import Cell
 from ebar.recipes.residual.task import Task, spaced
-from ebar.training.batches import folded
 from ebar.training.optimisers import Adam, AdamW
 from ebar.types import Sequences, Stepwise
 

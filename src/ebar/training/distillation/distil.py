@@ -15,19 +15,19 @@ from ebar.data.corpora import OPENERS
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.features.feature import Features
+from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
 from ebar.progress import bar
 from ebar.samplers.draw import proposal_for
 from ebar.samplers.look_ahead import LookAhead, guided
 from ebar.samplers.quasi_rejection import QuasiRejection
 from ebar.samplers.rejection import Rejection
-from ebar.training.batches import folded
+from ebar.store.writing import saving, write_all
 from ebar.training.distillation.distilled import Distilled, summary
 from ebar.training.distillation.fingerprint import fingerprint
 from ebar.training.distillation.record import Record, Sums, record_path
 from ebar.training.distillation.rounds import draw_round, find_ceiling, independent
 from ebar.training.signals import interruptible
-from ebar.training.storage import saving, write_all
 from ebar.types import Distribution, Sampler, Sequences, Space, Target
 
 PROPOSAL, PILOT = 0, 1  # seeds of their own, folded with (seed, 0): those of rounds are folded with seed alone

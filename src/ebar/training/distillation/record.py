@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ebar.errors import UserError
 from ebar.features.feature import Features
-from ebar.training import storage
+from ebar.store import writing
 from ebar.training.distillation.rounds import Ceiling, Round
 
 FORMAT = "ebar distillation 1"
@@ -119,8 +119,8 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Beside the text file, replaced at once."""
-        with storage.saving(str(record_path(path))):
-            storage.replace(record_path(path), storage.to_json({"format": FORMAT, **asdict(self)}))
+        with writing.saving(str(record_path(path))):
+            writing.replace(record_path(path), writing.to_json({"format": FORMAT, **asdict(self)}))
 
     @staticmethod
     def read(path: Path) -> "Record | None":

@@ -1,0 +1,427 @@
+"""λ for what is to be true of the text, and what that came to.
+
+lambda.json     λ, with intervals
+results.json    moments before and after, effective samples per draw, how far p is from q
+report.html     the same for people
+"""
+
+import json
+import math
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from ebar.build.pretrained import Loaded
+from ebar.config.control import Control, read_control
+from ebar.energies.linear import Linear
+from ebar.errors import UserError
+from ebar.estimators.budget import Budget, budget_or_reason, mean_influence
+from ebar.estimators.log_z import log_mean
+from ebar.estimators.worth import Worth, same_draws, worth, worth_elsewhere
+from ebar.features.feature import Features, Followed
+from ebar.journeys.control.draws import Drawn, divergence_of, draw, joined, moments
+from ebar.journeys.control.subject import Subject, load, subject_of
+from ebar.journeys.control.terms import Constraint, read_terms
+from ebar.maths.exponential_family import match as matched
+from ebar.maths.importance import all_warnings, unseen_side
+from ebar.maths.log_space import effective_sample_size
+from ebar.maths.randomness import folded
+from ebar.models.scoring import measured_energy
+from ebar.models.tilted import Tilted
+from ebar.samplers.draw import shares
+from ebar.samplers.guided import Guided
+from ebar.samplers.look_ahead import guided
+from ebar.samplers.resample import multinomial
+from ebar.store.writing import replace as replace_file
+from ebar.store.writing import saving, to_json
+from ebar.training.moment_matching import Fitted, Newton
+from ebar.training.moment_matching.newton import UnsatisfiedError
+from ebar.training.moment_matching.pool import Mixture
+from ebar.training.moment_matching.uncertainty import allowed
+from ebar.types import Estimate
+
+FITTING, LOOKING, CHECKING, SEEKING = range(4)  # what a stage's random numbers are folded with
+PILOT = 1000  # draws of q, to see whether it shows what is wanted
+ENOUGH = 0.2  # effective draws per draw of q, below which it is worth looking ahead
+FEW = 10  # draws of q, below which they do not tell how rare something is
+PRIOR = 1e-4  # ridge of a first λ, so that none is infinite
+ROUNDS, STRIDE, LEAST = 5, 2.0, 0.1  # in search of a proposal: at most, by how much λ moves, what it is to show
+STEEP = 40.0  # |λ| of a proposal that is to show what q never does
+
+
+@dataclass(frozen=True, kw_only=True)
+class Controlled:
+    """P(x) = q(x)·exp⟨λ, φ(x)⟩, q a language model and φ what is wanted of its text."""
+
+    control: Control
+    subject: Subject
+    constraints: list[Constraint]
+    fitted: Fitted
+    loaded: Loaded | None = None  # what q was read from, where it is to be written again
+
+    @cached_property
+    def features(self) -> Features:
+        """As they were asked for."""
+        return Features([constraint.feature for constraint in self.constraints])
+
+    @cached_property
+    def target(self) -> Tilted:
+        """P itself, which learns no more."""
+        counted = Features([constraint.counted for constraint in self.constraints])
+        energy = Linear(counted, self.fitted.coefficients.clone()).to(self.subject.device)
+        return Tilted(self.subject.model, energy).eval().requires_grad_(False)
+
+    @property
+    def foresees(self) -> bool:
+        """Whether an automaton follows any of it, so that looking ahead is possible."""
+        return any(isinstance(constraint.counted, Followed) for constraint in self.constraints)
+
+    @cached_property
+    def ahead(self) -> Guided | None:
+        """q steered towards P, made from the seed; None where no automaton follows what is wanted."""
+        if not self.foresees:
+            return None
+        return guided(self.target, draws=self.control.surrogate_draws, generator=self.generator(LOOKING))
+
+    def generator(self, *stage: int) -> Generator:
+        return Generator(device=self.subject.device).manual_seed(folded(self.control.seed, *stage))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What fresh draws say of a controlled model."""
+
+    before: dict[str, Estimate]  # moments of q
+    steered: dict[str, Estimate] | None  # of draws that look ahead, as they come
+    after: dict[str, Estimate]  # of p
+    worth: dict[str, Worth]  # of draws of q, and looking ahead
+    log_z: Estimate
+    divergence: Estimate  # KL(p‖q)
+    texts: dict[str, list[str]]
+    budgets: dict[str, Budget | str] | None = None  # draws for a wanted half-width, or why that cannot be said
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "before": _plain(self.before),
+            "steered": None if self.steered is None else _plain(self.steered),
+            "after": _plain(self.after),
+            "effective_samples_per_draw": {name: one.to_dict() for name, one in self.worth.items()},
+            "log_z": self.log_z._asdict(),
+            "kl_of_p_from_model": self.divergence._asdict(),
+            "texts": self.texts,
+            "budgets": None
+            if self.budgets is None
+            else {name: one if isinstance(one, str) else one._asdict() for name, one in self.budgets.items()},
+        }
+
+
+def fit(control: Control, folder: Path) -> Controlled:
+    """λ by Newton's method, read back where the folder has it."""
+    loaded = load(control)
+    subject = subject_of(control, loaded)
+    return fitted_to(control, subject, folder, loaded=loaded)
+
+
+def fitted_to(control: Control, subject: Subject, folder: Path, *, loaded: Loaded | None = None) -> Controlled:
+    """The same for any model."""
+    constraints = read_terms(control.features, subject)
+    path = folder / "lambda.json"
+    kept = path.exists()
+    fitted = (
+        Fitted.from_dict(json.loads(path.read_text(encoding="utf-8"))) if kept else match(control, subject, constraints)
+    )
+    controlled = Controlled(control=control, subject=subject, constraints=constraints, fitted=fitted, loaded=loaded)
+    if not kept:
+        if fitted.effective_sample_size == 0:
+            _seek(controlled)  # before anything is kept: a folder with λ is not given to another configuration
+        with saving(str(path)):
+            replace_file(path, to_json(fitted.to_dict(), indent=1))
+    return controlled
+
+
+def match(control: Control, subject: Subject, constraints: list[Constraint]) -> Fitted:
+    """λ: −∞ for what is forbidden and, where there is more, Newton's method for the rest.
+
+    On draws of q and, where q seldom or never shows what is wanted, of q looking ahead as well.
+    """
+    began = time.monotonic()
+    counted = Features([constraint.counted for constraint in constraints])
+    generator = Generator(device=subject.device).manual_seed(folded(control.seed, FITTING))
+    pilot = subject.model.sample(_pilot(control), generator=generator)
+    values = counted(pilot).double()
+    guess = _guess(constraints, values)
+    nothing = torch.zeros(len(pilot.lengths), dtype=torch.float64, device=subject.device)
+    target = _tilted(subject, counted, guess)
+    plain = joined([Drawn(pilot, nothing, nothing, -measured_energy(target.energy, pilot), values)])
+    if all(constraint.pointwise for constraint in constraints):
+        return _forbidding(counted, plain, time.monotonic() - began)
+    can = any(isinstance(constraint.counted, Followed) for constraint in constraints)
+    rare = _rare(constraints, values.cpu())
+    ahead = None
+    if rare:  # what draws are worth means nothing here: where all are alike, so are their weights
+        driven = _driven(control, subject, constraints, guess, rare, generator)
+        ahead = _steered(control, subject, counted, driven, rare, generator)
+    elif can and float(effective_sample_size(plain.log_weights)) < ENOUGH * len(plain.log_weights):
+        ahead = guided(target, draws=control.surrogate_draws, generator=generator)
+    method = Newton(draws=control.draws, hard=True, proposal="base", batch_size=control.rows)
+    try:
+        fitted = method.fit(subject.model, counted, moments=_wanted(constraints), proposal=ahead, generator=generator)
+    except UnsatisfiedError:
+        raise _none_satisfies(constraints, control.draws, "draws", can) from None
+    _check_shown(constraints, fitted)
+    return fitted
+
+
+def _pilot(control: Control) -> int:
+    return min(PILOT, control.draws // 2, control.rows)
+
+
+def _wanted(constraints: list[Constraint]) -> Float[Tensor, " features"]:
+    return torch.tensor([constraint.counted_moment for constraint in constraints], dtype=torch.float64)
+
+
+def _guess(constraints: list[Constraint], values: Float[Tensor, "draws features"]) -> Float[Tensor, " features"]:
+    """λ as if each feature were alone, to look ahead with; half a draw is added on either side of each."""
+    guess = []
+    for constraint, frequency in zip(constraints, ((values.sum(0) + 0.5) / (len(values) + 1)).tolist(), strict=True):
+        if constraint.pointwise:
+            guess.append(-math.inf)
+        else:
+            odds = [math.log(share) - math.log1p(-share) for share in (constraint.moment, frequency)]
+            guess.append(odds[0] - odds[1])
+    return torch.tensor(guess, dtype=torch.float64)
+
+
+def _tilted(subject: Subject, counted: Features, coefficients: Float[Tensor, " features"]) -> Tilted:
+    energy = Linear(counted, coefficients.clone()).to(subject.device)
+    return Tilted(subject.model, energy).requires_grad_(False)
+
+
+def _rare(constraints: list[Constraint], values: Float[Tensor, "draws features"]) -> dict[int, float]:
+    """What an automaton follows and few draws show, of those that nothing forbids.
+
+    The column of each, and the sign of the λ that shows more of it: −1 for what few draws lack.
+    """
+    pointwise = torch.tensor([constraint.pointwise for constraint in constraints])
+    left = values[(values[:, pointwise] == 0).all(1)]
+    left = left if len(left) else values
+    found = {}
+    for column, constraint in enumerate(constraints):
+        having = float(left[:, column].sum())
+        sought = isinstance(constraint.counted, Followed) and not constraint.pointwise
+        if sought and min(having, len(left) - having) < FEW:
+            found[column] = 1.0 if having < len(left) / 2 else -1.0
+    return found
+
+
+def _driven(
+    control: Control, subject: Subject, constraints: list[Constraint], guess: Float[Tensor, " features"],
+    rare: dict[int, float], generator: Generator,
+) -> Float[Tensor, " features"]:  # fmt: skip
+    """λ to look ahead with, where q's draws do not tell how rare something is: draws that are driven to it do.
+
+    To one such feature after the other. One that even these do not show keeps what drives hardest.
+    """
+    counted = Features([constraint.counted for constraint in constraints])
+    mixture = Mixture(subject.model, counted, batch_size=control.rows)
+    mixture.add(subject.model, _pilot(control), generator=generator)
+    found = guess.clone()
+    for column, side in rare.items():
+        found[column] = side * STEEP
+        alone = guess.clone()
+        alone[list(rare)] = 0.0
+        alone[column] = side * STEEP
+        ahead = guided(_tilted(subject, counted, alone), draws=control.surrogate_draws, generator=generator)
+        mixture.add(ahead, _pilot(control), generator=generator)
+    pool = mixture.pool()
+    log_weights, free = allowed(pool, guess)
+    left = pool.values[log_weights > -math.inf]
+    if not len(left):
+        return found
+    best = matched(pool.values[:, free], log_weights, _wanted(constraints)[free], ridge=PRIOR).coefficients
+    seen = left.amax(0) > left.amin(0)
+    return torch.where(free & seen, guess.masked_scatter(free, best.clamp(-STEEP, STEEP)), found)
+
+
+@torch.no_grad()
+def _steered(
+    control: Control, subject: Subject, counted: Features, coefficients: Float[Tensor, " features"],
+    rare: dict[int, float], generator: Generator,
+) -> Guided:  # fmt: skip
+    """A proposal that shows what is rare neither too seldom nor always.
+
+    What stands in for q when looking ahead may think it rarer than it is, and not head for it with a λ that is right.
+    """
+    coefficients, columns = coefficients.clone(), list(rare)
+    sides = torch.tensor(list(rare.values()), dtype=torch.float64)
+    for _ in range(ROUNDS):
+        ahead = guided(_tilted(subject, counted, coefficients), draws=control.surrogate_draws, generator=generator)
+        shown = counted(ahead.sample(_pilot(control), generator=generator)).double().cpu().mean(0)[columns]
+        shares = torch.where(sides > 0, shown, 1 - shown)
+        if bool(((shares > LEAST) & (shares < 1 - LEAST)).all()):
+            break
+        further = (shares <= LEAST).double() - (shares >= 1 - LEAST).double()
+        coefficients[columns] = (coefficients[columns] + STRIDE * sides * further).clamp(-STEEP, STEEP)
+    return ahead
+
+
+def _check_shown(constraints: list[Constraint], fitted: Fitted) -> None:
+    """Of what all draws have, or none, nothing is known of λ: 0 would be a wrong answer."""
+    for constraint, moment in zip(constraints, fitted.model_moments, strict=True):
+        if constraint.pointwise or 1e-12 < moment.value < 1 - 1e-12:
+            continue
+        which, wanted = ("None", "commoner") if moment.value < 0.5 else ("Every one", "rarer")
+        other = f"a {wanted} word" if isinstance(constraint.counted, Followed) else f"something {wanted}"
+        raise UserError(
+            f"{which} of the {fitted.draws:,} draws has {constraint.feature.name!r}: give more --draws, or {other}."
+        )
+
+
+def _none_satisfies(constraints: list[Constraint], n: int, option: str, foresees: bool) -> UserError:
+    """`option` is the one that more draws come from."""
+    must = [repr(constraint.feature.name) for constraint in constraints if constraint.moment == 1]
+    never = [repr(constraint.feature.name) for constraint in constraints if constraint.moment == 0]
+    has = [f"has what must be in every text ({', '.join(must)})"] if must else []
+    lacks = [f"lacks what must be in none ({', '.join(never)})"] if never else []
+    blind = "" if foresees else ", and no automaton can look ahead to it"
+    return UserError(
+        f"None of the {n:,} draws {' and '.join(has + lacks)}{blind}: give more --{option}, or a share between 0 and 1."
+    )
+
+
+def _seek(controlled: Controlled) -> None:
+    """Where the first draws have nothing of P: whether others do, looking ahead if that is possible."""
+    control, generator = controlled.control, controlled.generator(SEEKING)
+    for size in shares(control.draws, None, control.rows):
+        found = draw(
+            controlled.target, size, ahead=controlled.ahead, features=controlled.features, rows=control.rows,
+            generator=generator,
+        )  # fmt: skip
+        if bool((found.log_weights > -math.inf).any()):
+            return
+    raise _none_satisfies(controlled.constraints, control.draws, "draws", controlled.foresees)
+
+
+def _forbidding(counted: Features, plain: Drawn, seconds: float) -> Fitted:
+    """P = q·1[…] where every constraint is pointwise: there is no λ to find."""
+    never = torch.full((len(counted),), -math.inf, dtype=torch.float64)
+    return Fitted(
+        method="forbidding",
+        names=tuple(counted.names),
+        coefficients=never,
+        covariance=None,
+        data_moments=(0.0,) * len(counted),
+        model_moments=(Estimate.exact(0.0),) * len(counted),
+        base_moments=tuple(moments(plain, counted, weighted=False).values()),
+        distance=0.0,
+        effective_sample_size=float(effective_sample_size(plain.log_weights)),
+        log_z=log_mean(plain.log_weights[None])[0].estimate,
+        draws=len(plain.log_weights),
+        seconds=seconds,
+        intervals=tuple(Estimate.exact(value) for value in never.tolist()),
+    )
+
+
+def open_controlled(folder: Path) -> Controlled:
+    """What `fit` left in a folder."""
+    control = read_control(folder / "config.yaml")
+    if not (folder / "lambda.json").exists():
+        raise UserError(f"{folder} has no λ yet: finish `ebar control fit` first.")
+    return fit(control, folder)
+
+
+SHOWN = 8  # texts of each kind
+
+
+def check(controlled: Controlled, *, within: float | None = None) -> Checked:
+    """Moments and worth on draws that λ was not found by; and how many draws make them known `within` a half-width."""
+    control, target, features = controlled.control, controlled.target, controlled.features
+    generator = controlled.generator(CHECKING)
+    plain = draw(target, control.checks, ahead=None, features=features, rows=control.rows, generator=generator)
+    ahead = controlled.ahead
+    drawn = plain
+    if ahead is not None:
+        drawn = draw(target, control.checks, ahead=ahead, features=features, rows=control.rows, generator=generator)
+    if not bool((drawn.log_weights > -math.inf).any()):
+        raise _none_satisfies(controlled.constraints, control.checks, "checks", controlled.foresees)
+    gains = {"the model": _worth_of_model(controlled, plain, None if ahead is None else drawn)}
+    if ahead is not None:
+        gains["looking ahead"] = worth(drawn.log_weights, same_draws(drawn.x), unseen=unseen(controlled, drawn))
+    moments_of_p, log_z = after(controlled, drawn), log_mean(drawn.log_weights[None])[0].estimate
+    return Checked(
+        before=moments(plain, features, weighted=False),
+        steered=None if ahead is None else moments(drawn, features, weighted=False),
+        after=moments_of_p,
+        worth=gains,
+        log_z=log_z,
+        divergence=divergence_of(drawn, drawn.log_q),
+        budgets=None if within is None else _budgets(drawn, log_z, moments_of_p, within),
+        texts={
+            "the model": controlled.subject.text(plain.x.select(torch.arange(min(SHOWN, control.checks)))),
+            "controlled": resampled_text(controlled, drawn, SHOWN, generator),
+        },
+    )
+
+
+def _budgets(
+    drawn: Drawn, log_z: Estimate, moments_of_p: dict[str, Estimate], within: float
+) -> dict[str, Budget | str]:
+    draws, log_weights = len(drawn.log_weights), drawn.log_weights
+    found = {"log Z": budget_or_reason(log_z, mean_influence(log_weights), draws, within=within)}
+    for column, (name, moment) in enumerate(moments_of_p.items()):
+        influence = mean_influence(log_weights, drawn.values[:, column])
+        found[name] = budget_or_reason(moment, influence, draws, within=within)
+    return found
+
+
+def unseen(controlled: Controlled, drawn: Drawn) -> str | None:
+    """What the draws never showed of p: a side of a feature that some texts are to have, and not all."""
+    return all_warnings(
+        *(
+            unseen_side(
+                constraint.feature.name, float(column.min()), float(column.max()),
+                float(constraint.feature.low), float(constraint.feature.high),
+            )
+            for constraint, column in zip(controlled.constraints, drawn.values.T, strict=True)
+            if not constraint.pointwise
+        )
+    )  # fmt: skip
+
+
+def _worth_of_model(controlled: Controlled, plain: Drawn, ahead: Drawn | None) -> Worth:
+    """Of draws of q. Where they do not show all that p has, draws that look ahead tell what they are worth."""
+    missing = unseen(controlled, plain)
+    own = worth(plain.log_weights, same_draws(plain.x), unseen=missing)
+    if missing is None or ahead is None:
+        return own
+    told = worth_elsewhere(ahead.log_weights, ahead.log_weights + ahead.log_g - ahead.log_q)
+    warning = all_warnings(f"{missing}; so this is from draws that look ahead", told.warning)
+    return own._replace(per_draw=told._replace(warning=warning))
+
+
+def after(controlled: Controlled, drawn: Drawn) -> dict[str, Estimate]:
+    """Moments of p; a pointwise one is what it has to be, however few were drawn."""
+    found = moments(drawn, controlled.features, weighted=True)
+    for constraint in controlled.constraints:
+        if constraint.pointwise:
+            found[constraint.feature.name] = Estimate.exact(constraint.moment)
+    return found
+
+
+def resampled_text(controlled: Controlled, drawn: Drawn, n: int, generator: Generator) -> list[str]:
+    """Texts of p: some of the draws, as often as their weights say."""
+    if not bool((drawn.log_weights > -torch.inf).any()):
+        return []
+    rows = multinomial(drawn.log_weights[None].to(generator.device), n, generator)[0]
+    return controlled.subject.text(drawn.x.select(rows.to(drawn.x.tokens.device)))
+
+
+def _plain(column: dict[str, Estimate]) -> dict[str, Any]:
+    return {name: figure._asdict() for name, figure in column.items()}

@@ -1,0 +1,68 @@
+"""The model to be controlled, and how its tokens are read as text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ebar.build.pretrained import Loaded, load_causal
+from ebar.config.control import Control
+from ebar.journeys.control.prompted import Prompted
+from ebar.models.pretrained import Pretrained
+from ebar.types import Context, Sequences, Space
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """q, bound to its prompt, and what its tokens spell."""
+
+    model: Any  # Stepwise, and a module
+    spellings: Sequence[bytes | None]
+    before: str = ""  # what features read before a draw
+
+    @property
+    def space(self) -> Space:
+        space: Space = self.model.space
+        return space
+
+    @property
+    def device(self) -> torch.device:
+        return next((weight.device for weight in self.model.parameters()), torch.device("cpu"))
+
+    def text(self, x: Sequences) -> list[str]:
+        """Each draw as text, spelt as features read it; tokens that spell nothing are left out."""
+        return [self.spell(x.prefix(row)) for row in range(len(x.lengths))]
+
+    def spell(self, tokens: list[int]) -> str:
+        """What tokens spell together."""
+        return b"".join(self.spellings[token] or b"" for token in tokens).decode(errors="replace")
+
+
+def load(control: Control) -> Loaded:
+    """The language model as it is, on its own."""
+    return load_causal(
+        control.model,
+        length=control.length,
+        end=control.ends,
+        device=control.device,
+        dtype=control.dtype,
+        trust_remote_code=control.trust_remote_code,
+    )
+
+
+def subject_of(control: Control, loaded: Loaded) -> Subject:
+    """The language model behind its prompt, where there is one."""
+    spellings = loaded.tokeniser.spellings()[: loaded.model.space.vocabulary]
+    before = control.prompt if control.reads_prompt else ""
+    return Subject(model=behind_prompt(control, loaded, loaded.model), spellings=spellings, before=before)
+
+
+def behind_prompt(control: Control, loaded: Loaded, model: Pretrained) -> Pretrained | Prompted:
+    """q, or π in its place, going on from the prompt."""
+    if not control.prompt:
+        return model
+    tokens = loaded.tokeniser.encode(control.prompt)
+    device = next(model.parameters()).device
+    given = Sequences(torch.tensor([tokens], device=device), torch.tensor([len(tokens)], device=device))
+    return Prompted(model, Context(given))

@@ -1,0 +1,245 @@
+"""Draws of q for many prefixes, on disk: made once, part by part, whatever kills the process that makes them.
+
+    <pool>/header.json              for what: the prefixes, q, how many draws, the seed
+    <pool>/part-000000.safetensors  tokens, lengths and log q of a block of draws
+
+A part depends on (seed, its number) alone, and appears complete or not at all: the same call goes on and ends the same.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int, Integer
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Generator, Tensor
+
+from ebar.errors import UserError
+from ebar.estimators.models import device_of
+from ebar.maths.randomness import folded
+from ebar.progress import bar
+from ebar.samplers.draw import propose
+from ebar.store.writing import replace, saving, sweep, to_json
+from ebar.training.batches import moved
+from ebar.training.distillation.fingerprint import fingerprint
+from ebar.types import Context, Distribution, Sequences
+
+FORMAT = 1
+HEADER = "header.json"
+MEMORY = 1 << 28  # bytes of parts kept in memory
+
+
+class Part(NamedTuple):
+    """A block of draws: some contexts with all of their draws, or some of the draws of one context."""
+
+    contexts: range
+    draws: range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How rows × draws are cut into parts of at most `at_once`."""
+
+    rows: int
+    draws: int
+    at_once: int
+
+    @property
+    def contexts_at_once(self) -> int:
+        return max(1, self.at_once // self.draws)
+
+    @property
+    def pieces(self) -> int:
+        """Parts that the draws of one context are cut into: several only where it has more than `at_once`."""
+        return -(-self.draws // self.at_once)
+
+    def __len__(self) -> int:
+        return -(-self.rows // self.contexts_at_once) * self.pieces
+
+    def part(self, number: int) -> Part:
+        block, piece = divmod(number, self.pieces)
+        first = block * self.contexts_at_once
+        begin, end = (piece + past for past in (0, 1))
+        return Part(
+            range(first, min(first + self.contexts_at_once, self.rows)),
+            range(begin * self.draws // self.pieces, end * self.draws // self.pieces),
+        )
+
+    def parts_of(self, row: int) -> range:
+        """The parts that hold a context's draws."""
+        first = row // self.contexts_at_once * self.pieces
+        return range(first, first + self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """`draws` draws of q for each of `len` contexts, in a folder. One context's are one row of it."""
+
+    folder: Path
+    layout: Layout
+    _read: "OrderedDict[int, dict[str, Tensor]]" = field(default_factory=OrderedDict, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return self.layout.rows
+
+    @property
+    def draws(self) -> int:
+        """For each context."""
+        return self.layout.draws
+
+    def fetch(self, rows: Int[Tensor, " selected"], *, draws: Int[Tensor, " some"] | None = None) -> Sequences:
+        """The draws of some contexts, context-major: all of them, or those of the numbers given."""
+        found = Sequences.join([self._row(row, draws)[0] for row in rows.tolist()])
+        return Sequences(found.tokens[:, : int(found.lengths.max())], found.lengths)
+
+    def log_probs(
+        self, rows: Int[Tensor, " selected"], *, draws: Int[Tensor, " some"] | None = None
+    ) -> Float[Tensor, "selected some"]:
+        """log q(x|C) of the same draws."""
+        return torch.stack([self._row(row, draws)[1] for row in rows.tolist()])
+
+    def part(self, number: int) -> tuple[Part, Sequences]:
+        """All draws of one part: the order to go through a pool in."""
+        held = self._part(number)
+        return self.layout.part(number), _sequences(held["tokens"].flatten(0, 1), held["lengths"].flatten())
+
+    def _row(self, row: int, draws: Int[Tensor, " some"] | None) -> tuple[Sequences, Float[Tensor, " some"]]:
+        if not 0 <= row < len(self):
+            raise IndexError(f"the pool has draws of {len(self)} contexts, none of a row {row}")
+        numbers = self.layout.parts_of(row)
+        inside = row - self.layout.part(numbers[0]).contexts.start
+        held = [self._part(number) for number in numbers]
+        x = Sequences.join([_sequences(one["tokens"][inside], one["lengths"][inside]) for one in held])
+        log_probs = torch.cat([one["log_probs"][inside] for one in held])
+        return (x, log_probs) if draws is None else (x.select(draws), log_probs[draws])
+
+    def _part(self, number: int) -> dict[str, Tensor]:
+        """Read from disk once, as long as there is room for it."""
+        if number in self._read:
+            self._read.move_to_end(number)
+            return self._read[number]
+        path = part_path(self.folder, number)
+        try:
+            held = load(path.read_bytes())
+        except (OSError, SafetensorError) as error:
+            raise UserError(f"{path} cannot be read ({error}): delete it, and run the same command again.") from None
+        self._read[number] = held
+        while len(self._read) > 1 and sum(map(_bytes, self._read.values())) > MEMORY:
+            self._read.popitem(last=False)
+        return held
+
+
+def draw_pool(
+    folder: Path, q: Distribution, context: Context, n: int, *, seed: int, at_once: int = 256, what: str = "drawing"
+) -> Pool:
+    """n draws of q for each row of the context; those that are on disk already are not drawn again.
+
+    From q's full softmax: a truncated one would break the support condition of noise-contrastive estimation.
+    `at_once` draws make a part. It bounds memory, and what the draws are depends on it.
+    """
+    if n < 1 or context.rows < 1 or at_once < 1:
+        raise UserError(f"A pool needs a prefix and a draw at least, not {context.rows:,} and {n:,}.")
+    layout = Layout(rows=context.rows, draws=n, at_once=at_once)
+    wanted = {
+        "format": FORMAT, "rows": context.rows, "draws": n, "at_once": at_once, "seed": seed,
+        "contexts": context_fingerprint(context), "model": fingerprint(q), "space": list(_space(q)),
+    }  # fmt: skip
+    with saving(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder):
+        sweep(folder)
+        _same(folder, wanted)
+        missing = [number for number in range(len(layout)) if not part_path(folder, number).exists()]
+        with bar(what, context.rows * n, "draws") as progress:
+            progress.advance(context.rows * n - sum(_size(layout.part(number)) for number in missing))
+            for number in missing:
+                part = layout.part(number)
+                held = _drawn(q, context, part, seed=folded(seed, number))
+                with saving(str(folder)):
+                    replace(part_path(folder, number), save(held))
+                progress.advance(_size(part))
+    return Pool(folder, layout)
+
+
+def part_path(folder: Path, number: int) -> Path:
+    """Where a part of a pool is."""
+    return folder / f"part-{number:06d}.safetensors"
+
+
+def context_fingerprint(context: Context) -> str:
+    """Of the tokens that count: padding says nothing."""
+    given = context.given
+    digest = hashlib.sha256(repr(given.lengths.tolist()).encode())
+    digest.update(given.tokens[given.mask()].cpu().long().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _drawn(q: Distribution, context: Context, part: Part, *, seed: int) -> dict[str, Tensor]:
+    device = device_of(q)
+    rows = torch.arange(part.contexts.start, part.contexts.stop, device=context.given.lengths.device)
+    own = moved(context.select(rows), str(device))
+    x, log_probs = propose(q, len(part.draws), own, Generator(device=device).manual_seed(seed))
+    shape = (len(part.contexts), len(part.draws))
+    kind = torch.uint16 if q.space.vocabulary <= 1 << 16 else torch.int32
+    tokens = torch.where(x.mask(), x.tokens, 0).to("cpu", kind)
+    return {
+        "tokens": tokens.view(*shape, -1).contiguous(),
+        "lengths": x.lengths.to("cpu", torch.int32).view(shape).contiguous(),
+        "log_probs": log_probs.to("cpu", torch.float32).view(shape).contiguous(),
+    }
+
+
+def _same(folder: Path, wanted: dict[str, Any]) -> None:
+    """A pool is gone on with for the very same request only."""
+    path = folder / HEADER
+    if not path.exists():
+        with saving(str(path)):
+            replace(path, to_json(wanted, indent=1))
+        return
+    try:
+        known = json.loads(path.read_bytes())
+    except ValueError:
+        raise UserError(f"{path} is damaged: delete the folder {folder}, and its draws are made again.") from None
+    names = {"contexts": "prefixes", "model": "base model", "space": "length", "at_once": "size of parts"}
+    other = [names.get(key, key) for key in wanted if known.get(key) != wanted[key]]
+    if other:
+        raise UserError(
+            f"{folder} holds draws for something else (another {', another '.join(other)}): "
+            "choose another folder, or delete this one."
+        )
+
+
+def _space(q: Distribution) -> tuple[int, int, int | None]:
+    return q.space.vocabulary, q.space.length, q.space.end
+
+
+def _size(part: Part) -> int:
+    return len(part.contexts) * len(part.draws)
+
+
+def _sequences(tokens: Integer[Tensor, "draws length"], lengths: Integer[Tensor, " draws"]) -> Sequences:
+    return Sequences(tokens.long(), lengths.long())
+
+
+def _bytes(held: dict[str, Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in held.values())
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Another process that wants the same waits, and finds it done."""
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

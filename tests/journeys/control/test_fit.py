@@ -1,0 +1,363 @@
+"""λ, moments, weights and worth, against every text that a tiny model can make."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from ebar.build.pretrained import Loaded
+from ebar.config.control import Control
+from ebar.errors import UserError
+from ebar.estimators.worth import same_draws, worth
+from ebar.features.feature import Features
+from ebar.journeys.control import fit as fit_module
+from ebar.journeys.control.draws import Drawn, divergence_from, divergence_of, draw, moments
+from ebar.journeys.control.fit import Controlled, check, fit, fitted_to, open_controlled
+from ebar.journeys.control.prompted import Prompted
+from ebar.journeys.control.subject import Subject, behind_prompt, subject_of
+from ebar.journeys.control.terms import read_terms
+from ebar.maths.enumeration import all_sequences
+from ebar.samplers.guided import Guided
+from ebar.samplers.look_ahead import guided
+from ebar.samplers.surrogate import Uniform
+from ebar.training.moment_matching import Newton
+from ebar.types import Context, Sequences
+
+MUST, HALF = "expression:abc=1", "expression: =0.5"
+
+
+def everything(subject: Subject) -> tuple[Sequences, Tensor]:
+    """Every text, and its log-probability under q."""
+    x = all_sequences(subject.space)
+    with torch.no_grad():
+        log_q = subject.model.log_prob(x).double()
+    assert float(log_q.exp().sum()) == pytest.approx(1, abs=1e-5)
+    return x, log_q
+
+
+def exactly(controlled: Controlled) -> tuple[Sequences, Tensor, Tensor]:
+    """Every text, log q, and log p."""
+    x, log_q = everything(controlled.subject)
+    log_p = log_q - controlled.target.energy(x).double()
+    return x, log_q, log_p - torch.logsumexp(log_p, 0)
+
+
+def test_texts_are_what_tokens_spell(subject: Subject) -> None:
+    x = Sequences(torch.tensor([[2, 3, 4, 5], [0, 1, 5, 0]]), torch.tensor([4, 3]))
+    assert subject.text(x) == ["ab c", "ab"]
+    assert subject.space.vocabulary == 6
+    assert subject.space.end == 5
+
+
+def test_moments_by_hand(subject: Subject) -> None:
+    x, log_q = everything(subject)
+    found = dict(zip(subject.text(x), log_q.exp().tolist(), strict=False))
+    (has,) = read_terms(["expression:abc=0.5"], subject)
+    by_text = sum(p for text, p in zip(subject.text(x), log_q.exp().tolist(), strict=True) if "abc" in text)
+    assert len(found) < len(log_q)  # some texts have more than one spelling: their masses add up
+    assert float(log_q.exp() @ has.feature(x)) == pytest.approx(by_text)
+
+
+@pytest.mark.parametrize("terms", [(MUST,), (HALF,), (MUST, HALF), ("!word:a=0.7", "expression:c=0")])
+def test_p_has_the_moments_wanted_and_intervals_cover_them(
+    terms: tuple[str, ...], control: Control, subject: Subject, tmp_path: Path
+) -> None:
+    controlled = fitted_to(replace(control, features=terms), subject, tmp_path)
+    x, log_q, log_p = exactly(controlled)
+    checked = check(controlled)
+    # The exact λ, from all sequences; drawn ones have an interval of 95 %, doubled here.
+    counted = Features([constraint.counted for constraint in controlled.constraints])
+    for place, constraint in enumerate(controlled.constraints):
+        name, values = constraint.feature.name, constraint.feature(x)
+        truth, before = float(log_p.exp() @ values), float(log_q.exp() @ values)
+        assert _doubled(checked.before[name], before)
+        if constraint.pointwise:
+            assert truth == pytest.approx(constraint.moment)
+            assert controlled.fitted.coefficients[place] == -math.inf
+            assert checked.after[name].is_exact
+            assert checked.steered is not None
+            assert checked.steered[name].value == constraint.moment  # every draw that looks ahead has it
+        else:
+            assert truth == pytest.approx(constraint.moment, abs=0.03)
+            assert _doubled(checked.after[name], truth)
+    if not all(constraint.pointwise for constraint in controlled.constraints):
+        wanted = torch.tensor([c.counted_moment for c in controlled.constraints], dtype=torch.float64)
+        exact = Newton(proposal="exact", hard=True).fit(
+            subject.model, counted, moments=wanted, generator=Generator().manual_seed(0)
+        )
+        for value, interval in zip(exact.coefficients.tolist(), controlled.fitted.intervals, strict=True):
+            assert value == interval.value == -math.inf or _doubled(interval, value)
+    log_z = float(torch.logsumexp(log_q - controlled.target.energy(x).double(), 0))
+    assert _doubled(checked.log_z, log_z)
+    assert _doubled(checked.divergence, float((log_p.exp() * (log_p - log_q)).nan_to_num(0).sum()))
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        ("expression:  c=0.5",),  # of probability 1.0e-4
+        ("expression:  b=0.5",),  # 1.3e-5
+        ("!expression:c b=0.3",),  # all but 8.0e-5: every draw has it
+        ("expression: c =0.5", "expression:b b=0.4"),  # 1.7e-4 and 2.3e-4, and no text has both
+        ("expression:c=1", "expression:c b=0.5"),
+    ],
+)
+def test_what_no_draw_of_q_shows_is_looked_ahead_to(
+    terms: tuple[str, ...], control: Control, subject: Subject, tmp_path: Path
+) -> None:
+    controlled = fitted_to(replace(control, features=terms, rows=100), subject, tmp_path)
+    x, _, log_p = exactly(controlled)
+    checked = check(controlled)
+    for constraint in controlled.constraints:
+        truth = float(log_p.exp() @ constraint.feature(x))
+        assert truth == pytest.approx(constraint.moment, abs=0.05)
+        assert _doubled(checked.after[constraint.feature.name], truth)
+    exact = Newton(proposal="exact", hard=True).fit(
+        subject.model,
+        Features([constraint.counted for constraint in controlled.constraints]),
+        moments=torch.tensor([constraint.counted_moment for constraint in controlled.constraints]),
+        generator=Generator().manual_seed(0),
+    )
+    for value, interval in zip(exact.coefficients.tolist(), controlled.fitted.intervals, strict=True):
+        assert value == interval.value == -math.inf or _doubled(interval, value)
+
+
+@pytest.mark.parametrize(
+    ("terms", "sentence"),
+    [
+        (("expression:aaaa=0.5",), "None of the 200 draws has 'text aaaa': give more --draws, or a commoner word."),
+        (
+            ("!expression:aaaa=0.5",),
+            "Every one of the 200 draws has 'no text aaaa': give more --draws, or a rarer word.",
+        ),
+        (
+            ("predicate:{file}:never=0.5",),
+            "None of the 200 draws has 'never': give more --draws, or something commoner.",
+        ),
+        (
+            ("predicate:{file}:never=1",),
+            "None of the 200 draws has what must be in every text ('never'), and no automaton can look ahead to it: "
+            "give more --draws, or a share between 0 and 1.",
+        ),
+        (
+            ("predicate:{file}:never=1", "score:{file}:half=0.5"),
+            "None of the 200 draws has what must be in every text ('never'), and no automaton can look ahead to it: "
+            "give more --draws, or a share between 0 and 1.",
+        ),
+        (
+            ("predicate:{file}:never=1", "expression:b=0"),
+            "None of the 200 draws has what must be in every text ('never') and lacks what must be in none "
+            "('text b'): give more --draws, or a share between 0 and 1.",
+        ),
+    ],
+)
+def test_what_is_never_seen_is_an_error_and_nothing_is_kept(
+    terms: tuple[str, ...], sentence: str, control: Control, subject: Subject, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def never(text):\n    return False\n\ndef half(texts):\n    return [0.5 for _ in texts]\n")
+    asked = replace(control, features=tuple(term.replace("{file}", str(path)) for term in terms), draws=200)
+    with pytest.raises(UserError) as raised:
+        fitted_to(asked, subject, tmp_path)
+    assert str(raised.value) == sentence
+    assert not (tmp_path / "lambda.json").exists()
+
+
+def test_fresh_draws_that_show_nothing_are_an_error(control: Control, subject: Subject, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def short(text):\n    return len(text) < 3\n")
+    controlled = fitted_to(replace(control, features=(f"predicate:{path}:short=1",)), subject, tmp_path)
+    path.write_text("def short(text):\n    return False\n")
+    controlled = fitted_to(controlled.control, subject, tmp_path)
+    with pytest.raises(UserError, match=r"None of the 2,000 draws has .* give more --checks"):
+        check(controlled)
+
+
+def _doubled(estimate: object, truth: float) -> bool:
+    value, low, high = (getattr(estimate, end) for end in ("value", "low", "high"))
+    return bool(2 * low - value - 1e-9 <= truth <= 2 * high - value + 1e-9)
+
+
+def test_looking_ahead_weighs_exactly(control: Control, subject: Subject, tmp_path: Path) -> None:
+    controlled = fitted_to(replace(control, features=(MUST, HALF)), subject, tmp_path)
+    x, log_q, log_p = exactly(controlled)
+    # One that foresees badly, so that the weights differ; of each batch of 125 draws 12 come from its defence.
+    ahead = guided(controlled.target, surrogate=Uniform(), draws=100, generator=Generator().manual_seed(0))
+    assert ahead.allowed is not None
+    defence = Guided(ahead.base, ahead.states, *ahead.allowed)
+    with torch.no_grad():
+        laws = ((ahead, 113 / 125), (defence, 12 / 125))
+        shares = [law.log_prob(x).double() + math.log(share) for law, share in laws]
+        log_g = torch.logsumexp(torch.stack(shares), 0)
+    log_weights = log_q - controlled.target.energy(x).double() - log_g
+    reached = log_g > -math.inf
+    assert float(log_g.exp().sum()) == pytest.approx(1, abs=1e-5)
+    assert not bool((log_p[~reached] > -math.inf).any())  # nothing of p is out of its reach
+    # Σ g·w = Z: properly weighted; and its draws have just these weights.
+    log_z = torch.logsumexp(log_q - controlled.target.energy(x).double(), 0)
+    assert float(torch.logsumexp((log_g + log_weights)[reached], 0)) == pytest.approx(float(log_z), abs=1e-5)
+    drawn = draw(
+        controlled.target, 1000, ahead=ahead, features=controlled.features, rows=128,
+        generator=Generator().manual_seed(1),
+    )  # fmt: skip
+    known = {tuple(x.prefix(row)): float(log_weights[row]) for row in range(len(log_weights))}
+    for row, weight in enumerate(drawn.log_weights.tolist()):
+        assert weight == pytest.approx(known[tuple(drawn.x.prefix(row))], abs=1e-4)
+    # What the draws are worth is what enumeration says: (Σ g·w)² / Σ g·w².
+    exact = float(torch.exp(2 * log_z - torch.logsumexp((log_g + 2 * log_weights)[reached], 0)))
+    assert _doubled(worth(drawn.log_weights, same_draws(drawn.x)).per_draw, exact)
+    assert exact < 0.99
+    plain = float(torch.exp(2 * log_z - torch.logsumexp(log_q - 2 * controlled.target.energy(x).double(), 0)))
+    found = check(controlled).worth
+    assert _doubled(found["the model"].per_draw, plain)
+    assert found["looking ahead"].per_draw.low > 2 * plain
+    assert found["the model"].distinct < found["the model"].draws == 2000  # of some hundred texts
+
+
+def test_where_q_shows_nothing_of_what_is_wanted_looking_ahead_tells_what_its_draws_are_worth(
+    control: Control, subject: Subject, tmp_path: Path
+) -> None:
+    controlled = fitted_to(replace(control, features=(HALF,)), subject, tmp_path)
+    x, log_q, _ = exactly(controlled)
+    log_w = -controlled.target.energy(x).double()
+    exact = float(torch.exp(2 * torch.logsumexp(log_q + log_w, 0) - torch.logsumexp(log_q + 2 * log_w, 0)))
+    plain, ahead = (
+        draw(controlled.target, 1000, ahead=one, features=controlled.features, rows=500,
+             generator=Generator().manual_seed(5))
+        for one in (None, controlled.ahead)
+    )  # fmt: skip
+    without = (plain.values[:, 0] == 0).nonzero()[:, 0]
+    few = Drawn(plain.x.select(without), *(part[without] for part in plain[1:5]))
+    unknown = fit_module._worth_of_model(controlled, few, None)
+    assert math.isnan(unknown.per_draw.value)
+    assert (unknown.per_draw.low, unknown.per_draw.high) == (0, 1)
+    assert "no draw has the feature" in str(unknown.per_draw.warning)
+    told = fit_module._worth_of_model(controlled, few, ahead)
+    assert _doubled(told.per_draw, exact)
+    assert "from draws that look ahead" in str(told.per_draw.warning)
+    assert fit_module._worth_of_model(controlled, plain, ahead).per_draw.warning is None
+
+
+def test_divergences_agree_with_enumeration(control: Control, subject: Subject, tmp_path: Path) -> None:
+    controlled = fitted_to(replace(control, features=(MUST, HALF)), subject, tmp_path)
+    _, log_q, log_p = exactly(controlled)
+    drawn = draw(
+        controlled.target, 2000, ahead=controlled.ahead, features=controlled.features, rows=2000,
+        generator=Generator().manual_seed(2),
+    )  # fmt: skip
+    uniform = torch.full_like(drawn.log_g, -math.log(len(log_q)))
+    there = log_p > -math.inf
+    exact = float((log_p.exp() * (log_p + math.log(len(log_q))))[there].sum())
+    assert _doubled(divergence_of(drawn, uniform), exact)
+    plain = draw(
+        controlled.target, 2000, ahead=None, features=controlled.features, rows=2000,
+        generator=Generator().manual_seed(3),
+    )  # fmt: skip
+    exact = float((log_q.exp() * (log_q + math.log(len(log_q)))).sum())
+    assert _doubled(divergence_from(plain.log_q, torch.full_like(plain.log_q, -math.log(len(log_q)))), exact)
+
+
+def test_moments_weigh_or_not(subject: Subject) -> None:
+    (has,) = read_terms([MUST], subject)
+    nothing = torch.zeros(2).double()
+    x = Sequences(torch.zeros(2, 1, dtype=torch.long), torch.ones(2, dtype=torch.long))
+    weights, values = torch.tensor([math.log(3.0), 0.0]).double(), torch.tensor([[1.0], [0.0]]).double()
+    drawn = Drawn(x, nothing, nothing, weights, values)
+    features = Features([has.feature])
+    assert moments(drawn, features, weighted=True)[has.feature.name].value == pytest.approx(0.75)
+    assert moments(drawn, features, weighted=False)[has.feature.name].value == pytest.approx(0.5)
+
+
+def test_a_prompt_is_a_context_that_is_always_there(control: Control, loaded: Loaded, tmp_path: Path) -> None:
+    asked = replace(control, prompt="ab", features=("whole:ab.*=0.9",), reads_prompt=True)
+    subject = subject_of(asked, loaded)
+    assert isinstance(subject.model, Prompted)
+    x, log_q = everything(subject)
+    context = Context(Sequences(torch.tensor([[2]]), torch.tensor([1])))
+    with torch.no_grad():
+        assert torch.allclose(log_q, loaded.model.log_prob(x, context).double(), atol=1e-5)
+        drawn, log_prob = subject.model.sample_with_log_prob(50, generator=Generator().manual_seed(0))
+        assert torch.allclose(log_prob, loaded.model.log_prob(drawn, context), atol=1e-5)
+    (term,) = read_terms(asked.features, subject)
+    assert bool((term.feature(x) == 1).all())  # the prompt has it already
+    (term,) = read_terms(asked.features, subject_of(replace(asked, reads_prompt=False), loaded))
+    assert float(term.feature(x).mean()) < 1
+    with pytest.raises(UserError, match="already has its prompt"):
+        subject.model.start(1, context)
+    assert behind_prompt(control, loaded, loaded.model) is loaded.model
+    controlled = fit(replace(asked, features=("word:c=1",)), tmp_path)
+    assert controlled.fitted.coefficients.tolist() == [-math.inf]
+
+
+def test_what_was_fitted_is_read_back(control: Control, subject: Subject, tmp_path: Path) -> None:
+    from dataclasses import asdict
+
+    from ebar.journeys.train_run import as_yaml
+
+    asked = replace(control, features=(HALF,), draws=200)
+    first = fitted_to(asked, subject, tmp_path)
+    (tmp_path / "config.yaml").write_text(as_yaml(asdict(asked)))
+    again = open_controlled(tmp_path)
+    assert again.control == asked
+    assert torch.equal(again.fitted.coefficients, first.fitted.coefficients)
+    (tmp_path / "lambda.json").unlink()
+    with pytest.raises(UserError, match="has no λ yet"):
+        open_controlled(tmp_path)
+    with pytest.raises(UserError, match="no folder of `ebar control fit`"):
+        open_controlled(tmp_path / "nowhere")
+
+
+PREDICATES = """
+def short(text):
+    return len(text) < 3
+
+def share_of_a(texts):
+    return [text.count("a") / max(1, len(text)) for text in texts]
+"""
+
+
+def test_predicates_and_scores_need_no_automaton(control: Control, subject: Subject, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(PREDICATES)
+    terms = (f"predicate:{path}:short=1", f"score:{path}:share_of_a=0.4")
+    controlled = fitted_to(replace(control, features=terms), subject, tmp_path)
+    assert not controlled.foresees
+    assert controlled.ahead is None
+    x, _, log_p = exactly(controlled)
+    texts = subject.text(x)
+    assert all(len(text) < 3 for text, p in zip(texts, log_p.exp().tolist(), strict=True) if p > 0)
+    share = sum(p * text.count("a") / max(1, len(text)) for text, p in zip(texts, log_p.exp().tolist(), strict=True))
+    assert share == pytest.approx(0.4, abs=0.1)  # a pool of 2,000, of which a third is short and few have an a
+    checked = check(controlled)
+    assert checked.steered is None
+    assert list(checked.worth) == ["the model"]
+
+
+@pytest.mark.parametrize(
+    ("term", "sentence"),
+    [
+        ("word:ab", "must end in =MOMENT"),
+        ("word:ab=2", "must end in =MOMENT"),
+        ("word:ab=half", "must end in =MOMENT"),
+        ("motif:ab=1", "motif"),
+        ("word:=1", "needs an argument"),
+        ("expression:(=1", "'('"),
+        ("score:nowhere.py:f=1", "give a moment between 0 and 1"),
+        ("predicate:nowhere.py:f=1", "There is no Python file nowhere.py"),
+        ("classifier:{empty}:x=0.5", "has no config.json"),
+    ],
+)
+def test_a_wrong_term_is_one_sentence(term: str, sentence: str, subject: Subject, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as raised:
+        read_terms([term.replace("{empty}", str(tmp_path))], subject)
+    assert sentence in str(raised.value)
+
+
+def test_nothing_or_the_same_twice_is_refused(subject: Subject) -> None:
+    with pytest.raises(UserError, match="nothing to control"):
+        read_terms([], subject)
+    with pytest.raises(UserError, match="given twice: word ab"):
+        read_terms(["word:ab=0.5", "word:ab=0.6"], subject)

@@ -1,0 +1,194 @@
+"""The stages of a residual model: what each makes, and that none is lost when the process is killed."""
+
+import hashlib
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ebar.config.residual import ChunksData, Fitting, NegativesDraws, Residual
+from ebar.config.run import Chosen
+from ebar.energies.encoders import Bidirectional, Causal
+from ebar.errors import UserError
+from ebar.journeys.residual.journey import Journey, load_journey, travel
+from ebar.journeys.residual.measure import DRAWING, Extent, measure
+from ebar.journeys.residual.pool import draw_pool
+from ebar.journeys.train_run import as_yaml
+from ebar.maths.randomness import folded
+from ebar.store.writing import to_json
+from ebar.training import open_run
+from ebar.training.checkpoints import Checkpoints
+
+DATA = ChunksData(prefix=12, continuation=6, chunks=20, validation_chunks=6, test_chunks=5)
+FITTING = Fitting(epochs=2, batch_size=8, learning_rate=1e-2, checkpoint_every=2)
+BIT = Chosen(
+    kind="bit",
+    options={"layers": 1, "hidden": 8, "heads": 2, "dropout": 0.1, "warm_up": 2, "warm_up_learning_rate": 1e-2,
+             "masked": 0.2, "pool": "continuation", "bound": None},
+)  # fmt: skip
+UNIT = Chosen(kind="unit", options={"start": "base", "lora": None, "pool": "continuation", "bound": None})
+
+
+def asked(base: Path, energy: Chosen = BIT, **others: Any) -> Residual:
+    return Residual(base=str(base), data=DATA, energy=energy, fitting=FITTING, **others)
+
+
+def run(residual: Residual, folder: Path) -> Journey:
+    """As the command line does it."""
+    from dataclasses import asdict
+
+    with open_run(folder, config=as_yaml(asdict(residual)), seed=residual.seed):
+        return travel(residual, folder)
+
+
+def kept(folder: Path) -> dict[str, str]:
+    """Everything that is the run's result, by its digest; not when and where it was run.
+
+    Nor the random states in checkpoints: what checks types in these tests draws Python's random numbers, too.
+    """
+    other = ("timing.jsonl", "seconds.json", "environment.json", "lock", "training.safetensors", "SHA256SUMS")
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in other]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def in_a_process_of_its_own(residual: Residual, folder: Path, *, dies_at: int) -> tuple[int, list[str]]:
+    """The signal that ended it, and the files it has put in place. It kills itself before the next one."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        rename, done = os.rename, 0
+
+        def telling(source: Any, target: Any, **options: Any) -> None:
+            nonlocal done
+            if done == dies_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            rename(source, target, **options)
+            os.write(writer, f"{Path(target).relative_to(folder)}\n".encode())
+            done += 1
+
+        os.rename = telling  # type: ignore[assignment]
+        try:
+            run(residual, folder)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as said:
+        files = said.read().decode().splitlines()
+    _, status = os.waitpid(child, 0)
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, files
+
+
+def test_killed_at_any_stage_it_goes_on_and_ends_the_same(base, tmp_path):
+    residual = asked(base, negatives=NegativesDraws(refresh=True, at_once=8))
+    ended, files = in_a_process_of_its_own(residual, tmp_path / "whole", dies_at=-1)
+    assert ended == 0
+    whole = kept(tmp_path / "whole")
+    for stage in ("negatives/epoch-0/", "warm-up/checkpoints/", "energy/checkpoints/", "negatives/epoch-1/"):
+        places = [place for place, name in enumerate(files) if name.startswith(stage)]
+        folder = tmp_path / stage.replace("/", "-")
+        ended, so_far = in_a_process_of_its_own(residual, folder, dies_at=places[len(places) // 2])
+        assert ended == signal.SIGKILL
+        assert so_far == files[: places[len(places) // 2]]
+        run(residual, folder)
+        assert kept(folder) == whole, f"killed in {stage}"
+
+
+@pytest.mark.parametrize("energy", [BIT, UNIT], ids=["bit", "unit"])
+def test_what_was_trained_is_what_is_loaded(base, tmp_path, energy):
+    residual = asked(base, energy)
+    made = run(residual, tmp_path / "run")
+    read = load_journey(tmp_path / "run")
+    assert read.residual == residual
+    x, context = made.chunks.test
+    assert read.chunks.test.x.tokens.tolist() == x.tokens.tolist()
+    with torch.no_grad():
+        assert made.energy(x, context).tolist() == read.energy(x, context).tolist()
+    assert any(value != 0 for value in made.energy.head.weight.flatten().tolist())
+    best = Checkpoints(tmp_path / "run" / "energy" / "checkpoints").best()
+    assert best is not None
+    torch.testing.assert_close(dict(made.energy.state_dict()), best.weights["energy"])
+
+
+def test_unit_begins_with_the_bases_weights_and_leaves_the_base_alone(base, tmp_path):
+    made = run(asked(base, UNIT), tmp_path / "run")
+    before = Checkpoints(base / "checkpoints").best()
+    assert before is not None
+    torch.testing.assert_close(dict(made.base.q.state_dict()), before.weights["model"])
+    assert isinstance(made.energy.encoder, Causal)
+    first = Checkpoints(tmp_path / "run" / "energy" / "checkpoints")
+    own = made.energy.encoder.backbone.state_dict()
+    assert all(name.removeprefix("backbone.") in own for name in before.weights["model"] if "backbone" in name)
+    moved = [not torch.equal(value, before.weights["model"][f"backbone.{name}"]) for name, value in own.items()]
+    assert any(moved)
+    assert first.steps()
+
+
+def test_a_warmed_up_encoder_is_the_energys(base, tmp_path):
+    """Without an epoch of training the energy has the warmed-up weights, and with none of either its first ones."""
+    cold = Chosen(kind="bit", options={**BIT.options, "warm_up": 0})
+    slow = replace(FITTING, learning_rate=1e-30, weight_decay=0.0)
+    warm = run(replace(asked(base), fitting=slow), tmp_path / "warm")
+    fresh = run(replace(asked(base, cold), fitting=slow), tmp_path / "cold")
+    best = Checkpoints(tmp_path / "warm" / "warm-up" / "checkpoints").best()
+    assert best is not None
+    assert isinstance(warm.energy.encoder, Bidirectional)
+    own = dict(warm.energy.encoder.backbone.state_dict())
+    wanted = {name.removeprefix("encoder."): value for name, value in best.weights["model"].items()}
+    torch.testing.assert_close(own, {name: wanted[name] for name in own})
+    assert not (tmp_path / "cold" / "warm-up").exists()
+    assert isinstance(fresh.energy.encoder, Bidirectional)
+    assert not torch.equal(warm.energy.encoder.backbone.inputs, fresh.energy.encoder.backbone.inputs)
+
+
+def test_more_draws_than_are_used_at_a_time_are_kept_for_later_epochs(base, tmp_path):
+    made = run(asked(base, UNIT, negatives=NegativesDraws(draws=2)), tmp_path / "run")
+    assert (made.folder / "negatives" / "train" / "header.json").exists()
+    with pytest.raises(UserError, match=r"leave out negatives.draws"):
+        run(asked(base, UNIT, negatives=NegativesDraws(draws=2, refresh=True)), tmp_path / "both")
+
+
+def test_the_evaluation_is_gone_on_with_and_agrees_with_itself(base, tmp_path):
+    made = run(asked(base, UNIT), tmp_path / "run")
+    extent = Extent(prefixes=4, draws=30, last_rows=2, last_candidates=None)
+    first = measure(made, extent, seed=1)
+    (tmp_path / "run" / "evaluation" / "4-30-1" / "energies" / "part-000000.safetensors").unlink()
+    again = measure(load_journey(tmp_path / "run"), extent, seed=1)
+    assert to_json(again.to_dict()) == to_json(first.to_dict())
+    found = first.perplexity
+    assert len(found.log_z) == 4
+    # The base's perplexity is that of its own log-probabilities.
+    x, context = first_rows(made)
+    with torch.no_grad():
+        nats = -made.base.q.log_prob(x, context).double().sum() / x.lengths.sum()
+    assert found.base == pytest.approx(float(nats.exp()), rel=1e-5)
+    assert found.low <= found.value <= found.high
+    assert first.last is not None
+    assert first.last.rest == 0.0
+    assert [one.data for one in first.continued] == [made.base.tokeniser.decode(x.prefix(row)) for row in range(4)]
+    assert set(first.unique) == {"data", "base", "joint"}
+    # What the base and the joint model say is among the draws for that prefix, the base's being the first of them.
+    pool = draw_pool(
+        tmp_path / "run" / "evaluation" / "4-30-1" / "draws", made.base.q, context, 30, seed=folded(1, DRAWING)
+    )
+    for row, one in enumerate(first.continued):
+        drawn = pool.fetch(torch.tensor([row]))
+        texts = [made.base.spell([], drawn.prefix(number)) for number in range(30)]
+        assert one.base == texts[0]
+        assert one.joint in texts
+
+
+def first_rows(made):
+    from ebar.journeys.residual.chunks import spread_evenly
+
+    return spread_evenly(made.chunks.test, 4)
+
+
+def test_what_is_not_trained_is_not_loaded(base, tmp_path):
+    with pytest.raises(UserError, match="There is no residual model in"):
+        load_journey(tmp_path)
+    with pytest.raises(UserError, match="holds no run of `ebar residual train`"):
+        load_journey(base)

@@ -1,0 +1,86 @@
+"""The page of a journey has everything in it, and loads nothing."""
+
+import html
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from ebar.config.gam import BasePhase, ContinuationPhase, Distillation, Gam
+from ebar.config.run import Chosen
+from ebar.journeys.gam import measure
+from ebar.journeys.gam.journey import Journey, travel
+from ebar.journeys.gam.report import Figures, _said_once, figures_of, write_gam_page
+from ebar.journeys.train_run import as_yaml
+from ebar.training import open_run
+
+LANGUAGE = {"motif": "11", "expression": None, "alphabet": "01", "length": 5, "presence": 1.0, "stop": None, "size": 40,
+            "test_size": 40}  # fmt: skip
+LSTM = {"layers": 1, "hidden": 4, "dropout": 0.0, "embedding": None, "compiled": False}
+GAM = Gam(
+    data=Chosen(kind="language", options=LANGUAGE),
+    features=("!motif:11", "expression:0(0|1)0"),
+    backbone=Chosen(kind="lstm", options=LSTM),
+    base=BasePhase(epochs=2),
+    continuation=ContinuationPhase(epochs=1),
+    distillation=Distillation(size=40, validation=10),
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Journey, Figures, str]:
+    folder: Path = tmp_path_factory.mktemp("runs") / "one"
+    with pytest.MonkeyPatch.context() as patch, open_run(folder, config=as_yaml(asdict(GAM)), seed=0):
+        patch.setattr(measure, "DRAWS", 100)
+        patch.setattr(measure, "POOL", 500)
+        journey = travel(GAM, folder)
+        figures = figures_of(journey, measure.measure(journey, seed=0, exact=False))
+        return journey, figures, write_gam_page(journey, figures, seed=0).read_text()
+
+
+def test_the_page_has_what_it_must(made: tuple[Journey, Figures, str]) -> None:
+    journey, figures, page = made
+    titles = re.findall(r"<h2>(.*?)</h2>", page)
+    assert titles[0] == "Warnings"
+    assert set(titles) >= {"What was asked", "r, P_λ and π", "How much each feature counts", "Moments", "Learning",
+                           "Samples", "Time"}  # fmt: skip
+    assert figures.warnings
+    for sentence in (*figures.warnings, *figures.features, *figures.titles, *figures.seconds):
+        assert html.escape(sentence) in page
+    for model in figures.models.values():
+        for figure in model.values():
+            assert figure.is_exact or f"[{figure.low:.4g}, {figure.high:.4g}]" in page
+    for row in figures.coefficients[0]:
+        assert f"[{row.low:.4g}, {row.high:.4g}]" in page
+    assert page.count("<svg") == 4  # λ, its way there, and the learning of r and π
+    marked = re.findall(r"<h3>(\S+)</h3><pre>(.*?)</pre>", page, re.DOTALL)
+    assert [name for name, _ in marked] == ["data", "r", "P_λ", "π"]
+    assert all("<mark" in line for line in marked[0][1].splitlines())  # every one of the data has the motif
+    assert (journey.folder / "config.yaml").read_text().splitlines()[0] in page
+
+
+def test_the_page_loads_nothing(made: tuple[Journey, Figures, str]) -> None:
+    page = made[2]
+    assert not re.findall(r"(?:src|href)=[\"'](?!#)", page)
+    assert not re.findall(r"<(?:script|link|iframe|img)|@import|url\((?!#)", page)
+
+
+def test_p_has_the_frequencies_of_its_samples_on_disk(made: tuple[Journey, Figures, str]) -> None:
+    journey, figures, _ = made
+    lines = (journey.folder / "round-1" / "distilled.txt").read_text().splitlines()
+    share = sum("11" in line for line in lines) / len(lines)
+    assert figures.models["P_λ"]["motif frequency"].value == pytest.approx(share)
+    assert figures.moments["P_λ"]["no motif 11"].value == pytest.approx(1 - share)
+    lengths = sum(len(line) + 1 for line in lines) / len(lines)
+    assert figures.models["P_λ"]["mean length, end included"].value == pytest.approx(lengths)
+    assert figures.models["language"]["mean length, end included"].value == pytest.approx(6)
+
+
+def test_a_sentence_about_several_figures_is_said_once() -> None:
+    said = ["λ, round 1: a; b", "samples, round 1: never seen", "cross-entropy of P: never seen; rare", "KL(p‖π): rare"]
+    assert _said_once(said) == [
+        "λ, round 1: a; b",
+        "samples, round 1, cross-entropy of P_λ: never seen",
+        "cross-entropy of P_λ, KL(p‖π): rare",
+    ]
