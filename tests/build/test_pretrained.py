@@ -15,8 +15,9 @@ import torch
 from ebar.backbones.pretrained import llama2c
 from ebar.backbones.pretrained.hugging_face import quiet
 from ebar.backbones.pretrained.lora import merged, with_lora
-from ebar.build.pretrained import Loaded, load_causal, load_encoder, save_causal
+from ebar.energies.loading import load_encoder
 from ebar.errors import UserError
+from ebar.models.loading import Loaded, load_causal, save_causal
 from ebar.models.pretrained_stepper import PretrainedStepper
 from ebar.models.stepwise import ancestral_by_token, token_log_probs
 from ebar.types import Context, Sequences, Space
@@ -266,7 +267,7 @@ def test_what_is_not_there_is_one_sentence(tmp_path, monkeypatch):
 
 def test_missing_packages_are_one_sentence_each(tmp_path, monkeypatch):
     (tmp_path / "a.gguf").write_bytes(b"GGUF")
-    monkeypatch.setattr("ebar.build.pretrained.find_spec", lambda name: None)
+    monkeypatch.setattr("ebar.backbones.pretrained.reading.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"a.gguf needs the package gguf: install it with pip install gguf"):
         load_causal(tmp_path / "a.gguf", length=6)
 

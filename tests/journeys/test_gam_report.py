@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ebar.config.gam import BasePhase, ContinuationPhase, Distillation, Gam
+from ebar.config.gam import Gam
 from ebar.config.run import Chosen
 from ebar.journeys.gam import measure
 from ebar.journeys.gam.journey import Journey, travel
 from ebar.journeys.gam.report import Figures, _said_once, figures_of, write_gam_page
+from ebar.journeys.gam.settings import BasePhase, ContinuationPhase, Distillation
 from ebar.journeys.train_run import as_yaml
 from ebar.training import open_run
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ebar.config.gam import Distillation, Gam, Phase
+from ebar.config.gam import Gam
 from ebar.config.run import Chosen
 from ebar.errors import UserError
 from ebar.journeys.gam import cyclical as cyclical_module
@@ -19,6 +19,7 @@ from ebar.journeys.gam import journey as journey_module
 from ebar.journeys.gam.journey import Journey, travel
 from ebar.journeys.gam.measure import measure
 from ebar.journeys.gam.phases import FLOOR, base_settings, in_phase
+from ebar.journeys.gam.settings import Distillation, Phase
 from ebar.journeys.interrupted import Interrupted
 from ebar.journeys.train_run import train_run
 from ebar.training.distillation import distil

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ebar.config.control import Control, Tuning
+from ebar.config.control import Control
 from ebar.config.gam import Gam
 from ebar.config.residual import Residual
 from ebar.config.run import Run as RunConfig
 from ebar.errors import UserError
+from ebar.journeys.control.settings import Tuning
 from ebar.journeys.train_run import as_yaml
 from ebar.store.differences import differences, named, of_another_kind
 from ebar.training import open_run

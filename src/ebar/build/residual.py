@@ -10,16 +10,19 @@ from torch import nn
 from ebar.backbones.encoder import BidirectionalTransformer
 from ebar.backbones.pretrained.lora import with_lora
 from ebar.build.model import build_model, load_model
-from ebar.build.pretrained import LoadedEncoder, load_causal, load_encoder
-from ebar.build.tokeniser import TOKENISER, build_tokeniser
-from ebar.config.residual import BitEnergy, PretrainedEnergy, Residual, UnitEnergy
-from ebar.config.run import Run, TextData, read_run
+from ebar.config.residual import Residual
+from ebar.config.run import Run, read_run
+from ebar.data.built_tokeniser import TOKENISER, build_tokeniser
+from ebar.data.kinds import TextData
 from ebar.data.tokenisers import Tokeniser, decode_after
 from ebar.energies.encoders import bit, unit, unit_from
+from ebar.energies.kinds import BitEnergy, PretrainedEnergy, UnitEnergy
+from ebar.energies.loading import LoadedEncoder, load_encoder
 from ebar.energies.neural import Neural
 from ebar.energies.reencoded import Reencoded
 from ebar.errors import UserError, choose
 from ebar.models.autoregressive import Autoregressive
+from ebar.models.loading import load_causal
 from ebar.models.pretrained import Pretrained
 from ebar.types import Space
 

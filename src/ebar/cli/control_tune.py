@@ -6,11 +6,11 @@ from pathlib import Path
 
 from ebar.cli.show import show_interrupted, show_json, show_table
 from ebar.cli.train import run_folder
-from ebar.config.control import Tuning
 from ebar.config.options import parse, parser
 from ebar.errors import UserError
 from ebar.journeys.control.fit import open_controlled
 from ebar.journeys.control.report import write_tune_page
+from ebar.journeys.control.settings import Tuning
 from ebar.journeys.control.tune import tune
 from ebar.progress import shown
 

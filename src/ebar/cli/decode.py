@@ -11,11 +11,11 @@ from jsonargparse import Namespace
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch import Generator, Tensor
 
-from ebar.build.corpus import Corpus
 from ebar.cli.show import show_json
 from ebar.cli.trained import Trained, add_truncation, load_trained, truncated
 from ebar.config.options import parse, parser
 from ebar.data.corpora import lines
+from ebar.data.corpus import Corpus
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 from ebar.estimators.models import device_of

@@ -10,12 +10,12 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch import Generator
 
 from ebar.automata import entropy, measures
-from ebar.build.corpus import Corpus
 from ebar.build.energy import build_feature
 from ebar.cli.measured import Measured, text_figures, translation_figures
 from ebar.cli.show import plain, show_json, show_table
 from ebar.cli.trained import Trained, load_trained
 from ebar.config.options import parse, parser
+from ebar.data.corpus import Corpus
 from ebar.estimators.models import device_of
 from ebar.evaluation.bits_per_dimension import bits_per_dimension
 from ebar.evaluation.cross_entropy import cross_entropy

@@ -6,10 +6,11 @@ import torch
 from jsonargparse import Namespace
 from torch import Generator
 
-from ebar.build.parallel import files_of
 from ebar.cli.trained import Trained
-from ebar.config.run import ParallelData, read_run
+from ebar.config.run import read_run
+from ebar.data.kinds import ParallelData
 from ebar.data.parallel import pairs
+from ebar.data.parallel_parts import files_of
 from ebar.data.tokenisers import Bytes, Tokeniser
 from ebar.errors import UserError
 from ebar.estimators.models import device_of

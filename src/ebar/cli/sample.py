@@ -8,7 +8,6 @@ from typing import Any
 from jsonargparse.typing import PositiveInt
 from torch import Generator
 
-from ebar.build.corpus import Corpus
 from ebar.cli.show import show_json
 from ebar.cli.trained import (
     add_sampler,
@@ -21,6 +20,7 @@ from ebar.cli.trained import (
     truncated,
 )
 from ebar.config.options import parse, parser
+from ebar.data.corpus import Corpus
 from ebar.estimators.log_z import log_z
 from ebar.progress import shown
 from ebar.samplers.ancestral import Ancestral

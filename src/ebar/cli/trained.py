@@ -8,12 +8,13 @@ from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Generator
 
-from ebar.build.corpus import Corpus, build_corpus
+from ebar.build.corpus import build_corpus
 from ebar.build.energy import KINDS, build_energy
 from ebar.build.entry import make
 from ebar.build.model import load_model
 from ebar.config.options import add_kind, group
 from ebar.config.run import Chosen, read_run
+from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted

@@ -9,10 +9,11 @@ from typing import Any
 import yaml
 from torch import nn
 
-from ebar.build.corpus import Corpus, build_corpus
+from ebar.build.corpus import build_corpus
 from ebar.build.entry import make
 from ebar.build.model import SHAPE, begin_with, build_model, build_player
 from ebar.config.run import Run
+from ebar.data.corpus import Corpus
 from ebar.data.images import ImageBatches, Images
 from ebar.errors import UserError
 from ebar.objectives import OBJECTIVES

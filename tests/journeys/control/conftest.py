@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from ebar.build.pretrained import Loaded, load_causal
 from ebar.config.control import Control
 from ebar.journeys.control.subject import Subject, subject_of
+from ebar.models.loading import Loaded, load_causal
 
 PIECES = ["a", "b", "ab", "Ġ", "c", "<end>"]  # Ġ is a blank
 LENGTH = 4

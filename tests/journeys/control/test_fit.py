@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from ebar.build.pretrained import Loaded
 from ebar.config.control import Control
 from ebar.errors import UserError
 from ebar.estimators.worth import same_draws, worth
@@ -20,6 +19,7 @@ from ebar.journeys.control.prompted import Prompted
 from ebar.journeys.control.subject import Subject, behind_prompt, subject_of
 from ebar.journeys.control.terms import read_terms
 from ebar.maths.enumeration import all_sequences
+from ebar.models.loading import Loaded
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
 from ebar.samplers.surrogate import Uniform

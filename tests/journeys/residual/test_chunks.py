@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from ebar.build.residual import load_base
-from ebar.config.residual import ChunksData, Residual
+from ebar.config.residual import Residual
 from ebar.config.run import Chosen
 from ebar.errors import UserError
 from ebar.journeys.residual.chunks import chunks_of, spread_evenly
+from ebar.journeys.residual.settings import ChunksData
 from ebar.journeys.residual.train_energy import Positives
 from ebar.types import Context, Sequences
 

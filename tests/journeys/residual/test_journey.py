@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from ebar.config.residual import ChunksData, Fitting, NegativesDraws, Residual
+from ebar.config.residual import Residual
 from ebar.config.run import Chosen
 from ebar.energies.encoders import Bidirectional, Causal
 from ebar.errors import UserError
 from ebar.journeys.residual.journey import Journey, load_journey, travel
 from ebar.journeys.residual.measure import DRAWING, Extent, measure
 from ebar.journeys.residual.pool import draw_pool
+from ebar.journeys.residual.settings import ChunksData, Fitting, NegativesDraws
 from ebar.journeys.train_run import as_yaml
 from ebar.maths.randomness import folded
 from ebar.store.writing import to_json

@@ -14,12 +14,13 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from ebar.backbones.pretrained.hugging_face import quiet  # noqa: E402
 from ebar.build.residual import load_base  # noqa: E402
-from ebar.config.residual import ChunksData, Fitting, Residual  # noqa: E402
+from ebar.config.residual import Residual  # noqa: E402
 from ebar.config.run import Chosen  # noqa: E402
 from ebar.errors import UserError  # noqa: E402
 from ebar.journeys.residual.generate import generate  # noqa: E402
 from ebar.journeys.residual.journey import Journey, load_journey, travel  # noqa: E402
 from ebar.journeys.residual.prompts import context_of  # noqa: E402
+from ebar.journeys.residual.settings import ChunksData, Fitting  # noqa: E402
 from ebar.journeys.train_run import as_yaml  # noqa: E402
 from ebar.training import open_run  # noqa: E402
 from ebar.training.checkpoints import Checkpoints  # noqa: E402

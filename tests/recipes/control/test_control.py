@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ebar.config.control import Control, Tuning
+from ebar.config.control import Control
+from ebar.journeys.control.settings import Tuning
 from ebar.journeys.control.tune import TARGET
 from ebar.recipes.control import readings
 from ebar.recipes.control.settings import SETTINGS, cells

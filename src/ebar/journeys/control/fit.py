@@ -17,7 +17,6 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from ebar.build.pretrained import Loaded
 from ebar.config.control import Control, read_control
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
@@ -32,6 +31,7 @@ from ebar.maths.exponential_family import match as matched
 from ebar.maths.importance import all_warnings, unseen_side
 from ebar.maths.log_space import effective_sample_size
 from ebar.maths.randomness import folded
+from ebar.models.loading import Loaded
 from ebar.models.scoring import measured_energy
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import shares

@@ -19,18 +19,18 @@ import torch
 from torch import Generator, nn
 
 from ebar.backbones.pretrained.lora import with_lora
-from ebar.build.pretrained import Loaded, save_causal
-from ebar.config.control import Tuning
 from ebar.errors import UserError
 from ebar.estimators.worth import same_draws
 from ebar.evaluation.ngrams import unique_ratios
 from ebar.journeys.control.draws import Drawn, divergence_from, divergence_of, draw, joined, moments
 from ebar.journeys.control.fit import Controlled, after
 from ebar.journeys.control.folder import another, take_over
+from ebar.journeys.control.settings import Tuning
 from ebar.journeys.control.subject import behind_prompt
 from ebar.journeys.interrupted import Interrupted
 from ebar.journeys.train_run import as_yaml
 from ebar.maths.randomness import folded
+from ebar.models.loading import Loaded, save_causal
 from ebar.models.pretrained import Pretrained
 from ebar.objectives import PolicyGradient, Rounds
 from ebar.samplers.draw import propose

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Generator, nn
 
-from ebar.build.corpus import Corpus
 from ebar.build.entry import make
 from ebar.config.gam import Gam
 from ebar.data.corpora import read_corpus
+from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.evaluation.frequencies import frequencies, mean_length
 from ebar.features.feature import Features

@@ -23,13 +23,14 @@ from pathlib import Path
 
 from torch import Generator
 
-from ebar.build.corpus import Corpus, build_corpus
+from ebar.build.corpus import build_corpus
 from ebar.build.energy import build_feature
 from ebar.build.entry import make
 from ebar.build.model import load_model
 from ebar.config.gam import Gam
 from ebar.config.run import Chosen, Run
 from ebar.data.corpora import read_corpus
+from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.features.feature import Features
 from ebar.journeys.gam.cyclical import cyclical

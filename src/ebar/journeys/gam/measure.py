@@ -6,8 +6,8 @@ import torch
 from torch import Generator
 
 from ebar.automata import entropy, measures
-from ebar.build.corpus import Corpus
 from ebar.data.corpora import read_corpus
+from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.estimators.divergences import divergence
 from ebar.estimators.log_z import log_z

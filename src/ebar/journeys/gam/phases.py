@@ -4,8 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ebar.build.corpus import build_corpus
-from ebar.config.gam import Gam, Phase
-from ebar.config.run import Chosen, Run, Training
+from ebar.config.gam import Gam
+from ebar.config.run import Chosen, Run
+from ebar.journeys.gam.settings import Phase
+from ebar.training.course import Training
 
 FLOOR = 0.02  # of the cosine schedule, as a share of the learning rate
 

@@ -11,14 +11,14 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from ebar.build.residual import Base
-from ebar.build.text import texts_of
-from ebar.config.residual import ChunksData
-from ebar.config.run import TextData
 from ebar.data.continuations import continuations, read_stream
+from ebar.data.kinds import TextData
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.data.text import Texts
 from ebar.data.text import texts_of as lines_of
+from ebar.data.text_parts import texts_of
 from ebar.errors import UserError
+from ebar.journeys.residual.settings import ChunksData
 from ebar.journeys.residual.train_energy import Positives
 from ebar.store.writing import replace as replace_file
 from ebar.store.writing import saving

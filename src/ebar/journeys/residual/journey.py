@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 from ebar.build.residual import Base, build_energy, load_base
-from ebar.config.residual import BitEnergy, Residual, read_residual
+from ebar.config.residual import Residual, read_residual
 from ebar.energies.encoders import Bidirectional
+from ebar.energies.kinds import BitEnergy
 from ebar.energies.neural import Neural
 from ebar.errors import UserError
 from ebar.journeys.best import Course, train_best

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Generator, nn
 
-from ebar.config.residual import Fitting as Fitting  # part of what is called here
 from ebar.errors import UserError
 from ebar.journeys.residual.moving import Moving
 from ebar.journeys.residual.pool import Pool
+from ebar.journeys.residual.settings import Fitting as Fitting  # part of what is called here
 from ebar.maths.randomness import folded
 from ebar.objectives.nce import Contrasted, Nce
 from ebar.store.writing import to_json

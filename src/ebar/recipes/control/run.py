@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ebar.config.control import Control, Tuning
+from ebar.config.control import Control
 from ebar.journeys.control.fit import check, fit
+from ebar.journeys.control.settings import Tuning
 from ebar.journeys.control.tune import tune
 from ebar.recipes.control.toy import write_toy
 from ebar.recipes.recipe import Cell

@@ -15,10 +15,11 @@ from torch import Generator
 
 from ebar.automata import entropy, measures
 from ebar.automata.probabilistic import ProbabilisticAutomaton
-from ebar.build.corpus import Corpus, build_corpus
+from ebar.build.corpus import build_corpus
 from ebar.build.entry import make
 from ebar.build.model import build_model
 from ebar.config.run import Run
+from ebar.data.corpus import Corpus
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy
 from ebar.evaluation.frequencies import frequencies, mean_length
 from ebar.features.feature import Features

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ebar.config.bit_vector import terms_of
-from ebar.config.gam import Distillation, Gam, Phase
+from ebar.config.gam import Gam
 from ebar.config.run import Chosen
+from ebar.journeys.gam.settings import Distillation, Phase
 from ebar.recipes.recipe import Cell
 
 # FACTS: the spellings in the document's captions are typos or slips of character recognition; these are the code's.

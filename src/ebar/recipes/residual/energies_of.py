@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ebar.backbones.encoder import BidirectionalTransformer
-from ebar.build.pretrained import load_encoder
 from ebar.energies.encoders import bit, unit_from
+from ebar.energies.loading import load_encoder
 from ebar.energies.neural import Neural
 from ebar.energies.reencoded import Reencoded
 from ebar.journeys.best import Course, train_best

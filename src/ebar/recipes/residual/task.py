@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ebar.build.pretrained import load_causal
 from ebar.data.bpe import Bpe
 from ebar.data.continuations import continuations, read_stream
 from ebar.data.text import Texts, texts_of
 from ebar.data.tokenisers import Bytes, Tokeniser, decode_after
+from ebar.models.loading import load_causal
 from ebar.models.pretrained import Pretrained
 from ebar.recipes.earm import toys
 from ebar.recipes.earm.files import file_of

@@ -1,27 +1,14 @@
-"""Pretrained models by folder, hub name, .gguf file or .bin of llama2.c; saved so that transformers can read them."""
+"""A pretrained network and its tokenizer: a folder, a hub name, a .gguf file or a .bin file of llama2.c."""
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
-from torch import nn
 
 from ebar.backbones.pretrained import llama2c
-from ebar.backbones.pretrained.hugging_face import (
-    PICKLES,
-    check_folder,
-    hub_answers,
-    quiet,
-    read,
-    refusal,
-    transformers,
-)
-from ebar.backbones.pretrained.lora import merged
-from ebar.data.pretrained_tokeniser import PretrainedTokeniser
+from ebar.backbones.pretrained.hugging_face import PICKLES, check_folder, hub_answers, read, refusal, transformers
 from ebar.errors import UserError, choose
-from ebar.models.pretrained import Pretrained
-from ebar.types import Space
 
 Precision = Literal["float64", "float32", "bfloat16", "float16", "8bit"]
 DTYPES = {
@@ -33,61 +20,7 @@ DTYPES = {
 }
 
 
-class Loaded(NamedTuple):
-    """A causal language model and its tokeniser."""
-
-    model: Pretrained
-    tokeniser: PretrainedTokeniser
-
-
-class LoadedEncoder(NamedTuple):
-    """A network that gives a vector for each token, and its tokeniser."""
-
-    network: nn.Module
-    tokeniser: PretrainedTokeniser
-
-
-def load_causal(
-    where: str | Path, *, length: int, end: bool = False, device: str | None = None, dtype: Precision | None = None,
-    trust_remote_code: bool = False,
-) -> Loaded:  # fmt: skip
-    """q over continuations of `length` tokens; with `end`, of at most that many, the last of them the end of a text."""
-    network, tokenizer = _read("AutoModelForCausalLM", where, device, dtype, trust_remote_code)
-    tokeniser = PretrainedTokeniser.of(tokenizer)
-    if end and tokeniser.end is None:
-        raise UserError(f"{where} has no token that ends a text: give continuations a fixed length.")
-    logits = int(network.get_output_embeddings().weight.shape[0])
-    space = Space(min(logits, tokeniser.size), length, tokeniser.end if end else None)
-    return Loaded(Pretrained(network, space, beginning=tokeniser.beginning, begins=tokeniser.begins), tokeniser)
-
-
-def load_encoder(
-    where: str | Path, *, device: str | None = None, dtype: Precision | None = None, trust_remote_code: bool = False
-) -> LoadedEncoder:
-    """The body of an encoder (BERT and its kin) or of a causal model, without its head."""
-    network, tokenizer = _read("AutoModel", where, device, dtype, trust_remote_code)
-    return LoadedEncoder(network, PretrainedTokeniser.of(tokenizer))
-
-
-def save_causal(loaded: Loaded, folder: Path) -> None:
-    """As transformers saves them, what LoRA has learnt added to the weights."""
-    network: Any = merged(loaded.model.network)
-    with quiet():
-        network.save_pretrained(folder)
-        (loaded.tokeniser.original or _rebuilt(loaded.tokeniser)).save_pretrained(folder)
-
-
-def _rebuilt(tokeniser: PretrainedTokeniser) -> Any:
-    """transformers' tokenizer from what a run has kept of it."""
-    from tokenizers import Tokenizer
-
-    backend = Tokenizer.from_str(tokeniser.model)
-    named = {"bos_token": tokeniser.beginning, "eos_token": tokeniser.end}
-    special = {name: backend.id_to_token(token) for name, token in named.items() if token is not None}
-    return transformers().PreTrainedTokenizerFast(tokenizer_object=backend, **special)
-
-
-def _read(
+def read_network(
     kind: str, where: str | Path, device: str | None, dtype: Precision | None, trust_remote_code: bool
 ) -> tuple[Any, Any]:
     """The network in evaluation mode, and transformers' tokenizer."""

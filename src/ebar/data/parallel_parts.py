@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ebar.build.tokeniser import SOURCE_TOKENISER, build_tokeniser, written
-from ebar.config.run import ParallelData
+from ebar.data.built_tokeniser import SOURCE_TOKENISER, build_tokeniser, written
 from ebar.data.hub import HubPairs, HubSplit
+from ebar.data.kinds import ParallelData
 from ebar.data.packed import PackedPairs, fingerprint, pack_pairs
 from ebar.data.parallel import Files, encoded_pairs, pairs, read_parallel
 from ebar.data.tokenisers import Tokeniser

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ebar.build.tokeniser import written
-from ebar.config.run import TextData
+from ebar.data.built_tokeniser import written
 from ebar.data.hub import HubSplit, HubTexts
+from ebar.data.kinds import TextData
 from ebar.data.packed import Packed, fingerprint, pack_stream
 from ebar.data.text import Texts, blocks_of, read_text
 from ebar.data.tokenisers import Tokeniser

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ebar.config.run import ParallelData, TextData
 from ebar.data.bpe import Bpe
+from ebar.data.kinds import ParallelData, TextData
 from ebar.data.tokenisers import Alphabet, Bytes, Kept, Tokeniser, Words, read_tokeniser
 from ebar.errors import UserError, choose
 

@@ -1,0 +1,1 @@
+"""One way to keep things: locks, descriptions, stages, atomic writing."""
