@@ -1,15 +1,22 @@
 """Tokens → hidden vectors."""
 
+from typing import Any
+
 from ebar.backbones.encoder_decoder import EncoderDecoder
 from ebar.backbones.gated_pixelcnn import GatedPixelCnn
 from ebar.backbones.lstm import Lstm
 from ebar.backbones.pixelcnn import PixelCnn
 from ebar.backbones.transformer import Transformer
+from ebar.tables import Table
 
-BACKBONES = {
-    "lstm": Lstm,
-    "transformer": Transformer,
-    "encoder_decoder": EncoderDecoder,
-    "pixelcnn": PixelCnn,
-    "gated_pixelcnn": GatedPixelCnn,
-}
+BACKBONES: Table[Any] = Table(
+    "backbone",
+    {
+        "lstm": Lstm,
+        "transformer": Transformer,
+        "encoder_decoder": EncoderDecoder,
+        "pixelcnn": PixelCnn,
+        "gated_pixelcnn": GatedPixelCnn,
+    },
+    given=("vocabulary", "source_vocabulary", "image_height", "image_width", "channels"),
+)

@@ -1,5 +1,6 @@
 """Hidden vectors → scores of the next token."""
 
 from ebar.heads.softmax import Softmax
+from ebar.tables import Table
 
-HEADS = {"softmax": Softmax}
+HEADS = Table("head", {"softmax": Softmax}, given=("vocabulary", "width"))

@@ -1,12 +1,19 @@
 """What is learnt, and how: an objective turns a batch into losses, each for one player."""
 
+from typing import Any
+
 from ebar.objectives.earm import Earm
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
 from ebar.objectives.policy_gradient import PolicyGradient, Rounds
 from ebar.objectives.scheduled_sampling import ScheduledSampling
+from ebar.tables import Table
 
 # A line here puts an objective in the configuration, the command line and the contract tests.
 # PolicyGradient has none: it needs a target, which no command has yet.
-OBJECTIVES = {"maximum_likelihood": MaximumLikelihood, "scheduled_sampling": ScheduledSampling, "earm": Earm}
+OBJECTIVES: Table[Any] = Table(
+    "objective",
+    {"maximum_likelihood": MaximumLikelihood, "scheduled_sampling": ScheduledSampling, "earm": Earm},
+    given=("model", "player"),
+)
 
 __all__ = ["OBJECTIVES", "Earm", "MaximumLikelihood", "PolicyGradient", "Rounds", "ScheduledSampling"]

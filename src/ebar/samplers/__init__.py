@@ -13,16 +13,20 @@ from ebar.samplers.quasi_rejection import QuasiRejection
 from ebar.samplers.rejection import Rejection
 from ebar.samplers.resampling import Resampling
 from ebar.samplers.smc import Smc
+from ebar.tables import Table
 from ebar.types import Sampler
 
-SAMPLERS: dict[str, type[Sampler]] = {
-    "ancestral": Ancestral,
-    "rejection": Rejection,
-    "importance": Importance,
-    "quasi_rejection": QuasiRejection,
-    "resampling": Resampling,
-    "metropolis": Metropolis,
-    "smc": Smc,
-    "annealed": Annealed,
-    "look_ahead": LookAhead,
-}
+SAMPLERS: Table[type[Sampler]] = Table(
+    "sampler",
+    {
+        "ancestral": Ancestral,
+        "rejection": Rejection,
+        "importance": Importance,
+        "quasi_rejection": QuasiRejection,
+        "resampling": Resampling,
+        "metropolis": Metropolis,
+        "smc": Smc,
+        "annealed": Annealed,
+        "look_ahead": LookAhead,
+    },
+)
