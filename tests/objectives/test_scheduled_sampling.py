@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.objectives import MaximumLikelihood, ScheduledSampling
+from ebar.objectives import Earm, MaximumLikelihood, ScheduledSampling
 from ebar.objectives.scheduled_sampling import chance_of_truth
 from ebar.types import Clock, Context, Loss, Sequences, Space
 from tests.models.examples import ENDING, FIXED, lstm, three_contexts
@@ -165,3 +165,24 @@ def test_what_is_no_chance_is_refused(options, recording):
 
 def test_held_out_data_is_measured_with_the_true_tokens(recording):
     assert ScheduledSampling(model=recording, k=0.5).validation == MaximumLikelihood(model=recording)
+
+
+@pytest.mark.parametrize("kind", [ScheduledSampling, Earm])
+def test_a_slope_of_none_reaches_the_floor_at_the_end_of_training(recording, kind):
+    objective: Any = kind(model=recording, k=0.9, slope=None, floor=0.5)
+    with pytest.raises(ValueError, match="for_steps"):
+        chance_of_truth(0, objective.decay, objective.k, objective.slope, objective.floor)
+    lasting = objective.for_steps(8)
+    assert lasting.slope == pytest.approx(0.05)
+    assert lasting.for_steps(100) is lasting
+
+
+def test_before_its_first_epoch_it_is_maximum_likelihood(recording):
+    x = Sequences(torch.tensor([[0, 1, 3]]), torch.tensor([3]))
+    objective = ScheduledSampling(model=recording, k=0.0, start_epoch=2, label_smoothing=0.2)
+    (before,) = objective.losses(x, Clock(50, 1), generator=Generator())
+    (wanted,) = MaximumLikelihood(model=recording, label_smoothing=0.2).losses(x, Clock(50, 1), generator=Generator())
+    assert (before.value.item(), before.metrics) == (wanted.value.item(), wanted.metrics)
+    assert len(recording.read) == 2
+    (after,) = objective.losses(x, Clock(51, 2), generator=Generator())
+    assert after.metrics["chance_of_truth"] == 0.0

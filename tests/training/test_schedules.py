@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from ebar.training.schedules import SCHEDULES
+from ebar.training.schedules import SCHEDULES, for_steps
 from ebar.types import Clock
 
 WORKED = [  # name, options, step, epoch, factor
@@ -37,3 +37,17 @@ def test_every_schedule_warms_up_to_1_and_never_exceeds_it(name):
     assert factors[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
     assert max(factors) == 1.0
     assert all(math.isfinite(factor) and factor >= 0 for factor in factors)
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine"])
+def test_a_schedule_without_steps_ends_with_the_training(name):
+    schedule = for_steps(SCHEDULES[name](warmup=2, floor=0.5), 12)
+    assert schedule == SCHEDULES[name](steps=12, warmup=2, floor=0.5)
+    assert for_steps(schedule, 99) == schedule
+    with pytest.raises(ValueError, match="how many steps"):
+        SCHEDULES[name]().factor(Clock(0, 0))
+
+
+def test_a_schedule_that_needs_no_number_of_steps_is_left_alone():
+    schedule = SCHEDULES["constant"](warmup=3)
+    assert for_steps(schedule, 12) is schedule

@@ -128,9 +128,9 @@ def group(arguments: Namespace, key: str) -> dict[str, Any]:
 
 # Options, of whatever key, that only mean something from 1 up, or above 0.
 COUNTS = {
-    "accumulate", "batch_size", "batch_tokens", "chains", "checkpoint_every", "epochs", "evaluate_every", "length",
-    "max_proposals", "maximal_length", "particles", "patience", "proposals_per_draw", "size", "surrogate_draws",
-    "test_size", "thin", "vocabulary",
+    "accumulate", "batch_size", "batch_tokens", "chains", "checkpoint_every", "epochs", "evaluate_every",
+    "held_out_batch", "length", "max_proposals", "maximal_length", "particles", "patience", "proposals_per_draw",
+    "size", "surrogate_draws", "test_size", "thin", "vocabulary",
 }  # fmt: skip
 AMOUNTS = {"clip"}
 

@@ -2,7 +2,7 @@
 
 import sys
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from ebar.training import (
 from ebar.training import Run as OpenRun
 from ebar.training.batches import OnDevice
 from ebar.training.budgeted import Budgeted, lengths_of
+from ebar.training.schedules import for_steps
 from ebar.training.state import restore
 
 
@@ -48,12 +49,14 @@ def train_run(run: Run, folder: Path, *, quiet: bool = False, replace_config: bo
     model = build_model(run, corpus.space, corpus.shape)
     if run.training.start is not None:
         begin_with(model, run.training.start)
+    batches, validation = training_batches(run, corpus), held_out_batches(run, corpus)
+    steps = run.training.epochs * len(batches)
     players = {"model": build_player(run, model)}
-    objective = make(OBJECTIVES, run.objective, "objective", model=model)
+    players["model"] = replace(players["model"], schedule=for_steps(players["model"].schedule, steps))
+    objective = for_steps(make(OBJECTIVES, run.objective, "objective", model=model), steps)
     if isinstance(memory := getattr(objective, "memory", None), nn.Module):
         players["objective"] = Player(module=memory.to(run.device))  # moved by no loss, kept in checkpoints
     judge = getattr(objective, "validation", objective)  # plain cross-entropy, whatever is trained
-    batches, validation = training_batches(run, corpus), held_out_batches(run, corpus)
     plan = Plan(
         epochs=run.training.epochs,
         accumulate=run.training.accumulate,
@@ -110,13 +113,14 @@ def held_out_batches(run: Run, corpus: Corpus) -> OnDevice:
     """No larger than those of training where a token has many logits, and fewer of them where it has few."""
     part, training = corpus.parts["validation"], run.training
     if isinstance(part, Images):
-        images = Batches(data=part.pixels, batch_size=images_in_batch(run, part), shuffle=False)
+        size = training.held_out_batch or images_in_batch(run, part)
+        images = Batches(data=part.pixels, batch_size=size, shuffle=False)
         return OnDevice(ImageBatches(images), run.device)
     if training.batch_tokens is not None:
-        tokens = max(training.batch_tokens, int(lengths_of(part).max()))
+        tokens = max(training.held_out_batch or training.batch_tokens, int(lengths_of(part).max()))
         return OnDevice(Budgeted(data=part, tokens=tokens, shuffle=False), run.device)
     small = run.data.kind in ("language", "lines")
-    size = max(1024, training.batch_size) if small else training.batch_size
+    size = training.held_out_batch or (max(1024, training.batch_size) if small else training.batch_size)
     return OnDevice(Batches(data=part, batch_size=size, shuffle=False), run.device)
 
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -106,8 +106,8 @@ class Earm:
     """Of scheduled sampling: exponential kⁱ, sigmoid k / (k + e^(i/k)), linear k − slope·i at step i."""
     k: float = 1.0
     """Of the decay: below 1 for exponential, at least 1 for sigmoid, the chance at first for linear."""
-    slope: float = 1e-5
-    """What the chance of the true token loses with each step, for linear."""
+    slope: float | None = 1e-5
+    """Of a linear decay, per step; none: the chance reaches `floor` at the end of training."""
     floor: float = 0.0
     """Least chance of the true token."""
     mixing: Mixing = "sample"
@@ -154,6 +154,10 @@ class Earm:
     def validation(self) -> MaximumLikelihood:
         """What held-out data is measured by."""
         return MaximumLikelihood(model=self.model, player=self.player)
+
+    def for_steps(self, steps: int) -> "Earm":
+        """The objective for a training of so many steps."""
+        return self if self.slope is not None else replace(self, slope=(self.k - self.floor) / steps)
 
     def losses(self, batch: Batch, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
         strength = self._strength(clock)

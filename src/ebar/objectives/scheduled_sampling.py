@@ -7,7 +7,7 @@ token t, as input of what comes after it.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -45,10 +45,12 @@ class ScheduledSampling:
     """Chance of the true token at step i: exponential kⁱ, sigmoid k / (k + e^(i/k)), linear k − slope·i."""
     k: float = 1.0
     """Of the decay: below 1 for exponential, at least 1 for sigmoid, the chance at first for linear."""
-    slope: float = 1e-5
-    """What the chance loses with each step, for linear."""
+    slope: float | None = 1e-5
+    """What the chance loses with each step, for linear; none: it reaches `floor` at the end of training."""
     floor: float = 0.0
     """Least chance of the true token."""
+    start_epoch: int = 0
+    """Epochs by maximum likelihood before it; the chance falls with the steps from the first one on all the same."""
     mixing: Mixing = "sample"
     """What replaces it: a token drawn, the likeliest, or the mean vector of the likeliest `top` by their chances."""
     top: int = 5
@@ -69,7 +71,15 @@ class ScheduledSampling:
         """What held-out data is measured by."""
         return MaximumLikelihood(model=self.model, player=self.player)
 
+    def for_steps(self, steps: int) -> "ScheduledSampling":
+        """The objective for a training of so many steps."""
+        return self if self.slope is not None else replace(self, slope=(self.k - self.floor) / steps)
+
     def losses(self, batch: Batch, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
+        if clock.epoch < self.start_epoch:
+            plain = MaximumLikelihood(model=self.model, label_smoothing=self.label_smoothing, player=self.player)
+            yield from plain.losses(batch, clock, generator=generator)
+            return
         x, context = parted(batch)
         space = self.model.space.after(context)
         safe = inside(x, space)
@@ -126,21 +136,23 @@ class ScheduledSampling:
         return model.from_inputs(inputs.masked_scatter(places, mixed), context)
 
 
-def check_decay(decay: Decay, k: float, slope: float, floor: float) -> None:
+def check_decay(decay: Decay, k: float, slope: float | None, floor: float) -> None:
     """A chance is a number between 0 and 1, and falls."""
     sound = choose({"exponential": 0 < k <= 1, "sigmoid": k >= 1, "linear": 0 <= k <= 1}, decay, "decay")
     if not sound:
         raise ValueError(f"k must lie in (0, 1] for exponential, in [1, ∞) for sigmoid, in [0, 1] for linear, not {k}")
-    if slope < 0 or not 0 <= floor <= 1:
+    if (slope is not None and slope < 0) or not 0 <= floor <= 1:
         raise ValueError("slope must be at least 0, and floor between 0 and 1")
 
 
-def chance_of_truth(step: int, decay: Decay, k: float, slope: float = 0.0, floor: float = 0.0) -> float:
+def chance_of_truth(step: int, decay: Decay, k: float, slope: float | None = 0.0, floor: float = 0.0) -> float:
     """The chance that a token read is the true one."""
     if decay == "exponential":
         chance = k**step
     elif decay == "sigmoid":
         chance = 1 / (1 + math.exp(min(step / k - math.log(k), 700.0)))
+    elif slope is None:
+        raise ValueError("the chance of the true token has no slope yet: give one, or call for_steps")
     else:
         chance = k - slope * step
     return max(floor, chance)

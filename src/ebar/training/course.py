@@ -14,6 +14,9 @@ class Training:
     """Sequences per step, over all processes together."""
     batch_tokens: int | None = None
     """In place of `batch_size`: tokens per step at most, padding counted, in batches of sequences of like length."""
+    held_out_batch: int | None = None
+    """Sequences of held-out data computed together, or tokens where `batch_tokens` is given; by default no more than in
+    training, and at least 1,024 sequences of a language or of lines."""
     accumulate: int = 1
     """Parts a batch is computed in, to save memory; the result does not change."""
     patience: int = 10

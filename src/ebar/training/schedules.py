@@ -5,8 +5,8 @@ first step already moves.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from ebar.types import Clock
 
@@ -18,12 +18,29 @@ class Schedule(Protocol):
     def factor(self, clock: Clock) -> float: ...
 
 
+@runtime_checkable
+class ForSteps(Protocol):
+    """A schedule or an objective that depends on how many steps training takes in all."""
+
+    def for_steps(self, steps: int) -> Any: ...
+
+
+T = TypeVar("T")
+
+
+def for_steps(entry: T, steps: int) -> T:
+    """The same schedule or objective for a training of `steps` steps, where it depends on their number."""
+    return cast(T, entry.for_steps(steps)) if isinstance(entry, ForSteps) else entry
+
+
 def _warm(step: int, warmup: int) -> float:
     return min(1.0, (step + 1) / warmup) if warmup else 1.0
 
 
-def _done(step: int, warmup: int, steps: int) -> float:
+def _done(step: int, warmup: int, steps: int | None) -> float:
     """The share of the way from the end of the warm-up to `steps`."""
+    if steps is None:
+        raise ValueError("the schedule does not know how many steps there are: give steps, or call for_steps")
     return min(1.0, max(0.0, (step - warmup) / max(1, steps - warmup)))
 
 
@@ -39,11 +56,14 @@ class Constant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear:
-    """From 1 straight down to `floor` at `steps`, and there it stays."""
+    """From 1 straight down to `floor` at `steps`, by default the end of training, and there it stays."""
 
-    steps: int
+    steps: int | None = None
     floor: float = 0.0
     warmup: int = 0
+
+    def for_steps(self, steps: int) -> "Linear":
+        return replace(self, steps=steps) if self.steps is None else self
 
     def factor(self, clock: Clock) -> float:
         done = _done(clock.step, self.warmup, self.steps)
@@ -52,11 +72,17 @@ class Linear:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cosine:
-    """From 1 down half a cosine to `floor` at `steps`, and there it stays. Loshchilov & Hutter 2017, eq. 5."""
+    """From 1 down half a cosine to `floor` at `steps`, by default the end of training, and there it stays.
 
-    steps: int
+    Loshchilov & Hutter 2017, eq. 5.
+    """
+
+    steps: int | None = None
     floor: float = 0.0
     warmup: int = 0
+
+    def for_steps(self, steps: int) -> "Cosine":
+        return replace(self, steps=steps) if self.steps is None else self
 
     def factor(self, clock: Clock) -> float:
         half = (1 + math.cos(math.pi * _done(clock.step, self.warmup, self.steps))) / 2
