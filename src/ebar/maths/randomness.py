@@ -11,7 +11,7 @@ def default_generator() -> Generator:
     return Generator().manual_seed(int(torch.randint(2**62, ())))
 
 
-def folded(*numbers: int) -> int:
-    """One seed from several numbers, without the collisions of a sum (seed 0 epoch 1, seed 1 epoch 0)."""
+def folded(*numbers: int | str) -> int:
+    """One seed from several numbers or names, without the collisions of a sum (seed 0 epoch 1, seed 1 epoch 0)."""
     digest = hashlib.sha256("/".join(map(str, numbers)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

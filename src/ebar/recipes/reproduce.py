@@ -20,8 +20,8 @@ from ebar.recipes import RECIPES, SCALES
 from ebar.recipes.recipe import Cell, Recipe, Row, Shares
 from ebar.recipes.recorded import reading_of, settled
 from ebar.recipes.render import FORMAT, write_page
+from ebar.store.environment import environment
 from ebar.store.writing import replace, saving, to_json
-from ebar.training.run import environment
 
 SELDOM = ("over", "values", "picture")
 LONGEST_SOCKET = 40  # bytes of Ray's folder: it puts sockets below, whose whole path may have 107

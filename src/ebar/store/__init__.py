@@ -1,1 +1,33 @@
-"""One way to keep things: locks, descriptions, stages, atomic writing."""
+"""What is kept on disk: one lock, one description, one fingerprint, one header, one way of writing.
+
+    with open_store(folder, description=config, seed=0) as store:
+        with store.stage("lambda", {"features": features, "tolerance": 0.01}) as stage:
+            if not stage.done:
+                stage.write("fitted.json", to_json(fit(seed=stage.seed)))
+        fitted = json.loads(stage.read("fitted.json"))
+
+A stage that was finished is read, one that was interrupted goes on, and one that was made from something else is
+refused with the names of what differs.
+"""
+
+from ebar.store.fingerprint import describe, fingerprint, source_fingerprint
+from ebar.store.locking import locked
+from ebar.store.stages import Stage, open_stage, stage_seconds
+from ebar.store.store import Store, open_store
+from ebar.store.writing import once, replace, saving, to_json
+
+__all__ = [
+    "Stage",
+    "Store",
+    "describe",
+    "fingerprint",
+    "locked",
+    "once",
+    "open_stage",
+    "open_store",
+    "replace",
+    "saving",
+    "source_fingerprint",
+    "stage_seconds",
+    "to_json",
+]

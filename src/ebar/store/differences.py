@@ -10,7 +10,7 @@ MOST = 8  # differences that a sentence names
 
 
 def changed(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Options that differ; those of a table's entry stand beside its kind."""
+    """Names that differ, in order; options of a table's entry stand beside its kind."""
     found = []
     for name in sorted({*one, *other}):
         left, right = one.get(name), other.get(name)
@@ -52,6 +52,13 @@ def another_configuration(folder: Path, config: str, advice: str) -> UserError:
         )
     return UserError(
         f"{folder} holds a run of another configuration: {advice} (what differs: {named(differences(before, config))})."
+    )
+
+
+def made_from_something_else(place: Path, names: list[str]) -> UserError:
+    """What to say of a stage of another description."""
+    return UserError(
+        f"{place} was made from something else (what differs: {named(names)}): choose another name, or delete it."
     )
 
 

@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,14 @@ def replace(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def once(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """JSON that is made and written where it is not there yet, in a folder that says what everything in it is of."""
+    if not path.exists():
+        with saving(str(path)):
+            replace(path, to_json(make(), indent=1))
+    return json.loads(path.read_bytes())  # type: ignore[no-any-return]
 
 
 def replace_folder(path: Path, files: dict[str, bytes]) -> None:

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from ebar.store.differences import another_configuration
+from ebar.store.environment import environment
 from ebar.store.writing import to_json
-from ebar.training.run import Run, environment
+from ebar.training.run import Run
 
 # What a run has that was told of a mistake before it had found anything.
 BEGUN = {"config.yaml", "environment.json", "lock", "checkpoints"}

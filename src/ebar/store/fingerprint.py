@@ -1,0 +1,141 @@
+"""Short digests of what something was made from: weights, data, options, files, source code.
+
+An object is described by its class and by the arguments it was constructed with, read from the attributes of the same
+names (frozen dataclasses and our modules keep them so); a module also by its weights; a function by its code. Caches,
+counters and whatever else an object gathers while it is used do not count.
+"""
+
+import hashlib
+import inspect
+import json
+import math
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ebar.errors import UserError
+from ebar.types import Sequences
+
+PLAIN = (bool, int, float, str)
+SOURCES = (".py", ".yaml", ".json", ".toml")
+
+
+def fingerprint(*things: object) -> str:
+    """16 hexadecimal digits that change with anything that `describe` tells of."""
+    return _digest(json.dumps([describe(thing) for thing in things], sort_keys=True).encode())
+
+
+def describe(thing: object) -> Any:
+    """Plain data, as JSON has it: options by their values, weights, data and files by what identifies them."""
+    return _describe(thing, ())
+
+
+@cache
+def source_fingerprint(folder: Path = Path(__file__).parents[1]) -> str:
+    """Of the source files of a package, ebar's own unless another folder is given."""
+    files = sorted(path for path in folder.rglob("*") if path.suffix in SOURCES)
+    return _digest(
+        *(part for path in files for part in (path.relative_to(folder).as_posix().encode(), path.read_bytes()))
+    )
+
+
+def _describe(thing: object, inside: tuple[int, ...]) -> Any:
+    if thing is None:
+        return None
+    if isinstance(thing, PLAIN):  # restricted numbers are subclasses
+        value = next(kind(thing) for kind in PLAIN if isinstance(thing, kind))
+        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(thing, Path):
+        return _file(thing)
+    if isinstance(thing, Tensor):
+        return {"tensor": _tensor(thing)}
+    if isinstance(thing, Sequences):
+        return {"sequences": _digest(repr(thing.lengths.tolist()).encode(), _bytes(thing.tokens[thing.mask()].long()))}
+    if isinstance(thing, FunctionType | MethodType):
+        return {"function": thing.__qualname__, "code": _digest(*_code(thing.__code__))}
+    if isinstance(thing, type):
+        return thing.__qualname__
+    if id(thing) in inside:
+        return "itself"
+    inside = (*inside, id(thing))
+    if isinstance(thing, Mapping):
+        return {str(name): _describe(value, inside) for name, value in thing.items()}
+    if isinstance(thing, list | tuple) and not hasattr(thing, "_fields"):
+        return [_describe(value, inside) for value in thing]
+    if isinstance(thing, set | frozenset):
+        return sorted((_describe(value, inside) for value in thing), key=repr)
+    if isinstance(thing, torch.device | torch.dtype):
+        return str(thing)
+    arguments = {name: _describe(value, inside) for name, value in _arguments(thing).items()}
+    return {"kind": type(thing).__qualname__, **arguments, **(_weights(thing) if isinstance(thing, nn.Module) else {})}
+
+
+def _arguments(thing: object) -> dict[str, object]:
+    """Those of its constructor that it keeps under their names; and its space, which may follow from them."""
+    if fields := getattr(thing, "_fields", None):
+        return {name: getattr(thing, name) for name in fields}
+    try:
+        names = [name for name in inspect.signature(type(thing)).parameters if not name.startswith("_")]
+    except (TypeError, ValueError):
+        names = []
+    found = {}
+    for name in (*names, "space"):
+        try:
+            value = inspect.getattr_static(thing, name)
+        except AttributeError:
+            value = None
+        if name in getattr(thing, "__dict__", {}) or name in getattr(thing, "_modules", {}) or _slot(value):
+            found[name] = getattr(thing, name)
+    return found
+
+
+def _slot(value: object) -> bool:
+    return inspect.ismemberdescriptor(value)
+
+
+def _weights(module: nn.Module) -> dict[str, Any]:
+    """Parameters and buffers, names and kinds of all that is inside."""
+    parts = [f"{name}:{type(part).__qualname__}" for name, part in module.named_modules()]
+    tensors = {name: _tensor(value) for name, value in module.state_dict().items() if isinstance(value, Tensor)}
+    return {"weights": _digest(json.dumps([parts, tensors], sort_keys=True).encode())}
+
+
+def _tensor(value: Tensor) -> str:
+    return _digest(f"{value.dtype}{tuple(value.shape)};".encode(), _bytes(value))
+
+
+def _bytes(value: Tensor) -> bytes:
+    flat = value.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+
+
+def _file(path: Path) -> Any:
+    """A file by its name, size and time; a folder by its name."""
+    if path.is_dir():
+        return str(path.resolve())
+    try:
+        status = path.stat()
+    except OSError:
+        raise UserError(f"There is no file {path}.") from None
+    return {"file": str(path.resolve()), "size": status.st_size, "modified": status.st_mtime_ns}
+
+
+def _code(code: CodeType) -> list[bytes]:
+    """Instructions, names and constants, those of functions inside it included."""
+    found = [code.co_code, repr(code.co_names).encode()]
+    for constant in code.co_consts:
+        found += _code(constant) if isinstance(constant, CodeType) else [repr(constant).encode()]
+    return found
+
+
+def _digest(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.hexdigest()[:16]
