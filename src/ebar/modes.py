@@ -18,7 +18,7 @@ LONGEST = 64  # containers longer than this hold data, not modules
 
 @contextmanager
 def evaluation_mode(*parts: object) -> Iterator[None]:
-    """Inside, all modules among these and in what these hold are in evaluation mode; after, each has its own mode back.
+    """Puts all modules among the parts, and inside them, in evaluation mode; afterwards each has its own mode back.
 
     A part may be a module, a plain object that holds some (`Guided`, an energy that is no module), or a function that
     uses some: any callable is an energy. Where nothing is in training mode nothing is done. Gradients still flow: on a
@@ -41,7 +41,7 @@ def evaluation_mode(*parts: object) -> Iterator[None]:
 
 
 def _set_modes(modules: Sequence[nn.Module], training: bool) -> None:
-    """Of each module alone, past torch's own `__setattr__`, which takes most of the time for nothing."""
+    """Set the mode of each module alone, bypassing torch's `__setattr__`, which would take most of the time."""
     for module in modules:
         object.__setattr__(module, "training", training)
 

@@ -103,7 +103,7 @@ class Context(NamedTuple):
 
 
 def context_rows(context: Context | None) -> int:
-    """How many conditions there are: one when there is none to speak of."""
+    """The number of conditions: one where there is no context."""
     return 1 if context is None else context.rows
 
 
@@ -119,7 +119,7 @@ def spread(context: Context | None, batch: int) -> Context | None:
 class Weighted(NamedTuple):
     """Properly weighted draws: E[w·f(x)] = Σₓ P(x)·f(x) for every f, so E[w] = Z, per row of the context.
 
-    They carry what an estimator has to know of how they were drawn, so that nobody has to be told.
+    They carry what an estimator needs to know about how they were drawn, so that no caller has to pass it on.
     """
 
     x: Sequences  # rows × draws of them, context-major
@@ -134,7 +134,7 @@ class Weighted(NamedTuple):
     context: Context | None = None
 
     def select(self, draws: Int[Tensor, " selected"] | slice) -> "Weighted":
-        """Some of the draws, the same in every row: properly weighted still, if no weight had a say in the choice."""
+        """Some of the draws, the same in every row: properly weighted if the choice does not depend on weights."""
         rows, n = self.log_weights.shape
         index = torch.arange(n, device=self.log_weights.device)[draws]
         everywhere = (torch.arange(rows, device=index.device)[:, None] * n + index).flatten()
@@ -313,7 +313,7 @@ Target = Scored[Sequences] | Distribution  # a tilted model, or a distribution, 
 
 
 class Clock(NamedTuple):
-    """When it is, in training."""
+    """How far training has come."""
 
     step: int  # optimiser steps taken so far
     epoch: int  # passes over the data completed so far

@@ -18,6 +18,7 @@ from torch import Generator, Tensor, nn
 from ebar.data.languages import Language
 from ebar.energies.linear import Linear
 from ebar.estimators import (
+    comparison,
     divergences,
     draws,
     entropy,
@@ -27,7 +28,6 @@ from ebar.estimators import (
     last_step,
     log_z,
     per_step,
-    pool,
 )
 from ebar.estimators import moments as moment_estimates
 from ebar.estimators.support import Support
@@ -205,10 +205,10 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "estimators.per_step.log_closing_mean": lambda w: per_step.log_closing_mean(
         w.energy, torch.tensor([0, 1, 1]), torch.zeros(3).double(), w.one, ENDING
     ),
-    "estimators.pool.draw_pool": lambda w: pool.draw_pool(
+    "estimators.comparison.draw_comparison": lambda w: comparison.draw_comparison(
         [w.base, w.other], (w.p, w.other), 20, context=w.context, generator=w.generator()
     ),
-    "estimators.pool.pool_of": lambda w: pool.pool_of(
+    "estimators.comparison.comparison_of": lambda w: comparison.comparison_of(
         drawing.draw(w.sampler("importance"), w.p, 10, generator=w.generator()), w.p, w.other
     ),
     "estimators.support.Support.see": lambda w: seen(w),
@@ -316,7 +316,7 @@ DOES_NOT_MEASURE = {
     "estimators.models": "common_space device_of is_enumerable",
     "estimators.moments": "moments_of weighted_mean",
     "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between",
-    "estimators.pool": "source_of",
+    "estimators.comparison": "source_of",
     "estimators.support": "Support.warnings",
     "estimators.worth": "Worth.to_dict same_draws worth worth_elsewhere",
     "evaluation.diversity": "bleu_of distinct self_bleu",

@@ -14,7 +14,8 @@ from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.stepwise import teacher_forced
-from ebar.objectives.contrastive import Scored, contrast
+from ebar.objectives.contrastive import ScoredTokens as Tokens
+from ebar.objectives.contrastive import contrast
 from ebar.objectives.token_scores import TokenScores, token_scores
 from ebar.types import Sequences, Space
 
@@ -107,8 +108,8 @@ def test_the_gradient_is_that_of_the_divergences(space, recent, variance_reduced
     model, x = recurrent(space), all_sequences(space)
     *exact, total = exact_gradients(space, recent)
     scores = enumerated(model, x)
-    real = Scored(scores, x.mask(), data_of(space))
-    fake = Scored(scores, x.mask(), chances_of(scores, x))
+    real = Tokens(scores, x.mask(), data_of(space))
+    fake = Tokens(scores, x.mask(), chances_of(scores, x))
     found = contrast(real, fake, recent=recent, variance_reduced=variance_reduced, drawn_last=drawn_last)
     for k, wanted in enumerate(exact):
         assert k == 0 or wanted.norm() > 0.05
@@ -120,7 +121,7 @@ def test_the_gradient_is_that_of_the_divergences(space, recent, variance_reduced
 def test_its_value_is_the_divergence_but_for_the_datas_entropy(space):
     model, x = recurrent(space), all_sequences(space)
     scores, chances = enumerated(model, x), data_of(space)
-    found = contrast(Scored(scores, x.mask(), chances), Scored(scores, x.mask(), chances_of(scores, x)), recent=None)
+    found = contrast(Tokens(scores, x.mask(), chances), Tokens(scores, x.mask(), chances_of(scores, x)), recent=None)
     for k, divergence in enumerate(exact_divergences(model, space, None), start=1):
         joint: dict[tuple[int, ...], float] = {}
         for row in range(len(chances)):
@@ -136,7 +137,7 @@ def test_its_value_is_the_divergence_but_for_the_datas_entropy(space):
 def test_without_the_datas_own_prefixes_their_likelihood_is_missing_and_nothing_else(space):
     model, x = recurrent(space), all_sequences(space)
     scores, chances = enumerated(model, x), data_of(space)
-    real, fake = Scored(scores, x.mask(), chances), Scored(scores, x.mask(), chances_of(scores, x))
+    real, fake = Tokens(scores, x.mask(), chances), Tokens(scores, x.mask(), chances_of(scores, x))
     with_term, without = (contrast(real, fake, recent=2, data_term=wanted) for wanted in (True, False))
     for k in range(1, space.length):
         reach = torch.where(x.mask()[:, k], chances, 0.0)
@@ -149,7 +150,7 @@ def test_without_the_datas_own_prefixes_their_likelihood_is_missing_and_nothing_
 def test_without_the_weights_it_is_another_gradient(space):
     model, x = recurrent(space), all_sequences(space)
     scores = enumerated(model, x)
-    real, fake = Scored(scores, x.mask(), data_of(space)), Scored(scores, x.mask(), chances_of(scores, x))
+    real, fake = Tokens(scores, x.mask(), data_of(space)), Tokens(scores, x.mask(), chances_of(scores, x))
     exact = exact_gradients(space, 2)[-1]
     assert (gradient(model, contrast(real, fake, temper=0.0).terms.sum()) - exact).norm() > 0.05
     torch.testing.assert_close(gradient(model, contrast(real, fake).terms.sum()), exact, rtol=0, atol=1e-9)
@@ -163,9 +164,9 @@ def all_batches(model: Any, space: Space, size: int, **options: Any) -> Tensor:
     rows = torch.tensor(list(itertools.product(range(len(q)), repeat=size)))
     count = len(rows)
     every = torch.arange(len(q)).repeat(count)
-    real = Scored(TokenScores(*(each[every] for each in scores)), x.mask()[every], chances.repeat(count))
+    real = Tokens(TokenScores(*(each[every] for each in scores)), x.mask()[every], chances.repeat(count))
     flat = rows.reshape(-1)
-    fake = Scored(TokenScores(*(each[flat] for each in scores)), x.mask()[flat])
+    fake = Tokens(TokenScores(*(each[flat] for each in scores)), x.mask()[flat])
     found = contrast(real, fake, groups=count, log_z=exact_log_z(scores, x), **options)
     return gradient(model, (q[rows].prod(1)[:, None] * found.terms).sum())
 
@@ -207,8 +208,8 @@ def biases(space: Space, sizes: list[int], variance_reduced: bool) -> list[float
         log_chance = math.lgamma(size + 1) + (counts * q.log() - torch.lgamma(counts + 1)).sum(1)
         groups = len(counts)
         flat, every = kept.repeat(groups), torch.arange(len(chances)).repeat(groups)
-        real = Scored(TokenScores(*(each[every] for each in scores)), x.mask()[every], chances.repeat(groups))
-        fake = Scored(TokenScores(*(each[flat] for each in scores)), x.mask()[flat], counts.reshape(-1))
+        real = Tokens(TokenScores(*(each[every] for each in scores)), x.mask()[every], chances.repeat(groups))
+        fake = Tokens(TokenScores(*(each[flat] for each in scores)), x.mask()[flat], counts.reshape(-1))
         terms = contrast(real, fake, groups=groups, variance_reduced=variance_reduced).terms
         mean = gradient(model, (log_chance.exp()[:, None] * terms).sum())
         found.append(float((mean - exact).norm()))

@@ -12,7 +12,8 @@ from ebar.models.from_logits import FromLogits
 from ebar.models.stepwise import teacher_forced
 from ebar.models.tabular import Tabular
 from ebar.objectives import Earm, MaximumLikelihood, ScheduledSampling
-from ebar.objectives.contrastive import Scored, contrast, normalised_weights, past
+from ebar.objectives.contrastive import ScoredTokens as Tokens
+from ebar.objectives.contrastive import contrast, normalised_weights, past
 from ebar.objectives.fakes import draw_fakes
 from ebar.objectives.token_scores import TokenScores, token_scores
 from ebar.types import Clock, Context, Loss, Sequences, Space
@@ -46,7 +47,7 @@ def test_one_step_by_hand():
     fake = TokenScores(*(each.requires_grad_() for each in fake))
     real = TokenScores(*(each.requires_grad_() for each in real))
     held = torch.ones(2, 2, dtype=torch.bool)
-    found = contrast(Scored(real, held[:1]), Scored(fake, held), variance_reduced=False)
+    found = contrast(Tokens(real, held[:1]), Tokens(fake, held), variance_reduced=False)
     # Step 1: log Z = log mean(1, 1) = 0; −logit = −0.5. Step 2: log Z = log mean(1, 3) = log 2; the data has
     # logit 2 and log q(x₁) = 0.5 − 1.
     assert found.terms.tolist() == [pytest.approx([-0.5, math.log(2) - 2.0 + 0.5], abs=1e-12)]
@@ -55,7 +56,7 @@ def test_one_step_by_hand():
     assert found.gain.tolist() == [pytest.approx([1.0, 1.0 - math.log(2)])]
     wanted = {False: [[0.25, 0], [0.75, 0]], True: [[-0.25, 0], [0.25, 0]]}  # w/2, and (w − 1)/2
     for reduced, coefficients in wanted.items():
-        found = contrast(Scored(real, held[:1]), Scored(fake, held), variance_reduced=reduced)
+        found = contrast(Tokens(real, held[:1]), Tokens(fake, held), variance_reduced=reduced)
         to_logit, to_lse, of_real = torch.autograd.grad(
             found.terms[0, 1], (fake.logit, fake.log_partition, real.logit), retain_graph=True
         )
@@ -72,8 +73,8 @@ def test_the_baseline_runs_over_the_rows_that_hold_a_token_the_end_included():
     """Three fakes, of which one ends at the first place: at step 2 two go on, w = 1 each; all three held x₁."""
     zeros = torch.zeros(3, 2, dtype=torch.float64)
     logit = zeros.clone().requires_grad_()
-    fake = Scored(TokenScores(logit, zeros, zeros), Sequences(zeros.long(), torch.tensor([2, 1, 2])).mask())
-    real = Scored(TokenScores(*(zeros[:1],) * 3), torch.ones(1, 2, dtype=torch.bool))
+    fake = Tokens(TokenScores(logit, zeros, zeros), Sequences(zeros.long(), torch.tensor([2, 1, 2])).mask())
+    real = Tokens(TokenScores(*(zeros[:1],) * 3), torch.ones(1, 2, dtype=torch.bool))
     (slope,) = torch.autograd.grad(contrast(real, fake).terms[0, 1], logit)
     assert slope.tolist() == [
         pytest.approx([1 / 2 - 1 / 3, 0]),
@@ -116,7 +117,7 @@ def test_it_is_the_cross_entropy_and_the_weighted_term_in_two_separate_passes(sp
     caps = torch.full((6 * draws,), x.tokens.shape[1])
     fakes = draw_fakes(model, caps, context, generator=Generator().manual_seed(1))
     scores = [token_scores(teacher_forced(model, each.tokens, context), each.tokens) for each in (x, fakes)]
-    found = contrast(Scored(scores[0], x.mask()), Scored(scores[1], fakes.mask()))
+    found = contrast(Tokens(scores[0], x.mask()), Tokens(scores[1], fakes.mask()))
     tokens = torch.bincount(x.lengths - 1, minlength=x.tokens.shape[1]).flip(0).cumsum(0).flip(0)
     steps = found.terms.shape[1]  # where no fake is as long as the longest real sequence, later ones have no term
     term = (found.terms[0] * tokens[:steps]).sum() / tokens[:steps].sum()
@@ -159,7 +160,7 @@ def test_steps_count_by_their_tokens_alike_or_all_together(space):
     x = model.sample(12, generator=Generator().manual_seed(2))
     fakes = draw_fakes(model, torch.full((12,), x.tokens.shape[1]), generator=Generator().manual_seed(1))
     scores = [token_scores(teacher_forced(model, each.tokens), each.tokens) for each in (x, fakes)]
-    found = contrast(Scored(scores[0], x.mask()), Scored(scores[1], fakes.mask()))
+    found = contrast(Tokens(scores[0], x.mask()), Tokens(scores[1], fakes.mask()))
     terms, steps = found.terms[0].detach(), found.terms.shape[1]
     tokens = x.mask().sum(0)[:steps].double()
     wanted = {
@@ -179,7 +180,7 @@ def test_a_window_from_the_beginning_looks_at_the_first_tokens_only():
     real = token_scores(teacher_forced(model, x.tokens), x.tokens)
     scores = token_scores(teacher_forced(model, fakes.tokens), fakes.tokens)
     found = contrast(
-        Scored(TokenScores(*(each[:, :4] for each in real)), x.mask()[:, :4]), Scored(scores, fakes.mask())
+        Tokens(TokenScores(*(each[:, :4] for each in real)), x.mask()[:, :4]), Tokens(scores, fakes.mask())
     )
     assert loss.metrics["contrastive"] == pytest.approx(float(found.terms.detach().mean()))
 
@@ -199,7 +200,7 @@ def test_a_window_anywhere_goes_on_from_the_true_tokens_before_it():
         real, scores = (token_scores(teacher_forced(model, each), each) for each in (x.tokens, whole))
         window = slice(begin, begin + 4)
         found = contrast(
-            *(Scored(TokenScores(*(each[:, window] for each in kind)), fakes.mask()) for kind in (real, scores))
+            *(Tokens(TokenScores(*(each[:, window] for each in kind)), fakes.mask()) for kind in (real, scores))
         )
         assert loss.metrics["contrastive"] == pytest.approx(float(found.terms.detach().mean()))
         fake = TokenScores(*(each[:, window] for each in scores))
@@ -243,7 +244,7 @@ def test_each_context_may_have_its_own_normaliser():
         only, its = context.select(torch.tensor([row])), torch.arange(4 * row, 4 * row + 4)
         real, fake = x.select(torch.tensor([row])), fakes.select(its)
         scores = [token_scores(teacher_forced(model, each.tokens, only), each.tokens) for each in (real, fake)]
-        terms.append(contrast(Scored(scores[0], real.mask()), Scored(scores[1], fake.mask())).terms.detach().mean())
+        terms.append(contrast(Tokens(scores[0], real.mask()), Tokens(scores[1], fake.mask())).terms.detach().mean())
     assert loss.metrics["contrastive"] == pytest.approx(float(torch.stack(terms).mean()))
     assert loss.metrics["contrastive"] != pytest.approx(
         loss_of(replace(objective, normalise="batch"), (x, context)).metrics["contrastive"], abs=1e-4

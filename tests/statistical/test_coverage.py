@@ -13,10 +13,10 @@ from torch import Generator, Tensor
 from ebar.estimators import divergences as divergences_module
 from ebar.estimators import log_z as log_z_module
 from ebar.estimators import moments as moments_module
+from ebar.estimators.comparison import Comparison
 from ebar.estimators.divergences import sampled
 from ebar.estimators.log_z import log_mean
 from ebar.estimators.moments import weighted_mean
-from ebar.estimators.pool import Pool
 from ebar.maths.divergences import DIVERGENCES
 
 Function = Callable[[Tensor], Tensor]
@@ -155,5 +155,5 @@ def test_intervals_for_divergences_cover(kind: str, normalised: tuple[bool, bool
     drawn = torch.multinomial(log_r.exp(), REPEATS * 1000, replacement=True, generator=generator).reshape(REPEATS, 1000)
     shifts = [0.0 if known else shift for known, shift in zip(normalised, (2.0, -1.0), strict=True)]
     ratios = [(log_p - log_r + shifts[0])[drawn], (log_q - log_r + shifts[1])[drawn]]
-    found = sampled(kind, Pool(ratios[0], ratios[1], log_r[drawn], [None] * REPEATS), normalised=normalised)
+    found = sampled(kind, Comparison(ratios[0], ratios[1], log_r[drawn], [None] * REPEATS), normalised=normalised)
     check(torch.tensor([estimate.low <= truth <= estimate.high for estimate in found]))

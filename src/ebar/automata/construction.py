@@ -111,7 +111,7 @@ def mixture(
     """Σᵢ pᵢ·automaton(x | x ∈ Lᵢ), itself deterministic, whether or not the languages overlap.
 
     The parts share one base, so the mixture is base(x)·Σᵢ pᵢ/Zᵢ·1[x ∈ Lᵢ]: a reweighting by the state in which
-    the product of the languages ends. No selector has to be prepended and stripped, as in document 000's code.
+    the product of the languages ends. No selector is prepended and stripped, as in Parshakova et al. 2019's code.
     """
     if any(p < 0 for p in probabilities) or abs(sum(probabilities) - 1) > 1e-12:
         raise UserError(f"The parts of a mixture need probabilities that sum to 1, which {list(probabilities)} do not.")

@@ -11,7 +11,7 @@ from ebar.automata.exploration import ranges
 
 
 class Arcs(NamedTuple):
-    """Transitions (q, l, q′, w) of document 000, A.2.1, in any order, the weight as its logarithm."""
+    """Transitions (q, l, q′, w) (Parshakova et al. 2019, A.2.1), in any order, the weight as its logarithm."""
 
     sources: Int[np.ndarray, " arcs"]
     labels: Int[np.ndarray, " arcs"]

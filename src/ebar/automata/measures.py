@@ -15,7 +15,7 @@ from ebar.automata.recursion import backward, count_paths, log_backward
 
 
 def entropy(automaton: ProbabilisticAutomaton) -> float:
-    """H = −Σ p·log p in nats: the least fixpoint of document 000's equation 7, at the start."""
+    """H = −Σ p·log p in nats: the least fixpoint of equation 7 of Parshakova et al. 2019."""
     graph = automaton.graph
     return _expected(graph, -graph.arcs.log_weights)
 

@@ -38,7 +38,7 @@ class AutomatonState(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ProbabilisticAutomaton:
-    """A distribution over strings, its arcs' weights summing to one in every state. Document 000, A.2.
+    """A distribution over strings, its arcs' weights summing to one in every state. Parshakova et al. 2019, A.2.
 
     Deterministic: the tokens fix the path, so a string's probability is the product of its arcs. Where the space
     has an end token, ending is an arc like any other, which carries that token. A distribution of unbounded

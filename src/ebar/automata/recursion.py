@@ -16,7 +16,7 @@ ROUNDS = 1_000_000
 def backward(graph: Graph, rewards: Float[np.ndarray, " states"]) -> Float[np.ndarray, " states"]:
     """The least solution of x(q) = r(q) + Σ w·x(q′), with x = 0 at the end of the string.
 
-    With r = −Σ w·log w it is document 000's equation 7 and x the entropy; with r = 1 the mean length.
+    With r = −Σ w·log w it is equation 7 of Parshakova et al. 2019 and x the entropy; with r = 1 the mean length.
     """
     value = np.zeros(graph.states)
     for first, last, arcs in _levels(graph):
@@ -102,7 +102,7 @@ def fixpoint(
 ) -> Float[np.ndarray, " states"]:
     """x = known + W·x: by elimination up to `DIRECT` states, beyond by iteration to the residual.
 
-    The iteration is document 000's, xᵗ⁺¹ = known + W·xᵗ, which tends to the least fixpoint from zero, and where
+    The iteration is theirs, xᵗ⁺¹ = known + W·xᵗ, which tends to the least fixpoint from zero, and where
     W's powers sum, from anywhere: so it is started near the end, from what BiCGSTAB makes of the same system.
     """
     from scipy.sparse import csr_array, eye_array

@@ -49,17 +49,17 @@ class Reads(Protocol):
 
 @runtime_checkable
 class Stepper(Protocol):
-    """A backbone or a model in the middle of a draw: changed in place, where a `State` is a value.
+    """The cache of a backbone or a model while sampling: changed in place, whereas a `State` is a value.
 
     It serves one draw, has no gradient and no dropout.
     """
 
     def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows outputs"]:
-        """What follows one more token; good until the next step, which may write over it."""
+        """The output after one more token; valid until the next step, which may overwrite it."""
         ...
 
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        """Go on with some of the rows."""
+        """Continue with some of the rows."""
         ...
 
 

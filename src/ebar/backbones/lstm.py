@@ -26,7 +26,7 @@ class Lstm(nn.Module):
     """Tokens → hidden vectors of the top layer, with dropout on input, between layers and on output.
 
     The input is a frozen one-hot vector, the beginning of a sequence being the zero vector (as in the
-    authors' code of document 000, like its defaults), or a learnt embedding of size `embedding`, the beginning
+    code of Parshakova et al. 2019, like its defaults), or a learnt embedding of size `embedding`, the beginning
     having its own. A context is a prefix, read after the beginning; an empty one is no context.
     `compiled` has torch compile the sampling step: some tens of seconds at the first draw, faster ever after.
     """

@@ -1,6 +1,20 @@
-"""One step of a decoder without gradient or dropout, its keys and values written where there is room for them.
+"""One step of a Transformer decoder while sampling: no gradient, no dropout, a key-value cache written in place.
 
-What rows share, a prefix or a source, is kept once for each context and seen by all rows of the context in one product.
+Keys and values are kept in three places. Rows that share a context share its cache:
+
+    contexts        prefix and source        rows (draws)         each row's own tokens
+    ┌─────────┐     ┌──────────────┐         ┌────────┐ slot 0    ┌──────────┬─────────┐
+    │ C₀      │ ──▶ │ k, v of C₀   │ ◀────── │ draw a │ ────────▶ │ k, v     │ room    │
+    │         │     │ (read once)  │ ◀────── │ draw b │ slot 1    │ of x₍<t₎ │ (grows  │
+    │ C₁      │ ──▶ │ k, v of C₁   │ ◀────── │ draw c │ slot 2    │          │  by 2×) │
+    └─────────┘     └──────────────┘         └────────┘           └──────────┴─────────┘
+
+1. A step computes query, key and value of one new token per row and writes key and value into the row's own cache.
+2. Attention over the row's own tokens is one batched product per head. Attention over the prefix is one product per
+   *context*: the queries of its rows are gathered side by side (`_Groups.gather`), so the prefix is read once however
+   many rows share it, and scattered back. The two softmaxes are then merged exactly (`_seen`).
+3. When rows end, `keep` moves the last rows into the slots that became free instead of copying the whole cache:
+   `slots` maps each row to its slot. A context whose rows have all ended is removed in the same way.
 """
 
 import math
@@ -19,11 +33,7 @@ ROOM = 16  # places to write to at first; twice as many whenever they are full
 
 
 class TransformerStepper:
-    """A draw under way.
-
-    When some rows end, the last ones move to their slots and nothing else is copied: `slots` says where each row is.
-    The same holds for contexts whose rows have all ended.
-    """
+    """The cache of a batch of draws; see the module's picture."""
 
     def __init__(self, decoder: Decoder, state: DecoderState):
         self.decoder = decoder
@@ -74,10 +84,10 @@ class TransformerStepper:
         return hidden if self.slots is None else hidden[self.slots]
 
     def _seen(self, number: int, query: Float[Tensor, "slots heads size"]) -> Float[Tensor, "slots heads size"]:
-        """Of the prefix and of what each row has read since.
+        """Attention over the shared prefix and the row's own tokens together.
 
-        A softmax over both is the mean of the two softmaxes, weighted by what each sums to: σ of the logarithms'
-        difference.
+        With a = Σ e^score over the prefix and b over the own tokens, the joint softmax attends by
+        (a·prefix + b·own)/(a + b), and a/(a + b) = σ(log a − log b).
         """
         memory = self.own[number]
         scores = memory.scores(query[:, :, None], self.seen)
@@ -193,12 +203,12 @@ class _Memory:
 def log_sum(
     scores: Float[Tensor, "rows heads queries seen"], weights: Float[Tensor, "rows heads queries seen"]
 ) -> Float[Tensor, "rows heads queries 1"]:
-    """The logarithm of what the softmax divides by: as exact from the largest place as from any other."""
+    """log Σ e^score, recovered from the softmax: score − log softmax is the same in every place."""
     return scores.amax(-1, keepdim=True) - weights.amax(-1, keepdim=True).log()
 
 
 class _Moved:
-    """The kept rows in the first slots: only those that were past them move, to where there is a gap."""
+    """Compacts the kept rows into the first slots: rows beyond them move into the gaps, the others stay in place."""
 
     def __init__(self, kept: Int[Tensor, " kept"], slots: int):
         self.number = len(kept)

@@ -10,9 +10,9 @@ from ebar.automata import measures
 from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.errors import UserError, choose
 from ebar.estimators import exact
+from ebar.estimators.comparison import Comparison, comparison_of, draw_comparison, source_of
 from ebar.estimators.draws import few_groups
 from ebar.estimators.models import Model, is_enumerable
-from ebar.estimators.pool import Pool, draw_pool, pool_of, source_of
 from ebar.maths.divergences import DIVERGENCES
 from ebar.maths.importance import all_warnings, diagnose
 from ebar.maths.jackknife import half_width
@@ -51,7 +51,7 @@ def divergence(
             return [Estimate.exact(value) for value in exact.divergence(kind, p, q, context).tolist()]
     generator = default_generator() if generator is None else generator
     sources = _sources(kind, p, q, proposal)
-    pool = draw_pool(sources, (p, q), draws, context=context, generator=generator)
+    pool = draw_comparison(sources, (p, q), draws, context=context, generator=generator)
     return sampled(kind, pool, normalised=(isinstance(p, Distribution), isinstance(q, Distribution)), level=level)
 
 
@@ -68,7 +68,7 @@ def _from_draws(
             "Draws for the first model do not show where only the second has mass, which this divergence needs: "
             "leave draws out, or give their number."
         )
-    pool = pool_of(draws, p, q, context=context)
+    pool = comparison_of(draws, p, q, context=context)
     return sampled(kind, pool, normalised=(isinstance(p, Distribution), True), level=level, missing=True)
 
 
@@ -93,7 +93,7 @@ def _sources(kind: str, p: Model, q: Model, proposal: Distribution | None) -> li
 
 
 def sampled(
-    kind: str, pool: Pool, *, normalised: tuple[bool, bool], level: float = 0.95, missing: bool = False
+    kind: str, pool: Comparison, *, normalised: tuple[bool, bool], level: float = 0.95, missing: bool = False
 ) -> list[Estimate]:
     """D̂ = (1/n)·Σ f(aᵢ, bᵢ) with a = p/r, b = q/r over draws from r, normalisers that are not known being estimated
     from the same draws.

@@ -8,8 +8,8 @@ from torch import Generator
 from ebar.automata import measures
 from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.estimators import exact
+from ebar.estimators.comparison import draw_comparison, source_of
 from ebar.estimators.models import Model, is_enumerable
-from ebar.estimators.pool import draw_pool, source_of
 from ebar.maths.importance import all_warnings, diagnose
 from ebar.maths.jackknife import half_width, log_rest
 from ebar.maths.log_space import effective_sample_size, log_mean_exp
@@ -36,7 +36,7 @@ def entropy(
         return [Estimate.exact(value) for value in exact.entropy(model, context).tolist()]
     generator = default_generator() if generator is None else generator
     source = source_of(model)
-    pool = draw_pool([source], (model, source), draws, context=context, generator=generator)
+    pool = draw_comparison([source], (model, source), draws, context=context, generator=generator)
     log_weights = pool.log_first
     log_total = log_mean_exp(log_weights)[:, None]
     log_p = torch.where(log_weights == -math.inf, 0.0, log_weights + pool.log_reference - log_total)

@@ -1,7 +1,7 @@
 """The truth, by enumeration: what every estimate is held against, in value and in gradient.
 
 Everything here is differentiable in the model's parameters, so that each estimator's gradient has an exact twin:
-∂ log Z/∂λ = E_p[φ] (document 000, equation 5) comes out of autograd. One value per row of the context.
+∂ log Z/∂λ = E_p[φ] (Parshakova et al. 2019, equation 5) comes out of autograd. One value per row of the context.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What E[e⁻ᴱ | C, x₍<t₎] is made of: energies of how q goes on, or of all that can follow where one token is left."""
+"""Terms of E[e⁻ᴱ | C, x₍<t₎]: energies of continuations drawn from q or, one token before the end, of every token."""
 
 import torch
 from jaxtyping import Float, Int

@@ -2,7 +2,7 @@
 
 Too small a log Z flatters the model. So the interval goes from what T = log (1/n)Σe⁻ᴱ says, whose bias is −c/n, to
 what its jackknife companion 2J − T says, whose bias is +c/n (`maths.jackknife`), each at its own confidence limit.
-Document 002; Deng et al. 2020 (arXiv:2004.11714), Nowozin 2018.
+Deng et al. 2020 (arXiv:2004.11714), Nowozin 2018.
 """
 
 import math

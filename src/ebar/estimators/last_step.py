@@ -2,7 +2,7 @@
 
     p(v|x₍<T₎, C) = q(v|x₍<T₎, C)·e^{−E(x₍<T₎v, C)} / Σᵥ q(v|x₍<T₎, C)·e^{−E(x₍<T₎v, C)}
 
-What q and the joint model say of the same token is then compared without the error of any Z. Document 002.
+What q and the joint model say of the same token is then compared without the error of any Z. Deng et al. 2020.
 """
 
 import math

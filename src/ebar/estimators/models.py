@@ -1,4 +1,4 @@
-"""What an estimator asks of a model, whichever of the four kinds it is."""
+"""What estimators need to know about a model: its space, its device, whether it can be enumerated."""
 
 import torch
 from torch import nn

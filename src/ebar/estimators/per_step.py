@@ -4,7 +4,7 @@
 
 The A that divides at one place is the A that multiplied at the place before, so that the chain telescopes to
 q·e⁻ᴱ/Ẑ whatever the draws. Past the last token A is e⁻ᴱ itself; before the token that decides the sequence it is a
-sum over the vocabulary. Document 002, per-step perplexity.
+sum over the vocabulary. Deng et al. 2020, per-step perplexity.
 """
 
 import math

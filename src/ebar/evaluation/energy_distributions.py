@@ -1,4 +1,4 @@
-"""Where energies lie on data, on q's draws and on the joint model's: matching models match statistics. Document 002."""
+"""The energies of data, of q's draws and of the joint model's: matching models match statistics. Deng et al. 2020."""
 
 import math
 from typing import NamedTuple

@@ -1,6 +1,6 @@
 """How often one model finds the true next word likelier than another does, after prefixes of their own making.
 
-Document 003, D.2 and Table 8, after Zhang et al. 2019.
+Wang et al. 2022, D.2 and Table 8, after Zhang et al. 2019.
 """
 
 from typing import NamedTuple

@@ -35,7 +35,7 @@ def true_moment(truth: ProbabilisticAutomaton, feature: Feature) -> float:
 
 
 def moment_distance(one: Moments, other: Moments) -> Estimate:
-    """ℓ1_mom = Σᵢ |E φᵢ − E′ φᵢ| between the moments of data, a model or the truth. Document 000, equation 6.
+    """ℓ1_mom = Σᵢ |E φᵢ − E′ φᵢ| between the moments of data, a model or the truth. Parshakova et al. 2019, equation 6.
 
     The interval takes every mean to the far end of its own at once: right when all errors go together, too wide
     otherwise, and as wide below as the distance allows where a difference may be zero.

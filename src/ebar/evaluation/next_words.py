@@ -1,4 +1,4 @@
-"""The likeliest next words after a prefix, under q and under the joint model. Document 002, analyses."""
+"""The likeliest next words after a prefix, under q and under the joint model. Deng et al. 2020, analyses."""
 
 import math
 from collections.abc import Sequence

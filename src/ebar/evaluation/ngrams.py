@@ -1,8 +1,8 @@
 """How much texts repeat: the share of their n-grams that are different ones.
 
-Document 002 shows "unique ratio of n-grams" without a definition. Here it is distinct / total, over all texts together
-(*pooled*: repeating one another counts) and the mean over texts of each one's own (*within*: only repeating itself
-counts). The pooled ratio falls as texts are added, so systems are compared with the same number of texts only.
+Deng et al. 2020 show "unique ratio of n-grams" without a definition. Here it is distinct / total, over all texts
+together (*pooled*: repeating one another counts) and the mean over texts of each one's own (*within*: only repeating
+itself counts). The pooled ratio falls as texts are added, so systems are compared with the same number of texts only.
 """
 
 from collections import Counter

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 class Softmax(nn.Module):
-    """logits = W·hidden + b, W uniform in ±0.1 and b zero at first, as in the authors' code of document 000."""
+    """logits = W·hidden + b, W uniform in ±0.1 and b zero at first, as in the code of Parshakova et al. 2019."""
 
     free_logits = True
 

@@ -1,4 +1,4 @@
-"""RALM of document 002: a residual that is normalised at every step, where the joint model is normalised once."""
+"""RALM of Deng et al. 2020: a residual that is normalised at every step, where the joint model is normalised once."""
 
 from typing import Any, NamedTuple
 

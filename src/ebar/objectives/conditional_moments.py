@@ -1,4 +1,4 @@
-"""Maximum likelihood for a tilted model in context: equations 1–3 of document 000, chain rule included."""
+"""Maximum likelihood for a tilted model in context: equations 1–3 of Parshakova et al. 2019, with the chain rule."""
 
 import math
 import warnings

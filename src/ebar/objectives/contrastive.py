@@ -21,7 +21,7 @@ from torch import Tensor
 from ebar.objectives.token_scores import TokenScores
 
 
-class Scored(NamedTuple):
+class ScoredTokens(NamedTuple):
     """Sequences with the scores of their tokens."""
 
     scores: TokenScores  # each [rows, steps]
@@ -42,8 +42,8 @@ class Contrast(NamedTuple):
 
 
 def contrast(
-    real: Scored,
-    fake: Scored,
+    real: ScoredTokens,
+    fake: ScoredTokens,
     *,
     groups: int = 1,
     recent: int | None = 2,
@@ -128,7 +128,7 @@ def past(log_probs: Float[Tensor, "*rows steps"], recent: int | None) -> Float[T
     return total
 
 
-def _grouped(scored: Scored, groups: int, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _grouped(scored: ScoredTokens, groups: int, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """log q, logit, LSE and mask as [groups, rows, steps]; the scores are 0 where no token is."""
     mask = scored.mask[:, :steps]
     wanted = (scored.scores.log_prob, scored.scores.logit, scored.scores.log_partition)
@@ -136,6 +136,6 @@ def _grouped(scored: Scored, groups: int, steps: int) -> tuple[Tensor, Tensor, T
     return parts[0], parts[1], parts[2], mask.view(groups, -1, steps)
 
 
-def _row_weights(scored: Scored, groups: int) -> Float[Tensor, "groups rows 1"]:
+def _row_weights(scored: ScoredTokens, groups: int) -> Float[Tensor, "groups rows 1"]:
     rows = scored.scores.logit.new_ones(len(scored.mask)) if scored.weights is None else scored.weights
     return rows.view(groups, -1, 1)

@@ -1,4 +1,4 @@
-"""E-ARM: an autoregressive model trained as its own energy model (documents 001 and 003)."""
+"""E-ARM: an autoregressive model trained as its own energy model. Wang et al. 2022 (arXiv:2206.12840)."""
 
 import warnings
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from ebar.backbones.backbone import Reads
 from ebar.errors import UserError, choose
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.stepwise import teacher_forced
-from ebar.objectives.contrastive import Contrast, Scored, contrast, past
+from ebar.objectives.contrastive import Contrast, ScoredTokens, contrast, past
 from ebar.objectives.fakes import draw_fakes
 from ebar.objectives.langevin import langevin, last_log_partition, reader
 from ebar.objectives.maximum_likelihood import (
@@ -302,8 +302,8 @@ class Earm:
         window: slice,
     ) -> Contrast:  # fmt: skip
         return contrast(
-            Scored(TokenScores(*(each[:, window] for each in real)), x.mask()[:, window]),
-            Scored(fake, fakes.mask()),
+            ScoredTokens(TokenScores(*(each[:, window] for each in real)), x.mask()[:, window]),
+            ScoredTokens(fake, fakes.mask()),
             groups=self._groups(len(x.lengths), context, window.start),
             recent=self.recent,
             data_term=self.data_term,

@@ -1,4 +1,4 @@
-"""Negatives by Langevin dynamics in the space of input vectors: what documents 001 and 003 compare E-ARM with (D.6).
+"""Negatives by Langevin dynamics in the space of input vectors: the rival of E-ARM in Wang et al. 2022, D.6.
 
 Tokens cannot be moved by a gradient, the vectors that stand for them can. The energy of a sequence of vectors is that
 of its last step, −LSE(z₍<K₎), xₖ summed out; vectors are no tokens, so that no log q(z₍<K₎) comes in.

@@ -1,4 +1,4 @@
-"""Noise-contrastive estimation of a residual energy, the noise being q itself. Document 002, Theorem 1."""
+"""Noise-contrastive estimation of a residual energy, the noise being q itself. Deng et al. 2020, Theorem 1."""
 
 import math
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""How many independent draws the draws of some chains are worth."""
+"""The effective number of independent draws in the draws of Markov chains."""
 
 import torch
 from jaxtyping import Float

@@ -1,4 +1,4 @@
-"""Top-K energy resampling: some candidates, one of them chosen by its energy. Document 003 §4.3, D.4."""
+"""Top-K energy resampling: some candidates, one of them chosen by its energy. Wang et al. 2022, §4.3 and D.4."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""A proposal that heads for what the energy wants, and knows its own probability."""
+"""A proposal that looks ahead to what the energy favours, with exact log-probabilities."""
 
 import math
 from typing import Any, NamedTuple

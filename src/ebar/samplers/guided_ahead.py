@@ -1,4 +1,4 @@
-"""Backward dynamic programming over the joint automaton: what may still come, and how wrong that can be."""
+"""Backward dynamic programming over the joint automaton: the expected weight to come, and a bound on its error."""
 
 import math
 

@@ -21,7 +21,7 @@ class Best(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Stop after `evaluations` without a better held-out value, in a row or, as document 000's code does, in all."""
+    """Stop after `evaluations` without a better held-out value, in a row or (Parshakova et al. 2019's code) in all."""
 
     evaluations: int = 10
     margin: float = 0.0

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
+from ebar.estimators.comparison import Comparison as Pool
 from ebar.estimators.divergences import sampled
 from ebar.estimators.moments import weighted_mean
-from ebar.estimators.pool import Pool
 from ebar.features.feature import Features
 from ebar.maths.importance import check_weights
 from ebar.models.scoring import measured_energy

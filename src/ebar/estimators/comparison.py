@@ -1,4 +1,4 @@
-"""One pool of draws on which two models are compared."""
+"""Draws from a mixture of two models, on which both are scored to compare them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from ebar.types import Context, Distribution, SamplesWithLogProb, Sequences, Wei
 BATCH = 4096  # sequences scored at once, over all rows of the context
 
 
-class Pool(NamedTuple):
+class Comparison(NamedTuple):
     """log P(x)/r(x) of two models at draws of r, in float64."""
 
     log_first: Float[Tensor, "rows draws"]
@@ -41,14 +41,14 @@ def source_of(model: Model) -> Distribution:
 
 @torch.no_grad()
 @in_evaluation_mode
-def draw_pool(
+def draw_comparison(
     sources: Sequence[Distribution],
     models: tuple[Model, Model],
     n: int,
     *,
     context: Context | None = None,
     generator: Generator,
-) -> Pool:
+) -> Comparison:
     """n draws for each row of the context from the even mixture r of the sources, and what the models make of them.
 
     A log-probability is computed once, however many of the sources and models it belongs to.
@@ -74,11 +74,11 @@ def draw_pool(
                 progress.advance(rows * size)
     first, second, reference = (torch.cat(part, 1) for part in parts)
     unseen = [all_warnings(*pair) for pair in zip(*(support.warnings(rows) for support in supports), strict=True)]
-    return Pool(first, second, reference, unseen)
+    return Comparison(first, second, reference, unseen)
 
 
 @torch.no_grad()
-def pool_of(drawn: Weighted, p: Model, q: Model, *, context: Context | None = None) -> Pool:
+def comparison_of(drawn: Weighted, p: Model, q: Model, *, context: Context | None = None) -> Comparison:
     """Weighted draws for p as such a pool: w stands for P/r, so q/r is w·q/P, whatever r the draws came from.
 
     Where w = 0 the draw says nothing of q.
@@ -93,7 +93,7 @@ def pool_of(drawn: Weighted, p: Model, q: Model, *, context: Context | None = No
     nothing = log_first.isneginf()
     log_second = torch.where(nothing, -torch.inf, log_first + log_q - torch.where(nothing, 0.0, log_p))
     unseen = support.warnings(rows)
-    return Pool(log_first, log_second, log_p - log_first, unseen, drawn.groups, drawn.strata)
+    return Comparison(log_first, log_second, log_p - log_first, unseen, drawn.groups, drawn.strata)
 
 
 Known = list[tuple[object, Tensor]]  # log-probabilities of the batch at hand, by the model they belong to
