@@ -7,10 +7,6 @@ from jsonargparse import Namespace
 from torch import Generator
 
 from ebar.cli.trained import Trained
-from ebar.config.run import read_run
-from ebar.data.kinds import ParallelData
-from ebar.data.parallel import pairs
-from ebar.data.parallel_parts import files_of
 from ebar.data.tokenisers import Bytes, Tokeniser
 from ebar.errors import UserError
 from ebar.estimators.models import device_of
@@ -98,14 +94,9 @@ def _extent(tokeniser: Tokeniser, tokens: list[int]) -> tuple[int, int]:
 
 def _references(trained: Trained) -> list[str] | None:
     """The test translations as they were written; None where only their tokens can be had."""
-    data = ParallelData(**read_run(trained.folder / "config.yaml").data.options)
-    files = files_of(data, "test")
-    if files is None:  # the validation pairs serve, some of which may have been left out
+    if trained.corpus.written is None:  # the validation pairs serve, some of which may have been left out
         return None
-    columns = {} if data.dataset is not None else {
-        "source_column": int(data.source_column), "target_column": int(data.target_column)
-    }  # fmt: skip
-    found = [target for _, target in pairs(files, **columns)]
+    found = [target for _, target in trained.corpus.written]
     if len(found) != len(trained.corpus.test.lengths):
         raise UserError("The test file is not the one this run was evaluated with: it has another number of lines.")
     return found

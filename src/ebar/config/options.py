@@ -129,8 +129,8 @@ def group(arguments: Namespace, key: str) -> dict[str, Any]:
 # Options, of whatever key, that only mean something from 1 up, or above 0.
 COUNTS = {
     "accumulate", "batch_size", "batch_tokens", "chains", "checkpoint_every", "epochs", "evaluate_every",
-    "held_out_batch", "length", "max_proposals", "maximal_length", "particles", "patience", "proposals_per_draw",
-    "size", "surrogate_draws", "test_size", "thin", "vocabulary",
+    "held_out_batch", "held_out_limit", "length", "limit", "max_proposals", "maximal_length", "particles", "patience",
+    "proposals_per_draw", "size", "surrogate_draws", "test_size", "thin", "validation_size", "vocabulary",
 }  # fmt: skip
 AMOUNTS = {"clip"}
 

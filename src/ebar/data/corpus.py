@@ -1,6 +1,6 @@
 """The data of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from ebar.data.images import Images, binarised, read_images
 from ebar.data.kinds import ImagesData, LanguageData, LinesData, ParallelData, TextData
 from ebar.data.languages import Language
 from ebar.data.packed import Packed, PackedPairs
-from ebar.data.parallel_parts import build_tokenisers, longest_target, parallel_parts
+from ebar.data.parallel_parts import build_tokenisers, longest_target, parallel_parts, written_pairs
 from ebar.data.text import texts_of as lines_of
 from ebar.data.text_parts import text_parts, texts_of
 from ebar.data.tokenisers import Alphabet, Tokeniser, space_of
@@ -36,6 +36,7 @@ class Corpus:
     language: Language | None = None  # where the truth is known
     shape: Mapping[str, int] = field(default_factory=dict)  # what a backbone is told besides its vocabulary
     files: Mapping[str, str] = field(default_factory=dict)  # what a run folder must keep of it, by name
+    written: Sequence[tuple[str, str]] | None = None  # test sentences and their translations as they stand in the files
 
     @property
     def train(self) -> Sequences:
@@ -96,11 +97,11 @@ def read_data(data: Kind, *, seed: int = 0, maximal_length: int | None = None, f
     if isinstance(data, LinesData):
         return _lines_corpus(data, maximal_length)
     if isinstance(data, ParallelData):
-        return _parallel_corpus(data, maximal_length, folder)
+        return _parallel_corpus(data, seed, maximal_length, folder)
     if maximal_length is not None:
         kind = "text" if isinstance(data, TextData) else "images"
         raise UserError(f"The sequences of {kind} data have one length: leave out training.maximal_length.")
-    return _text_corpus(data, folder) if isinstance(data, TextData) else _images_corpus(data)
+    return _text_corpus(data, folder) if isinstance(data, TextData) else _images_corpus(data, seed)
 
 
 def _language_corpus(data: LanguageData, seed: int, maximal: int | None) -> Corpus:
@@ -146,9 +147,9 @@ def _text_corpus(data: TextData, folder: Path | None) -> Corpus:
     )
 
 
-def _parallel_corpus(data: ParallelData, maximal: int | None, folder: Path | None) -> Corpus:
-    tokenisers = build_tokenisers(data, folder)
-    parts = parallel_parts(data, tokenisers)
+def _parallel_corpus(data: ParallelData, seed: int, maximal: int | None, folder: Path | None) -> Corpus:
+    tokenisers = build_tokenisers(data, folder, seed)
+    parts = parallel_parts(data, tokenisers, seed)
     space = _space(tokenisers.target, longest_target(parts["train"]) - 1, maximal)
     for name, part in parts.items():
         if (longest := longest_target(part)) > space.length:
@@ -167,18 +168,24 @@ def _parallel_corpus(data: ParallelData, maximal: int | None, folder: Path | Non
         # Said only where the sides have vectors of their own.
         shape={} if data.shared else {"source_vocabulary": tokenisers.source.size + 1},
         files=files,
+        written=written_pairs(data),
     )
 
 
-def _images_corpus(data: ImagesData) -> Corpus:
+def _images_corpus(data: ImagesData, seed: int) -> Corpus:
     train = _images(data, data.train)
     if data.validation is not None:
         validation = _images(data, data.validation)
     else:
         if len(train) < 2:
             raise UserError(f"{data.train} has only one image: give more, or a validation file.")
-        cut = len(train) - max(1, len(train) // 10)
+        cut = len(train) - (max(1, len(train) // 10) if data.validation_size is None else data.validation_size)
+        if cut < 1:
+            raise UserError(f"{data.train} has {len(train)} images: a smaller data.validation_size leaves some.")
         train, validation = train.select(slice(0, cut)), train.select(slice(cut, len(train)))
+    if data.limit is not None:
+        order = torch.randperm(len(train), generator=Generator().manual_seed(folded(seed, 1)))
+        train = train.select(order[: data.limit])
     test = validation if data.test is None else _images(data, data.test)
     for part, path in ((validation, data.validation), (test, data.test)):
         if part.pixels.shape[1:] != train.pixels.shape[1:]:

@@ -69,6 +69,10 @@ class TextData:
     """The tokeniser.json of another run, in place of a tokeniser made from the training text."""
     length: int = 128
     """Tokens in a window."""
+    limit: int | None = None
+    """Most tokens of the training text, from its beginning on; by default all."""
+    held_out_limit: int | None = None
+    """Most tokens of the validation text and of the test text; by default all."""
     cache: Path | None = None
     """Folder for the tokens of a training text that is larger than memory: written once, read as needed."""
 
@@ -109,6 +113,10 @@ class ParallelData:
     """The tokeniser.json of another run, in place of a tokeniser made from the training pairs."""
     length: int | None = None
     """Longest training or validation sentence on either side, in tokens, its end included."""
+    limit: int | None = None
+    """Most training pairs, drawn by the run's seed; by default all."""
+    held_out_limit: int | None = None
+    """Most validation pairs and test pairs, evenly spaced; by default all."""
     too_long: Literal["skip", "error"] = "skip"
     """Whether longer pairs are left out, with a warning that counts them, or are an error."""
     cache: Path | None = None
@@ -125,6 +133,10 @@ class ImagesData:
     """Held-out images for early stopping; without a file, the last tenth of the training images."""
     test: Path | None = None
     """Held-out images for `ebar evaluate`; without a file, the validation images."""
+    limit: int | None = None
+    """Most training images, drawn by the run's seed; by default all."""
+    validation_size: int | None = None
+    """Without a validation file, so many of the last training images in place of a tenth."""
     binary: bool = False
     """Black or white: one draw for each pixel, once and for all, with its intensity for a probability."""
     binary_seed: int = 0

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Generator
 
 from ebar.data.built_tokeniser import SOURCE_TOKENISER, build_tokeniser, written
 from ebar.data.hub import HubPairs, HubSplit
@@ -13,6 +14,7 @@ from ebar.data.packed import PackedPairs, fingerprint, pack_pairs
 from ebar.data.parallel import Files, encoded_pairs, pairs, read_parallel
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
+from ebar.maths.randomness import folded
 from ebar.maths.rows import take
 from ebar.types import Context, Sequences
 
@@ -33,9 +35,9 @@ class Tokenisers(NamedTuple):
     target: Tokeniser
 
 
-def build_tokenisers(data: ParallelData, folder: Path | None) -> Tokenisers:
+def build_tokenisers(data: ParallelData, folder: Path | None, seed: int = 0) -> Tokenisers:
     """One for both sides, or one for each."""
-    train = files_of(data, "train")
+    train = limited(data, "train", seed)
     assert train is not None
     columns: dict[str, Any] = _columns(data)._asdict()
 
@@ -63,9 +65,30 @@ def files_of(data: ParallelData, part: str) -> Files | None:
     return path if path is None or target is None else (path, target)
 
 
-def parallel_parts(data: ParallelData, tokenisers: Tokenisers) -> dict[str, Pairs]:
+def limited(data: ParallelData, part: str, seed: int) -> Files | None:
+    """The pairs of a part, if it has some of its own: all, or as many as the data's limits allow."""
+    files = files_of(data, part)
+    limit = data.limit if part == "train" else data.held_out_limit
+    if files is None or limit is None:
+        return files
+    if part == "train" and data.cache is not None:
+        raise UserError("Pairs that stay on disk are read as a whole: leave out data.limit or data.cache.")
+    found = list(pairs(files, **_columns(data)._asdict()))
+    if part == "train":
+        order = torch.randperm(len(found), generator=Generator().manual_seed(folded(seed, 1)))
+        return [found[row] for row in order[:limit].tolist()] if limit < len(found) else found
+    return found[:: max(1, len(found) // limit)][:limit]
+
+
+def written_pairs(data: ParallelData) -> list[tuple[str, str]] | None:
+    """Sources and targets of the test part as they were written; None where it has no file of its own."""
+    files = limited(data, "test", 0)
+    return None if files is None else list(pairs(files, **_columns(data)._asdict()))
+
+
+def parallel_parts(data: ParallelData, tokenisers: Tokenisers, seed: int = 0) -> dict[str, Pairs]:
     """Train, validation and test. The longest sentence allowed is not the test's concern."""
-    train, validation, test = (files_of(data, part) for part in ("train", "validation", "test"))
+    train, validation, test = (limited(data, part, seed) for part in ("train", "validation", "test"))
     assert train is not None
     columns: dict[str, Any] = _columns(data)._asdict()
     limit: dict[str, Any] = {"length": data.length, "too_long": data.too_long}

@@ -6,7 +6,7 @@ from ebar.data.built_tokeniser import written
 from ebar.data.hub import HubSplit, HubTexts
 from ebar.data.kinds import TextData
 from ebar.data.packed import Packed, fingerprint, pack_stream
-from ebar.data.text import Texts, blocks_of, read_text
+from ebar.data.text import Texts, blocks_of, read_tokens, windows
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 from ebar.maths.rows import take
@@ -29,7 +29,13 @@ def text_parts(data: TextData, tokeniser: Tokeniser) -> dict[str, Sequences | Pa
     train, validation, test = (texts_of(data, part) for part in ("train", "validation", "test"))
     assert train is not None
     parts: dict[str, Sequences | Packed] = {}
+
+    def read(texts: Texts, limit: int | None) -> Sequences:
+        return windows(read_tokens(texts, tokeniser)[:limit], data.length)
+
     if data.cache is not None:
+        if data.limit is not None:
+            raise UserError("A text that stays on disk is read as a whole: leave out data.limit or data.cache.")
         if validation is None:
             raise UserError("A text that stays on disk needs a validation file of its own: give data.validation.")
         place = data.dataset if data.train is None else data.train
@@ -39,12 +45,12 @@ def text_parts(data: TextData, tokeniser: Tokeniser) -> dict[str, Sequences | Pa
             vocabulary=tokeniser.size, length=data.length,
         )  # fmt: skip
     else:
-        parts["train"] = read_text(train, tokeniser, data.length)
+        parts["train"] = read(train, data.limit)
     if validation is None:
         parts["train"], parts["validation"] = _last_tenth(parts["train"])
     else:
-        parts["validation"] = read_text(validation, tokeniser, data.length)
-    parts["test"] = parts["validation"] if test is None else read_text(test, tokeniser, data.length)
+        parts["validation"] = read(validation, data.held_out_limit)
+    parts["test"] = parts["validation"] if test is None else read(test, data.held_out_limit)
     return parts
 
 
