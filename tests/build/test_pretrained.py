@@ -17,7 +17,7 @@ from ebar.backbones.pretrained.hugging_face import quiet
 from ebar.backbones.pretrained.lora import merged, with_lora
 from ebar.energies.loading import load_encoder
 from ebar.errors import UserError
-from ebar.models.loading import Loaded, load_causal, save_causal
+from ebar.models.loading import Loaded, load_causal, save_pretrained
 from ebar.models.pretrained_stepper import PretrainedStepper
 from ebar.models.stepwise import ancestral_by_token, token_log_probs
 from ebar.types import Context, Sequences, Space
@@ -133,14 +133,14 @@ def test_a_folder_saved_by_transformers_is_loaded_and_saved_again(tmp_path, gene
     assert loaded.model.space == Space(size, 6, loaded.tokeniser.end)  # the network has more logits than tokens
     assert loaded.model.beginning == loaded.tokeniser.end == size - 1
     drawn_is_rescored(loaded, prefixes(loaded, ["the cat", "a"], [5, 1]), 20, generator)
-    save_causal(loaded, tmp_path / "again")
+    save_pretrained(loaded.model, tmp_path / "again")
     assert same_logits(tmp_path / "again", folder)
     with quiet():
         tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
     assert tokenizer("the cat")["input_ids"] == loaded.tokeniser.encode("the cat")
-    without = loaded._replace(tokeniser=copy.copy(loaded.tokeniser))
-    object.__setattr__(without.tokeniser, "original", None)  # as when a run has kept only the tokeniser's JSON
-    save_causal(without, tmp_path / "rebuilt")
+    loaded.model.tokeniser = copy.copy(loaded.tokeniser)
+    object.__setattr__(loaded.model.tokeniser, "original", None)  # as when a run has kept only the tokeniser's JSON
+    save_pretrained(loaded.model, tmp_path / "rebuilt")
     assert load_causal(tmp_path / "rebuilt", length=6).tokeniser.end == size - 1
 
 
@@ -167,7 +167,7 @@ def test_lora_is_nothing_at_first_learns_alone_and_is_merged_when_saved(tmp_path
     _, state = loaded.model.start(1)
     assert isinstance(loaded.model.stepper(state), PretrainedStepper)
     drawn_is_rescored(loaded, prefixes(loaded, ["the cat", "a"], [5, 1]), 20, generator)
-    save_causal(loaded, tmp_path / "merged")
+    save_pretrained(loaded.model, tmp_path / "merged")
     with quiet():
         plain = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     torch.testing.assert_close(plain(input_ids=tokens).logits.detach(), after, rtol=1e-4, atol=1e-5)
@@ -213,7 +213,7 @@ def test_smollm2_from_gguf_draws_what_it_says(generator, capfd, tmp_path):
     likeliest = loaded.model.truncated(top_k=1).sample(1, context.select(torch.tensor([0])), generator=generator)
     assert loaded.tokeniser.decode(likeliest.prefix(0)).startswith(" of a wife")
     assert not loaded.tokeniser.begins  # a chat begins with <|im_start|>, a text does not
-    save_causal(loaded, tmp_path)  # as plain numbers
+    save_pretrained(loaded.model, tmp_path)  # as plain numbers
     assert "quantization_config" not in json.loads((tmp_path / "config.json").read_text())
     again = load_causal(tmp_path, length=4)
     x = likeliest

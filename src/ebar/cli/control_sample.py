@@ -15,8 +15,8 @@ from ebar.cli.show import show_json
 from ebar.cli.trained import add_sampler, build_proposal, build_sampler
 from ebar.config.control import Control
 from ebar.config.options import group, parse, parser
+from ebar.estimators.effective_samples import EffectiveSamples, effective_samples, effective_samples_of_base, same_draws
 from ebar.estimators.support import Support
-from ebar.estimators.worth import Worth, same_draws, worth, worth_elsewhere
 from ebar.journeys.control.fit import Controlled, open_controlled
 from ebar.maths.importance import all_warnings
 from ebar.progress import shown
@@ -64,7 +64,7 @@ def main(words: Sequence[str]) -> int:
     if plain is not None:
         gains["the model"] = _worth(plain, controlled)
         if math.isnan(gains["the model"].per_draw.value) and drawn.estimates_z:
-            told = worth_elsewhere(drawn.log_weights[0].cpu(), -target.energy(drawn.x).double().cpu())
+            told = effective_samples_of_base(drawn.log_weights[0].cpu(), -target.energy(drawn.x).double().cpu())
             missing = f"{gains['the model'].per_draw.warning}; so this is from the draws above"
             told = told._replace(warning=all_warnings(missing, told.warning))
             gains["the model"] = gains["the model"]._replace(per_draw=told)
@@ -72,10 +72,12 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _worth(drawn: Weighted, controlled: Controlled) -> Worth:
+def _worth(drawn: Weighted, controlled: Controlled) -> EffectiveSamples:
     support = Support(controlled.target)
     support.see(drawn.x, 1)
-    return worth(drawn.log_weights[0], same_draws(drawn.x), groups=drawn.groups, unseen=support.warnings(1)[0])
+    return effective_samples(
+        drawn.log_weights[0], same_draws(drawn.x), groups=drawn.groups, unseen=support.warnings(1)[0]
+    )
 
 
 def _of_run(control: Control, sampler: dict[str, Any]) -> dict[str, int]:
@@ -93,7 +95,9 @@ def _proposal(
     return build_proposal(arguments, sampler, controlled.target, generator)
 
 
-def _tell_texts(texts: list[str], weights: torch.Tensor | None, gains: dict[str, Worth], *, as_json: bool) -> None:
+def _tell_texts(
+    texts: list[str], weights: torch.Tensor | None, gains: dict[str, EffectiveSamples], *, as_json: bool
+) -> None:
     numbers = [None] * len(texts) if weights is None else weights.tolist()
     if as_json:
         samples = [

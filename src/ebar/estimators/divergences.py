@@ -156,3 +156,20 @@ def _by_group(values: Float[Tensor, "rows draws"], groups: Int[Tensor, " draws"]
 def _weighing(kind: str) -> tuple[int, ...]:
     """Which of the two ratios multiplies the terms, so that its tail is the terms' tail."""
     return {"kl": (0,), "reverse_kl": (1,)}.get(kind, (0, 1))
+
+
+def kl_to_model(
+    log_weights: Float[Tensor, " draws"], log_proposal: Float[Tensor, " draws"], log_model: Float[Tensor, " draws"]
+) -> Estimate:
+    """KL(p‖model) from draws of a proposal g with log-weights log P/g: −log Z + E_g[(P/Zg)·log(P/model)].
+
+    The estimator of GDC (Khalifa et al. 2021, arXiv:2012.11635).
+    """
+    pool = Comparison(log_weights[None], (log_model - log_proposal)[None], log_proposal[None], [None])
+    return sampled("kl", pool, normalised=(False, True))[0]
+
+
+def kl_from_model(log_model: Float[Tensor, " draws"], log_q: Float[Tensor, " draws"]) -> Estimate:
+    """KL(model‖q) from draws of the model itself."""
+    pool = Comparison(torch.zeros_like(log_model)[None], (log_q - log_model)[None], log_model[None], [None])
+    return sampled("kl", pool, normalised=(True, True))[0]

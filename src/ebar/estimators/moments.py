@@ -58,6 +58,19 @@ def moments_of(units: Units, features: Features, *, level: float = 0.95) -> list
     ]
 
 
+def means_by_name(
+    values: Float[Tensor, "draws features"], features: Features, log_weights: Float[Tensor, " draws"] | None = None
+) -> dict[str, Estimate]:
+    """The mean of each feature over draws that are independent: weighted, or without weights the plain mean."""
+    weights = torch.zeros(len(values), dtype=torch.float64) if log_weights is None else log_weights
+    return {
+        feature.name: weighted_mean(
+            weights[None], values[None, :, column], low=float(feature.low), high=float(feature.high), name=feature.name
+        )[0]
+        for column, feature in enumerate(features.features)
+    }
+
+
 def _in_draws(found: Estimate, units: Units, row: int, column: int) -> Estimate:
     """How many independent draws would know the mean as well as these groups of draws do."""
     spread, error = float(units.spread[row, column]), _squared_error(units, row, column)

@@ -12,6 +12,32 @@ from ebar.models.pretrained import Pretrained
 from ebar.types import Space
 
 
+def from_pretrained(
+    where: str | Path | tuple[Any, Any], *, length: int = 40, ends: bool = False, device: str | None = None,
+    dtype: Precision | None = None, trust_remote_code: bool = False,
+) -> Pretrained:  # fmt: skip
+    """A causal language model over continuations of `length` tokens; if it `ends`, of at most that many.
+
+    `where` is a name on the hub, a folder, a .gguf file, a .bin file of llama2.c, or a pair (model, tokenizer) of
+    transformers. A model in memory stays where it is and in its precision unless `device` is given.
+    """
+    if isinstance(where, tuple):
+        network, tokenizer = where
+        network = network if device is None else network.to(device)
+        name = type(network).__name__
+    else:
+        network, tokenizer = read_network("AutoModelForCausalLM", where, device, dtype, trust_remote_code)
+        name = str(where)
+    tokeniser = PretrainedTokeniser.of(tokenizer)
+    if ends and tokeniser.end is None:
+        raise UserError(f"{name} has no token that ends a text: give continuations a fixed length.")
+    logits = int(network.get_output_embeddings().weight.shape[0])
+    space = Space(min(logits, tokeniser.size), length, tokeniser.end if ends else None)
+    return Pretrained(
+        network, space, beginning=tokeniser.beginning, begins=tokeniser.begins, tokeniser=tokeniser
+    )  # fmt: skip
+
+
 class Loaded(NamedTuple):
     """A causal language model and its tokeniser."""
 
@@ -23,22 +49,21 @@ def load_causal(
     where: str | Path, *, length: int, end: bool = False, device: str | None = None, dtype: Precision | None = None,
     trust_remote_code: bool = False,
 ) -> Loaded:  # fmt: skip
-    """q over continuations of `length` tokens; with `end`, of at most that many, the last of them the end of a text."""
-    network, tokenizer = read_network("AutoModelForCausalLM", where, device, dtype, trust_remote_code)
-    tokeniser = PretrainedTokeniser.of(tokenizer)
-    if end and tokeniser.end is None:
-        raise UserError(f"{where} has no token that ends a text: give continuations a fixed length.")
-    logits = int(network.get_output_embeddings().weight.shape[0])
-    space = Space(min(logits, tokeniser.size), length, tokeniser.end if end else None)
-    return Loaded(Pretrained(network, space, beginning=tokeniser.beginning, begins=tokeniser.begins), tokeniser)
+    """`from_pretrained`, as a pair."""
+    model = from_pretrained(
+        where, length=length, ends=end, device=device, dtype=dtype, trust_remote_code=trust_remote_code
+    )
+    assert model.tokeniser is not None
+    return Loaded(model, model.tokeniser)
 
 
-def save_causal(loaded: Loaded, folder: Path) -> None:
-    """As transformers saves them, what LoRA has learnt added to the weights."""
-    network: Any = merged(loaded.model.network)
+def save_pretrained(model: Pretrained, folder: Path) -> None:
+    """As transformers saves them, LoRA adapters merged into the weights; the tokeniser beside it."""
+    network: Any = merged(model.network)
     with quiet():
         network.save_pretrained(folder)
-        (loaded.tokeniser.original or _rebuilt(loaded.tokeniser)).save_pretrained(folder)
+        if model.tokeniser is not None:
+            (model.tokeniser.original or _rebuilt(model.tokeniser)).save_pretrained(folder)
 
 
 def _rebuilt(tokeniser: PretrainedTokeniser) -> Any:

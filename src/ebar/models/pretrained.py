@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ebar.backbones.backbone import Stepper
+from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.errors import UserError
 from ebar.models.pretrained_state import PretrainedState, continued
 from ebar.models.pretrained_stepper import PretrainedStepper, can_step
@@ -38,11 +39,31 @@ class Pretrained(Truncatable):
     Each different prefix is read once, however many rows go on from it; a shorter one is padded on its left.
     """
 
-    def __init__(self, network: nn.Module, space: Space, *, beginning: int | None, begins: bool = True):
+    def __init__(
+        self, network: nn.Module, space: Space, *, beginning: int | None, begins: bool = True,
+        tokeniser: PretrainedTokeniser | None = None,
+    ):  # fmt: skip
         super().__init__()
         self.network, self.space, self.beginning, self.begins = network, space, beginning, begins
+        self.tokeniser = tokeniser  # what its tokens spell, where that is known
         if "past_key_values" not in self._accepted():
             raise ValueError(f"{type(network).__name__} keeps no keys and values of what it has read")
+
+    def with_network(self, network: nn.Module) -> "Pretrained":
+        """The same distribution by another network of the same vocabulary: a copy that is to be trained, say."""
+        return Pretrained(
+            network, self.space, beginning=self.beginning, begins=self.begins, tokeniser=self.tokeniser
+        )  # fmt: skip
+
+    def with_length(self, length: int, *, ends: bool = False) -> "Pretrained":
+        """Continuations of `length` tokens by the same network; if it `ends`, of at most that many, an end included."""
+        end = None if self.tokeniser is None else self.tokeniser.end
+        if ends and end is None:
+            raise UserError("The model has no token that ends a text: give continuations a fixed length.")
+        space = Space(self.space.vocabulary, length, end if ends else None)
+        return Pretrained(
+            self.network, space, beginning=self.beginning, begins=self.begins, tokeniser=self.tokeniser
+        )  # fmt: skip
 
     @property
     def free_logits(self) -> bool:

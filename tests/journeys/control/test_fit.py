@@ -10,18 +10,20 @@ from torch import Generator, Tensor
 
 from ebar.config.control import Control
 from ebar.errors import UserError
-from ebar.estimators.worth import same_draws, worth
+from ebar.estimators.divergences import kl_from_model, kl_to_model
+from ebar.estimators.effective_samples import effective_samples, same_draws
+from ebar.estimators.moments import means_by_name
 from ebar.features.feature import Features
 from ebar.journeys.control import fit as fit_module
-from ebar.journeys.control.draws import Drawn, divergence_from, divergence_of, draw, moments
 from ebar.journeys.control.fit import Controlled, check, fit, fitted_to, open_controlled
-from ebar.journeys.control.prompted import Prompted
 from ebar.journeys.control.subject import Subject, behind_prompt, subject_of
 from ebar.journeys.control.terms import read_terms
 from ebar.maths.enumeration import all_sequences
 from ebar.models.loading import Loaded
+from ebar.models.prompted import Prompted
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
+from ebar.samplers.scored_draws import ScoredDraws, draw_scored
 from ebar.samplers.surrogate import Uniform
 from ebar.training.moment_matching import Newton
 from ebar.types import Context, Sequences
@@ -199,7 +201,7 @@ def test_looking_ahead_weighs_exactly(control: Control, subject: Subject, tmp_pa
     # Σ g·w = Z: properly weighted; and its draws have just these weights.
     log_z = torch.logsumexp(log_q - controlled.target.energy(x).double(), 0)
     assert float(torch.logsumexp((log_g + log_weights)[reached], 0)) == pytest.approx(float(log_z), abs=1e-5)
-    drawn = draw(
+    drawn = draw_scored(
         controlled.target, 1000, ahead=ahead, features=controlled.features, rows=128,
         generator=Generator().manual_seed(1),
     )  # fmt: skip
@@ -208,7 +210,7 @@ def test_looking_ahead_weighs_exactly(control: Control, subject: Subject, tmp_pa
         assert weight == pytest.approx(known[tuple(drawn.x.prefix(row))], abs=1e-4)
     # What the draws are worth is what enumeration says: (Σ g·w)² / Σ g·w².
     exact = float(torch.exp(2 * log_z - torch.logsumexp((log_g + 2 * log_weights)[reached], 0)))
-    assert _doubled(worth(drawn.log_weights, same_draws(drawn.x)).per_draw, exact)
+    assert _doubled(effective_samples(drawn.log_weights, same_draws(drawn.x)).per_draw, exact)
     assert exact < 0.99
     plain = float(torch.exp(2 * log_z - torch.logsumexp(log_q - 2 * controlled.target.energy(x).double(), 0)))
     found = check(controlled).worth
@@ -225,12 +227,12 @@ def test_where_q_shows_nothing_of_what_is_wanted_looking_ahead_tells_what_its_dr
     log_w = -controlled.target.energy(x).double()
     exact = float(torch.exp(2 * torch.logsumexp(log_q + log_w, 0) - torch.logsumexp(log_q + 2 * log_w, 0)))
     plain, ahead = (
-        draw(controlled.target, 1000, ahead=one, features=controlled.features, rows=500,
+        draw_scored(controlled.target, 1000, ahead=one, features=controlled.features, rows=500,
              generator=Generator().manual_seed(5))
         for one in (None, controlled.ahead)
     )  # fmt: skip
     without = (plain.values[:, 0] == 0).nonzero()[:, 0]
-    few = Drawn(plain.x.select(without), *(part[without] for part in plain[1:5]))
+    few = ScoredDraws(plain.x.select(without), *(part[without] for part in plain[1:]))
     unknown = fit_module._worth_of_model(controlled, few, None)
     assert math.isnan(unknown.per_draw.value)
     assert (unknown.per_draw.low, unknown.per_draw.high) == (0, 1)
@@ -244,31 +246,28 @@ def test_where_q_shows_nothing_of_what_is_wanted_looking_ahead_tells_what_its_dr
 def test_divergences_agree_with_enumeration(control: Control, subject: Subject, tmp_path: Path) -> None:
     controlled = fitted_to(replace(control, features=(MUST, HALF)), subject, tmp_path)
     _, log_q, log_p = exactly(controlled)
-    drawn = draw(
+    drawn = draw_scored(
         controlled.target, 2000, ahead=controlled.ahead, features=controlled.features, rows=2000,
         generator=Generator().manual_seed(2),
     )  # fmt: skip
     uniform = torch.full_like(drawn.log_g, -math.log(len(log_q)))
     there = log_p > -math.inf
     exact = float((log_p.exp() * (log_p + math.log(len(log_q))))[there].sum())
-    assert _doubled(divergence_of(drawn, uniform), exact)
-    plain = draw(
+    assert _doubled(kl_to_model(drawn.log_weights, drawn.log_g, uniform), exact)
+    plain = draw_scored(
         controlled.target, 2000, ahead=None, features=controlled.features, rows=2000,
         generator=Generator().manual_seed(3),
     )  # fmt: skip
     exact = float((log_q.exp() * (log_q + math.log(len(log_q)))).sum())
-    assert _doubled(divergence_from(plain.log_q, torch.full_like(plain.log_q, -math.log(len(log_q)))), exact)
+    assert _doubled(kl_from_model(plain.log_q, torch.full_like(plain.log_q, -math.log(len(log_q)))), exact)
 
 
 def test_moments_weigh_or_not(subject: Subject) -> None:
     (has,) = read_terms([MUST], subject)
-    nothing = torch.zeros(2).double()
-    x = Sequences(torch.zeros(2, 1, dtype=torch.long), torch.ones(2, dtype=torch.long))
     weights, values = torch.tensor([math.log(3.0), 0.0]).double(), torch.tensor([[1.0], [0.0]]).double()
-    drawn = Drawn(x, nothing, nothing, weights, values)
     features = Features([has.feature])
-    assert moments(drawn, features, weighted=True)[has.feature.name].value == pytest.approx(0.75)
-    assert moments(drawn, features, weighted=False)[has.feature.name].value == pytest.approx(0.5)
+    assert means_by_name(values, features, weights)[has.feature.name].value == pytest.approx(0.75)
+    assert means_by_name(values, features)[has.feature.name].value == pytest.approx(0.5)
 
 
 def test_a_prompt_is_a_context_that_is_always_there(control: Control, loaded: Loaded, tmp_path: Path) -> None:

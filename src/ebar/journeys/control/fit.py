@@ -14,45 +14,38 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Generator, Tensor
+from torch import Generator
 
 from ebar.config.control import Control, read_control
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators.budget import Budget, budget_or_reason, mean_influence
+from ebar.estimators.divergences import kl_to_model
+from ebar.estimators.effective_samples import EffectiveSamples, effective_samples, effective_samples_of_base, same_draws
 from ebar.estimators.log_z import log_mean
-from ebar.estimators.worth import Worth, same_draws, worth, worth_elsewhere
+from ebar.estimators.moments import means_by_name
 from ebar.features.feature import Features, Followed
-from ebar.journeys.control.draws import Drawn, divergence_of, draw, joined, moments
 from ebar.journeys.control.subject import Subject, load, subject_of
 from ebar.journeys.control.terms import Constraint, read_terms
-from ebar.maths.exponential_family import match as matched
 from ebar.maths.importance import all_warnings, unseen_side
 from ebar.maths.log_space import effective_sample_size
 from ebar.maths.randomness import folded
 from ebar.models.loading import Loaded
-from ebar.models.scoring import measured_energy
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import shares
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
 from ebar.samplers.resample import multinomial
+from ebar.samplers.scored_draws import ScoredDraws, draw_scored
 from ebar.store.writing import replace as replace_file
 from ebar.store.writing import saving, to_json
 from ebar.training.moment_matching import Fitted, Newton
 from ebar.training.moment_matching.newton import UnsatisfiedError
-from ebar.training.moment_matching.pool import Mixture
-from ebar.training.moment_matching.uncertainty import allowed
+from ebar.training.moment_matching.search import Pilot, Search
 from ebar.types import Estimate
 
 FITTING, LOOKING, CHECKING, SEEKING = range(4)  # what a stage's random numbers are folded with
 PILOT = 1000  # draws of q, to see whether it shows what is wanted
-ENOUGH = 0.2  # effective draws per draw of q, below which it is worth looking ahead
-FEW = 10  # draws of q, below which they do not tell how rare something is
-PRIOR = 1e-4  # ridge of a first λ, so that none is infinite
-ROUNDS, STRIDE, LEAST = 5, 2.0, 0.1  # in search of a proposal: at most, by how much λ moves, what it is to show
-STEEP = 40.0  # |λ| of a proposal that is to show what q never does
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +93,7 @@ class Checked:
     before: dict[str, Estimate]  # moments of q
     steered: dict[str, Estimate] | None  # of draws that look ahead, as they come
     after: dict[str, Estimate]  # of p
-    worth: dict[str, Worth]  # of draws of q, and looking ahead
+    worth: dict[str, EffectiveSamples]  # of draws of q, and looking ahead
     log_z: Estimate
     divergence: Estimate  # KL(p‖q)
     texts: dict[str, list[str]]
@@ -149,127 +142,29 @@ def fitted_to(control: Control, subject: Subject, folder: Path, *, loaded: Loade
 def match(control: Control, subject: Subject, constraints: list[Constraint]) -> Fitted:
     """λ: −∞ for what is forbidden and, where there is more, Newton's method for the rest.
 
-    On draws of q and, where q seldom or never shows what is wanted, of q looking ahead as well.
+    On draws of q and, where q seldom or never shows what is wanted, of a look-ahead proposal as well.
     """
     began = time.monotonic()
     counted = Features([constraint.counted for constraint in constraints])
+    wanted = torch.tensor([constraint.counted_moment for constraint in constraints], dtype=torch.float64)
+    hard = torch.tensor([constraint.pointwise for constraint in constraints])
     generator = Generator(device=subject.device).manual_seed(folded(control.seed, FITTING))
-    pilot = subject.model.sample(_pilot(control), generator=generator)
-    values = counted(pilot).double()
-    guess = _guess(constraints, values)
-    nothing = torch.zeros(len(pilot.lengths), dtype=torch.float64, device=subject.device)
-    target = _tilted(subject, counted, guess)
-    plain = joined([Drawn(pilot, nothing, nothing, -measured_energy(target.energy, pilot), values)])
-    if all(constraint.pointwise for constraint in constraints):
-        return _forbidding(counted, plain, time.monotonic() - began)
-    can = any(isinstance(constraint.counted, Followed) for constraint in constraints)
-    rare = _rare(constraints, values.cpu())
-    ahead = None
-    if rare:  # what draws are worth means nothing here: where all are alike, so are their weights
-        driven = _driven(control, subject, constraints, guess, rare, generator)
-        ahead = _steered(control, subject, counted, driven, rare, generator)
-    elif can and float(effective_sample_size(plain.log_weights)) < ENOUGH * len(plain.log_weights):
-        ahead = guided(target, draws=control.surrogate_draws, generator=generator)
+    search = Search(
+        draws=min(PILOT, control.draws // 2, control.rows),
+        surrogate_draws=control.surrogate_draws,
+        batch_size=control.rows,
+    )
+    pilot = search.pilot(subject.model, counted, wanted, hard, generator=generator)
+    if bool(hard.all()):
+        return _forbidding(pilot, time.monotonic() - began)
+    ahead = search.proposal(pilot, generator=generator)
     method = Newton(draws=control.draws, hard=True, proposal="base", batch_size=control.rows)
     try:
-        fitted = method.fit(subject.model, counted, moments=_wanted(constraints), proposal=ahead, generator=generator)
+        fitted = method.fit(subject.model, counted, moments=wanted, proposal=ahead, generator=generator)
     except UnsatisfiedError:
-        raise _none_satisfies(constraints, control.draws, "draws", can) from None
+        raise _none_satisfies(constraints, control.draws, "draws", any(pilot.followed)) from None
     _check_shown(constraints, fitted)
     return fitted
-
-
-def _pilot(control: Control) -> int:
-    return min(PILOT, control.draws // 2, control.rows)
-
-
-def _wanted(constraints: list[Constraint]) -> Float[Tensor, " features"]:
-    return torch.tensor([constraint.counted_moment for constraint in constraints], dtype=torch.float64)
-
-
-def _guess(constraints: list[Constraint], values: Float[Tensor, "draws features"]) -> Float[Tensor, " features"]:
-    """λ as if each feature were alone, to look ahead with; half a draw is added on either side of each."""
-    guess = []
-    for constraint, frequency in zip(constraints, ((values.sum(0) + 0.5) / (len(values) + 1)).tolist(), strict=True):
-        if constraint.pointwise:
-            guess.append(-math.inf)
-        else:
-            odds = [math.log(share) - math.log1p(-share) for share in (constraint.moment, frequency)]
-            guess.append(odds[0] - odds[1])
-    return torch.tensor(guess, dtype=torch.float64)
-
-
-def _tilted(subject: Subject, counted: Features, coefficients: Float[Tensor, " features"]) -> Tilted:
-    energy = Linear(counted, coefficients.clone()).to(subject.device)
-    return Tilted(subject.model, energy).requires_grad_(False)
-
-
-def _rare(constraints: list[Constraint], values: Float[Tensor, "draws features"]) -> dict[int, float]:
-    """What an automaton follows and few draws show, of those that nothing forbids.
-
-    The column of each, and the sign of the λ that shows more of it: −1 for what few draws lack.
-    """
-    pointwise = torch.tensor([constraint.pointwise for constraint in constraints])
-    left = values[(values[:, pointwise] == 0).all(1)]
-    left = left if len(left) else values
-    found = {}
-    for column, constraint in enumerate(constraints):
-        having = float(left[:, column].sum())
-        sought = isinstance(constraint.counted, Followed) and not constraint.pointwise
-        if sought and min(having, len(left) - having) < FEW:
-            found[column] = 1.0 if having < len(left) / 2 else -1.0
-    return found
-
-
-def _driven(
-    control: Control, subject: Subject, constraints: list[Constraint], guess: Float[Tensor, " features"],
-    rare: dict[int, float], generator: Generator,
-) -> Float[Tensor, " features"]:  # fmt: skip
-    """λ to look ahead with, where q's draws do not tell how rare something is: draws that are driven to it do.
-
-    To one such feature after the other. One that even these do not show keeps what drives hardest.
-    """
-    counted = Features([constraint.counted for constraint in constraints])
-    mixture = Mixture(subject.model, counted, batch_size=control.rows)
-    mixture.add(subject.model, _pilot(control), generator=generator)
-    found = guess.clone()
-    for column, side in rare.items():
-        found[column] = side * STEEP
-        alone = guess.clone()
-        alone[list(rare)] = 0.0
-        alone[column] = side * STEEP
-        ahead = guided(_tilted(subject, counted, alone), draws=control.surrogate_draws, generator=generator)
-        mixture.add(ahead, _pilot(control), generator=generator)
-    pool = mixture.pool()
-    log_weights, free = allowed(pool, guess)
-    left = pool.values[log_weights > -math.inf]
-    if not len(left):
-        return found
-    best = matched(pool.values[:, free], log_weights, _wanted(constraints)[free], ridge=PRIOR).coefficients
-    seen = left.amax(0) > left.amin(0)
-    return torch.where(free & seen, guess.masked_scatter(free, best.clamp(-STEEP, STEEP)), found)
-
-
-@torch.no_grad()
-def _steered(
-    control: Control, subject: Subject, counted: Features, coefficients: Float[Tensor, " features"],
-    rare: dict[int, float], generator: Generator,
-) -> Guided:  # fmt: skip
-    """A proposal that shows what is rare neither too seldom nor always.
-
-    What stands in for q when looking ahead may think it rarer than it is, and not head for it with a λ that is right.
-    """
-    coefficients, columns = coefficients.clone(), list(rare)
-    sides = torch.tensor(list(rare.values()), dtype=torch.float64)
-    for _ in range(ROUNDS):
-        ahead = guided(_tilted(subject, counted, coefficients), draws=control.surrogate_draws, generator=generator)
-        shown = counted(ahead.sample(_pilot(control), generator=generator)).double().cpu().mean(0)[columns]
-        shares = torch.where(sides > 0, shown, 1 - shown)
-        if bool(((shares > LEAST) & (shares < 1 - LEAST)).all()):
-            break
-        further = (shares <= LEAST).double() - (shares >= 1 - LEAST).double()
-        coefficients[columns] = (coefficients[columns] + STRIDE * sides * further).clamp(-STEEP, STEEP)
-    return ahead
 
 
 def _check_shown(constraints: list[Constraint], fitted: Fitted) -> None:
@@ -300,7 +195,7 @@ def _seek(controlled: Controlled) -> None:
     """Where the first draws have nothing of P: whether others do, looking ahead if that is possible."""
     control, generator = controlled.control, controlled.generator(SEEKING)
     for size in shares(control.draws, None, control.rows):
-        found = draw(
+        found = draw_scored(
             controlled.target, size, ahead=controlled.ahead, features=controlled.features, rows=control.rows,
             generator=generator,
         )  # fmt: skip
@@ -309,21 +204,22 @@ def _seek(controlled: Controlled) -> None:
     raise _none_satisfies(controlled.constraints, control.draws, "draws", controlled.foresees)
 
 
-def _forbidding(counted: Features, plain: Drawn, seconds: float) -> Fitted:
+def _forbidding(pilot: Pilot, seconds: float) -> Fitted:
     """P = q·1[…] where every constraint is pointwise: there is no λ to find."""
-    never = torch.full((len(counted),), -math.inf, dtype=torch.float64)
+    count = len(pilot.features)
+    never = torch.full((count,), -math.inf, dtype=torch.float64)
     return Fitted(
         method="forbidding",
-        names=tuple(counted.names),
+        names=tuple(pilot.features.names),
         coefficients=never,
         covariance=None,
-        data_moments=(0.0,) * len(counted),
-        model_moments=(Estimate.exact(0.0),) * len(counted),
-        base_moments=tuple(moments(plain, counted, weighted=False).values()),
+        data_moments=(0.0,) * count,
+        model_moments=(Estimate.exact(0.0),) * count,
+        base_moments=tuple(means_by_name(pilot.values, pilot.features).values()),
         distance=0.0,
-        effective_sample_size=float(effective_sample_size(plain.log_weights)),
-        log_z=log_mean(plain.log_weights[None])[0].estimate,
-        draws=len(plain.log_weights),
+        effective_sample_size=float(effective_sample_size(pilot.log_weights)),
+        log_z=log_mean(pilot.log_weights[None])[0].estimate,
+        draws=len(pilot.log_weights),
         seconds=seconds,
         intervals=tuple(Estimate.exact(value) for value in never.tolist()),
     )
@@ -344,24 +240,28 @@ def check(controlled: Controlled, *, within: float | None = None) -> Checked:
     """Moments and worth on draws that λ was not found by; and how many draws make them known `within` a half-width."""
     control, target, features = controlled.control, controlled.target, controlled.features
     generator = controlled.generator(CHECKING)
-    plain = draw(target, control.checks, ahead=None, features=features, rows=control.rows, generator=generator)
+    plain = draw_scored(target, control.checks, ahead=None, features=features, rows=control.rows, generator=generator)
     ahead = controlled.ahead
     drawn = plain
     if ahead is not None:
-        drawn = draw(target, control.checks, ahead=ahead, features=features, rows=control.rows, generator=generator)
+        drawn = draw_scored(
+            target, control.checks, ahead=ahead, features=features, rows=control.rows, generator=generator
+        )
     if not bool((drawn.log_weights > -math.inf).any()):
         raise _none_satisfies(controlled.constraints, control.checks, "checks", controlled.foresees)
     gains = {"the model": _worth_of_model(controlled, plain, None if ahead is None else drawn)}
     if ahead is not None:
-        gains["looking ahead"] = worth(drawn.log_weights, same_draws(drawn.x), unseen=unseen(controlled, drawn))
+        gains["looking ahead"] = effective_samples(
+            drawn.log_weights, same_draws(drawn.x), unseen=unseen(controlled, drawn)
+        )
     moments_of_p, log_z = after(controlled, drawn), log_mean(drawn.log_weights[None])[0].estimate
     return Checked(
-        before=moments(plain, features, weighted=False),
-        steered=None if ahead is None else moments(drawn, features, weighted=False),
+        before=means_by_name(plain.values, features),
+        steered=None if ahead is None else means_by_name(drawn.unforced, features),
         after=moments_of_p,
         worth=gains,
         log_z=log_z,
-        divergence=divergence_of(drawn, drawn.log_q),
+        divergence=kl_to_model(drawn.log_weights, drawn.log_g, drawn.log_q),
         budgets=None if within is None else _budgets(drawn, log_z, moments_of_p, within),
         texts={
             "the model": controlled.subject.text(plain.x.select(torch.arange(min(SHOWN, control.checks)))),
@@ -371,7 +271,7 @@ def check(controlled: Controlled, *, within: float | None = None) -> Checked:
 
 
 def _budgets(
-    drawn: Drawn, log_z: Estimate, moments_of_p: dict[str, Estimate], within: float
+    drawn: ScoredDraws, log_z: Estimate, moments_of_p: dict[str, Estimate], within: float
 ) -> dict[str, Budget | str]:
     draws, log_weights = len(drawn.log_weights), drawn.log_weights
     found = {"log Z": budget_or_reason(log_z, mean_influence(log_weights), draws, within=within)}
@@ -381,7 +281,7 @@ def _budgets(
     return found
 
 
-def unseen(controlled: Controlled, drawn: Drawn) -> str | None:
+def unseen(controlled: Controlled, drawn: ScoredDraws) -> str | None:
     """What the draws never showed of p: a side of a feature that some texts are to have, and not all."""
     return all_warnings(
         *(
@@ -395,27 +295,27 @@ def unseen(controlled: Controlled, drawn: Drawn) -> str | None:
     )  # fmt: skip
 
 
-def _worth_of_model(controlled: Controlled, plain: Drawn, ahead: Drawn | None) -> Worth:
+def _worth_of_model(controlled: Controlled, plain: ScoredDraws, ahead: ScoredDraws | None) -> EffectiveSamples:
     """Of draws of q. Where they do not show all that p has, draws that look ahead tell what they are worth."""
     missing = unseen(controlled, plain)
-    own = worth(plain.log_weights, same_draws(plain.x), unseen=missing)
+    own = effective_samples(plain.log_weights, same_draws(plain.x), unseen=missing)
     if missing is None or ahead is None:
         return own
-    told = worth_elsewhere(ahead.log_weights, ahead.log_weights + ahead.log_g - ahead.log_q)
+    told = effective_samples_of_base(ahead.log_weights, ahead.log_weights + ahead.log_g - ahead.log_q)
     warning = all_warnings(f"{missing}; so this is from draws that look ahead", told.warning)
     return own._replace(per_draw=told._replace(warning=warning))
 
 
-def after(controlled: Controlled, drawn: Drawn) -> dict[str, Estimate]:
+def after(controlled: Controlled, drawn: ScoredDraws) -> dict[str, Estimate]:
     """Moments of p; a pointwise one is what it has to be, however few were drawn."""
-    found = moments(drawn, controlled.features, weighted=True)
+    found = means_by_name(drawn.values, controlled.features, drawn.log_weights)
     for constraint in controlled.constraints:
         if constraint.pointwise:
             found[constraint.feature.name] = Estimate.exact(constraint.moment)
     return found
 
 
-def resampled_text(controlled: Controlled, drawn: Drawn, n: int, generator: Generator) -> list[str]:
+def resampled_text(controlled: Controlled, drawn: ScoredDraws, n: int, generator: Generator) -> list[str]:
     """Texts of p: some of the draws, as often as their weights say."""
     if not bool((drawn.log_weights > -torch.inf).any()):
         return []

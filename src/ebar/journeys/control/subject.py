@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from ebar.config.control import Control
-from ebar.journeys.control.prompted import Prompted
 from ebar.models.loading import Loaded, load_causal
 from ebar.models.pretrained import Pretrained
+from ebar.models.prompted import Prompted
 from ebar.types import Context, Sequences, Space
 
 

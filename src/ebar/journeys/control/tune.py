@@ -20,9 +20,10 @@ from torch import Generator, nn
 
 from ebar.backbones.pretrained.lora import with_lora
 from ebar.errors import UserError
-from ebar.estimators.worth import same_draws
+from ebar.estimators.divergences import kl_from_model, kl_to_model
+from ebar.estimators.effective_samples import same_draws
+from ebar.estimators.moments import means_by_name
 from ebar.evaluation.ngrams import unique_ratios
-from ebar.journeys.control.draws import Drawn, divergence_from, divergence_of, draw, joined, moments
 from ebar.journeys.control.fit import Controlled, after
 from ebar.journeys.control.folder import another, take_over
 from ebar.journeys.control.settings import Tuning
@@ -30,10 +31,12 @@ from ebar.journeys.control.subject import behind_prompt
 from ebar.journeys.interrupted import Interrupted
 from ebar.journeys.train_run import as_yaml
 from ebar.maths.randomness import folded
-from ebar.models.loading import Loaded, save_causal
+from ebar.models.loading import save_pretrained
 from ebar.models.pretrained import Pretrained
+from ebar.models.scoring import score
 from ebar.objectives import PolicyGradient, Rounds
 from ebar.samplers.draw import propose
+from ebar.samplers.scored_draws import ScoredDraws, draw_scored
 from ebar.store.writing import TEMPORARY, replace_folder, saving, to_json
 from ebar.training import Plan, Player, open_run, seeded, train
 from ebar.training.optimisers import Adam
@@ -62,7 +65,7 @@ class Judge:
 
     controlled: Controlled
     policy: Any  # Stepwise, and a module
-    drawn: Drawn
+    drawn: ScoredDraws
     seed: int
 
     def figures(self) -> dict[str, Estimate]:
@@ -74,15 +77,18 @@ class Judge:
         controlled, n = self.controlled, len(self.drawn.log_g)
         log_policy = _log_prob(self.policy, self.drawn.x, controlled.control.rows)
         generator = Generator(device=controlled.subject.device).manual_seed(folded(self.seed, JUDGING))
-        parts = []
-        for start in range(0, n, controlled.control.rows):
-            x, log_own = propose(self.policy, min(controlled.control.rows, n - start), None, generator)
-            log_q = controlled.subject.model.log_prob(x)
-            parts.append(Drawn(x, log_q, log_own, torch.zeros_like(log_own), controlled.features(x)))
-        own = joined(parts)
-        found = {TARGET: divergence_of(self.drawn, log_policy), MODEL: divergence_from(own.log_g, own.log_q)}
-        found |= {f"mean of {name}": one for name, one in moments(own, controlled.features, weighted=False).items()}
-        texts = controlled.subject.text(own.x)
+        rows = controlled.control.rows
+        parts = [propose(self.policy, min(rows, n - start), None, generator) for start in range(0, n, rows)]
+        log_q = torch.cat([score(controlled.subject.model, x).double().cpu() for x, _ in parts])
+        log_own = torch.cat([log_prob.double().cpu() for _, log_prob in parts])
+        x = Sequences.join([part for part, _ in parts])
+        found = {
+            TARGET: kl_to_model(self.drawn.log_weights, self.drawn.log_g, log_policy),
+            MODEL: kl_from_model(log_own, log_q),
+        }
+        means = means_by_name(controlled.features(x).double().cpu(), controlled.features)
+        found |= {f"mean of {name}": one for name, one in means.items()}
+        texts = controlled.subject.text(x)
         return found | {f"distinct-{order}": _distinct(texts, order) for order in ORDERS}, texts
 
     def report(self, shown: int) -> tuple[dict[str, Estimate], list[str]]:
@@ -127,9 +133,9 @@ def tune(controlled: Controlled, tuning: Tuning, folder: Path) -> Tuned:
     policy_network = _adapted(controlled.loaded.model.network, tuning)
     loaded = controlled.loaded
     q = loaded.model
-    policy = Pretrained(policy_network, q.space, beginning=q.beginning, begins=q.begins)
+    policy = q.with_network(policy_network)
     tuned = learn(controlled, behind_prompt(controlled.control, loaded, policy), tuning, folder)
-    _save(Loaded(policy, loaded.tokeniser), folder / "model")
+    _save(policy, folder / "model")
     return tuned
 
 
@@ -225,7 +231,7 @@ def _players(policy: nn.Module, objective: PolicyGradient, tuning: Tuning) -> di
 def _judge(controlled: Controlled, policy: Any, tuning: Tuning) -> Judge:
     generator = Generator(device=controlled.subject.device).manual_seed(folded(tuning.seed, JUDGING, 1))
     # Looking ahead where that is possible, wherever π's own draws come from.
-    drawn = draw(
+    drawn = draw_scored(
         controlled.target, tuning.evaluation_draws, ahead=controlled.ahead, features=controlled.features,
         rows=controlled.control.rows, generator=generator,
     )  # fmt: skip
@@ -262,7 +268,7 @@ def _tuned(
     curves = {name: [figures[name] for figures in measured.values()] for name in start}
     end, texts = judge.report(8)
     target = {f"mean of {name}": one for name, one in after(controlled, judge.drawn).items()}
-    target[MODEL] = divergence_of(judge.drawn, judge.drawn.log_q)
+    target[MODEL] = kl_to_model(judge.drawn.log_weights, judge.drawn.log_g, judge.drawn.log_q)
     return Tuned(
         folder=folder, start=start, end=end, target=target, steps=list(measured), curves=curves, best_step=best_step,
         texts=texts, drawn=f"{len(set(same_draws(judge.drawn.x).tolist())):,} distinct of {len(judge.drawn.log_g):,}",
@@ -284,12 +290,12 @@ def _log_prob(model: Any, x: Sequences, rows: int) -> torch.Tensor:
     return torch.cat(parts)
 
 
-def _save(loaded: Loaded, folder: Path) -> None:
+def _save(policy: Pretrained, folder: Path) -> None:
     """Complete or not at all."""
     temporary = folder.with_name(TEMPORARY + folder.name)
     with saving(str(folder)):
         shutil.rmtree(temporary, ignore_errors=True)
-        save_causal(loaded, temporary)
+        save_pretrained(policy, temporary)
         files = {path.name: path.read_bytes() for path in temporary.iterdir() if path.is_file()}
         shutil.rmtree(temporary)
         replace_folder(folder, files)

@@ -6,17 +6,17 @@ import pytest
 import torch
 from torch import Generator
 
-from ebar.estimators.worth import same_draws, worth, worth_elsewhere
+from ebar.estimators.effective_samples import effective_samples, effective_samples_of_base, same_draws
 from ebar.maths.proportions import wilson
 from ebar.types import Estimate, Sequences
 
 
 def alone(log_weights: torch.Tensor, unseen: str | None = None) -> Estimate:
-    return worth(log_weights.double(), torch.arange(len(log_weights)), unseen=unseen).per_draw
+    return effective_samples(log_weights.double(), torch.arange(len(log_weights)), unseen=unseen).per_draw
 
 
 def test_half_of_the_draws_without_weight_are_worth_half():
-    found = worth(torch.tensor([0.0, 0.0, -math.inf, -math.inf]), torch.tensor([3, 1, 3, 3]))
+    found = effective_samples(torch.tensor([0.0, 0.0, -math.inf, -math.inf]), torch.tensor([3, 1, 3, 3]))
     assert (found.per_draw.value, found.draws, found.distinct) == (0.5, 4, 2)
     assert "2 distinct of 4" in str(found)
 
@@ -43,14 +43,14 @@ def test_one_of_a_hundred_has_wilsons_interval():
 def test_copies_within_a_group_count_as_one():
     """20 resampled draws, 6 distinct texts with 10, 4, 3, 1, 1, 1 copies: 20²/(100 + 16 + 9 + 3) = 3.125."""
     items = torch.arange(6).repeat_interleave(torch.tensor([10, 4, 3, 1, 1, 1]))
-    found = worth(torch.zeros(20), items, groups=torch.zeros(20).long())
+    found = effective_samples(torch.zeros(20), items, groups=torch.zeros(20).long())
     assert found.per_draw.effective_sample_size == pytest.approx(3.125)
     assert found.per_draw.value == pytest.approx(3.125 / 20)
     assert (found.distinct, found.per_draw.low) == (6, 0.0)
     assert "depend on one another" in str(found.per_draw.warning)
     # Independent draws may well agree: then each counts.
-    assert worth(torch.zeros(20), items, groups=torch.arange(20)).per_draw.value == pytest.approx(1)
-    assert worth(torch.zeros(20), items).per_draw.value == pytest.approx(1)
+    assert effective_samples(torch.zeros(20), items, groups=torch.arange(20)).per_draw.value == pytest.approx(1)
+    assert effective_samples(torch.zeros(20), items).per_draw.value == pytest.approx(1)
 
 
 def test_what_was_never_seen_makes_the_worth_unknown():
@@ -69,7 +69,7 @@ def test_sequences_are_the_same_whatever_their_padding_holds():
 def test_worth_elsewhere_is_that_of_q():
     """q = ½, ¼, ¼ and P/q = 1, 2, 4, so Z = 2 and E_q w² = ½ + 1 + 4 = 5.5: 4/5.5. g is uniform, each drawn alike."""
     q, w = torch.tensor([0.5, 0.25, 0.25]).double(), torch.tensor([1.0, 2.0, 4.0]).double()
-    found = worth_elsewhere((3 * q * w).log().repeat(100), w.log().repeat(100))
+    found = effective_samples_of_base((3 * q * w).log().repeat(100), w.log().repeat(100))
     assert found.value == pytest.approx(4 / 5.5)
     assert found.low < 4 / 5.5 < found.high
 

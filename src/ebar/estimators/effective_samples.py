@@ -1,4 +1,4 @@
-"""What a weighted draw is worth: effective samples per draw, and how many of the draws are different ones."""
+"""Effective samples per weighted draw, and how many of the draws are different."""
 
 import math
 from typing import NamedTuple
@@ -14,10 +14,10 @@ from ebar.maths.proportions import wilson
 from ebar.types import Estimate, Sequences
 
 SQUARES = f"this rests on the squares of the weights, of which a few decide: {NARROW}, draw more"
-DEPENDENT = "these draws depend on one another: this is the most they can be worth"
+DEPENDENT = "these draws depend on one another: this is an upper bound"
 
 
-class Worth(NamedTuple):
+class EffectiveSamples(NamedTuple):
     """Effective samples per draw, beside the draws and how many of them are different."""
 
     per_draw: Estimate
@@ -47,14 +47,14 @@ def same_draws(x: Sequences) -> Int[Tensor, " draws"]:
     return same
 
 
-def worth(
+def effective_samples(
     log_weights: Float[Tensor, " draws"],
     items: Int[Tensor, " draws"],
     *,
     groups: Int[Tensor, " draws"] | None = None,
     unseen: str | None = None,
     level: float = 0.95,
-) -> Worth:
+) -> EffectiveSamples:
     """(E w)²/E w², to which Kong's effective size per draw tends (1992), for draws numbered by `same_draws`.
 
     The interval is the jackknife's in logs, its lower end around 2J − T: large weights that were not drawn make R look
@@ -77,18 +77,18 @@ def worth(
     ratio = min(size / n, 1.0)
     low, high = wilson(float(n) if size > n - 1e-6 else size, float(n), level)
     if unseen is not None and size > 0:
-        return Worth(Estimate(math.nan, 0.0, 1.0, size, unseen, level), n, distinct)
+        return EffectiveSamples(Estimate(math.nan, 0.0, 1.0, size, unseen, level), n, distinct)
     if dependent:
-        return Worth(Estimate(ratio, 0.0, high, size, warning, level), n, distinct)
+        return EffectiveSamples(Estimate(ratio, 0.0, high, size, warning, level), n, distinct)
     if size >= SMALLEST_SAMPLE:
         falls = math.log1p(-1 / n) - 2 * log_rest(log_weights) + log_rest(2 * log_weights)  # of log R, draw by draw
         width, gain = float(half_width(falls, level)), (n - 1) * float(falls.mean())
         if width > 1e-9:
             low, high = ratio * math.exp(2 * min(gain, 0.0) - width), min(1.0, ratio * math.exp(width))
-    return Worth(Estimate(ratio, low, high, size, warning, level), n, distinct)
+    return EffectiveSamples(Estimate(ratio, low, high, size, warning, level), n, distinct)
 
 
-def worth_elsewhere(
+def effective_samples_of_base(
     log_weights: Float[Tensor, " draws"], log_own_weights: Float[Tensor, " draws"], level: float = 0.95
 ) -> Estimate:
     """What a draw of q is worth, from draws of another proposal g that goes where q seldom does.
