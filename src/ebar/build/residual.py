@@ -1,71 +1,95 @@
-"""The two halves of a residual model: a base that is already there, and an energy to be trained."""
+"""From the configuration of a residual model to its objects: base, chunks and energy; and the journey with them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
 from ebar.backbones.encoder import BidirectionalTransformer
 from ebar.backbones.pretrained.lora import with_lora
 from ebar.build.model import build_model, load_model
-from ebar.config.residual import Residual
+from ebar.config.residual import Residual, read_residual
 from ebar.config.run import Run, read_run
 from ebar.data.built_tokeniser import TOKENISER, build_tokeniser
+from ebar.data.chunks import CHUNKS, Chunks, stored_chunks
 from ebar.data.kinds import TextData
-from ebar.data.tokenisers import Tokeniser, decode_after
 from ebar.energies.encoders import bit, unit, unit_from
 from ebar.energies.kinds import BitEnergy, PretrainedEnergy, UnitEnergy
 from ebar.energies.loading import LoadedEncoder, load_encoder
 from ebar.energies.neural import Neural
 from ebar.energies.reencoded import Reencoded
 from ebar.errors import UserError, choose
+from ebar.journeys.gam.journey import timed
+from ebar.journeys.residual import journey
+from ebar.journeys.residual.base import Base
+from ebar.journeys.residual.warm_up import WarmUp
+from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.loading import load_causal
-from ebar.models.pretrained import Pretrained
+from ebar.objectives.masked import MaskedModel
+from ebar.store.writing import saving
+from ebar.training import seeded
 from ebar.types import Space
 
 RECURRENT = ("lstm",)  # backbones that read as far as they are asked to
 
 
-@dataclass(frozen=True, kw_only=True)
-class Base:
-    """q over continuations, and what its tokens spell."""
+class Found(NamedTuple):
+    """A base, and the run it was trained in, where that was one of ebar's."""
 
-    q: Autoregressive | Pretrained
-    tokeniser: Tokeniser
-    run: Run | None = None  # where it is one of ebar's
-    longest: int | None = None  # prefix and continuation together, in tokens; None where the model itself knows
+    base: Base
+    run: Run | None
 
     @property
     def text(self) -> TextData | None:
         """What it was trained on, where that is known."""
         return None if self.run is None else TextData(**self.run.data.options)
 
-    def check(self, prefix: int) -> None:
-        """A prefix that the model can read and continue."""
-        length = self.q.space.length
-        if self.longest is not None and prefix + length > self.longest:
-            raise UserError(
-                f"A prefix of {prefix} tokens and a continuation of {length} are {prefix + length} in all, and the "
-                f"base was trained on windows of {self.longest}: make the prefix or the continuation shorter."
-            )
-        if isinstance(self.q, Pretrained) and self.q.positions is not None:
-            begun = self.q.read_before(prefix)
-            if begun + length - 1 > self.q.positions:
-                raise UserError(
-                    f"A prefix of {begun} tokens and a continuation of {length} are {begun + length} in all, and the "
-                    f"base reads at most {self.q.positions}: make the prefix or the continuation shorter."
-                )
 
-    def spell(self, before: list[int], tokens: list[int]) -> str:
-        """What tokens add to the text of those before them."""
-        tokens = [token for token in tokens if token != self.q.space.end]
-        return decode_after(self.tokeniser, before, tokens)
+def train_residual(residual: Residual, folder: Path) -> journey.Residual:
+    """As configured, in a run folder, from where it stands."""
+    with saving(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+    found = load_base(residual)
+    with timed(folder, "chunks"):
+        chunks = load_chunks(residual, found, folder)
+    seeded(folded(residual.seed, journey.WEIGHTS), device=residual.device)
+    energy, warm_up = build_energy(residual, found)
+    return journey.residual(
+        found.base, energy, chunks, negatives=residual.negatives, fitting=residual.fitting, warm_up=warm_up,
+        seed=residual.seed, folder=folder,
+    )  # fmt: skip
 
 
-def load_base(residual: Residual) -> Base:
+def load_residual(folder: Path) -> journey.Residual:
+    """A trained residual model from its folder."""
+    residual = read_residual(folder / "config.yaml")
+    if not (folder / CHUNKS).exists():
+        raise UserError(f"{folder} is not trained yet: run `ebar residual train` to its end.")
+    found = load_base(residual)
+    energy, _ = build_energy(residual, found)
+    return journey.Residual(
+        base=found.base, energy=journey.load_energy(energy, folder), chunks=load_chunks(residual, found, folder),
+        folder=folder, at_once=residual.negatives.at_once,
+    )  # fmt: skip
+
+
+def load_chunks(residual: Residual, found: Found, folder: Path) -> Chunks:
+    """Those that the folder holds; else those of the text."""
+    base, data = found.base, residual.data
+    assert base.tokeniser is not None
+    tokeniser = base.tokeniser
+
+    def cut() -> Chunks:
+        base.check(data.prefix)
+        return data.read(tokeniser, base.q.space.vocabulary, text=found.text)
+
+    return stored_chunks(folder / CHUNKS, tokeniser, cut)
+
+
+def load_base(residual: Residual) -> Found:
     """A run of ebar's, where the folder holds one; else a pretrained model."""
     place = Path(residual.base)
     if place.is_dir() and (place / "config.yaml").exists():
@@ -74,10 +98,10 @@ def load_base(residual: Residual) -> Base:
         residual.base, length=residual.data.continuation, device=residual.device, dtype=residual.precision
     )
     loaded.model.requires_grad_(False)
-    return Base(q=loaded.model, tokeniser=loaded.tokeniser)
+    return Found(Base(q=loaded.model, tokeniser=loaded.tokeniser), None)
 
 
-def _own(folder: Path, residual: Residual) -> Base:
+def _own(folder: Path, residual: Residual) -> Found:
     run = read_run(folder / "config.yaml")
     if run.data.kind != "text":
         raise UserError(f"{folder} was trained on {run.data.kind} data, and a base continues text: train one on text.")
@@ -91,60 +115,65 @@ def _own(folder: Path, residual: Residual) -> Base:
     tokeniser = build_tokeniser(data, missing, folder)
     q = load_model(run, folder, Space(tokeniser.size, residual.data.continuation))
     longest = None if run.backbone.kind in RECURRENT else data.length
-    return Base(q=q.requires_grad_(False), tokeniser=tokeniser, run=run, longest=longest)
+    return Found(Base(q=q.requires_grad_(False), tokeniser=tokeniser, longest=longest), run)
 
 
-def build_energy(residual: Residual, base: Base) -> Neural:
+def build_energy(residual: Residual, found: Found) -> tuple[Neural, WarmUp | None]:
     """The energy before any training. Weights are drawn from torch's global state: seed it before."""
-    builders: dict[str, Callable[[Mapping[str, Any], Residual, Base], Neural]] = {
+    builders: dict[str, Callable[[Mapping[str, Any], Residual, Found], tuple[Neural, WarmUp | None]]] = {
         "unit": _unit, "bit": _bit, "pretrained": _pretrained,
     }  # fmt: skip
     builder = choose(builders, residual.energy.kind, "energy")
     try:
-        return builder(residual.energy.options, residual, base).to(residual.device)
+        energy, warm_up = builder(residual.energy.options, residual, found)
+        return energy.to(residual.device), warm_up
     except ValueError as error:
         raise UserError(f"The energy {residual.energy.kind} cannot be made: {error}.") from None
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"The energy cannot be put on {residual.device!r}: {str(error).splitlines()[0]}.") from None
 
 
-def _unit(options: Mapping[str, Any], residual: Residual, base: Base) -> Neural:
+def _unit(options: Mapping[str, Any], residual: Residual, found: Found) -> tuple[Neural, None]:
     """A pretrained base's twin reads the text, as any other pretrained network does."""
-    told = UnitEnergy(**options)
-    if base.run is None:
+    told, base = UnitEnergy(**options), found.base
+    if found.run is None:
         if told.start == "fresh":
             raise UserError("A UniT beside a pretrained base begins with the base's weights: leave out energy.start.")
         body = load_encoder(residual.base, device=residual.device)
-        return _reading(body, base, told)
+        return _reading(body, base, told), None
     if told.lora is not None:
         raise UserError("LoRA is for pretrained networks, and this base is a run of ebar's: leave out energy.lora.")
     if told.start == "base":
         assert isinstance(base.q, Autoregressive)
-        return unit_from(base.q, pool=told.pool, bound=told.bound)
-    twin: Any = build_model(base.run, base.q.space)
-    return unit(twin.backbone, pool=told.pool, bound=told.bound)
+        return unit_from(base.q, pool=told.pool, bound=told.bound), None
+    twin: Any = build_model(found.run, base.q.space)
+    return unit(twin.backbone, pool=told.pool, bound=told.bound), None
 
 
-def _bit(options: Mapping[str, Any], residual: Residual, base: Base) -> Neural:
+def _bit(options: Mapping[str, Any], residual: Residual, found: Found) -> tuple[Neural, WarmUp]:
     told = BitEnergy(**options)
     network = BidirectionalTransformer(
-        base.q.space.vocabulary, layers=told.layers, hidden=told.hidden, heads=told.heads, dropout=told.dropout
+        found.base.q.space.vocabulary, layers=told.layers, hidden=told.hidden, heads=told.heads, dropout=told.dropout
     )
-    return bit(network, pool=told.pool, bound=told.bound)
+    warm_up = WarmUp(
+        epochs=told.warm_up, learning_rate=told.warm_up_learning_rate, masked=told.masked, model=MaskedModel(network)
+    )
+    return bit(network, pool=told.pool, bound=told.bound), warm_up
 
 
-def _pretrained(options: Mapping[str, Any], residual: Residual, base: Base) -> Neural:
+def _pretrained(options: Mapping[str, Any], residual: Residual, found: Found) -> tuple[Neural, None]:
     told = PretrainedEnergy(**options)
     loaded = load_encoder(told.encoder, device=residual.device)
     if told.frozen_layers:
         freeze(loaded.network, told.frozen_layers)
-    return _reading(loaded, base, told, cut_prefix=told.cut_prefix)
+    return _reading(loaded, found.base, told, cut_prefix=told.cut_prefix), None
 
 
 def _reading(
     loaded: LoadedEncoder, base: Base, told: UnitEnergy | PretrainedEnergy, *, cut_prefix: bool = False
 ) -> Neural:
     network = loaded.network if told.lora is None else with_lora(loaded.network, rank=told.lora, kind="encoder")
+    assert base.tokeniser is not None
     reading = Reencoded(network, loaded.tokeniser.original, base.tokeniser, end=base.q.space.end, cut_prefix=cut_prefix)
     return Neural(reading, pool=told.pool, bound=told.bound)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
+from ebar.build.residual import load_residual
 from ebar.cli.residual_train import tell
 from ebar.cli.show import show_json
 from ebar.config.options import parse, parser
-from ebar.journeys.residual.journey import load_journey
-from ebar.journeys.residual.measure import Extent, measure
 from ebar.journeys.residual.report import write_residual_page
+from ebar.journeys.residual.settings import Measuring
 from ebar.progress import shown
 from ebar.store.writing import to_json
 from ebar.training import Run
@@ -41,21 +41,21 @@ def main(words: Sequence[str]) -> int:
     options.add_argument("--seed", type=NonNegativeInt, default=0, help="of the draws")
     options.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parse(options, words)
-    journey = load_journey(arguments.run)
-    extent = Extent(
+    trained = load_residual(arguments.run)
+    how = Measuring(
         prefixes=arguments.prefixes, draws=arguments.draws, last_rows=arguments.last_rows,
         last_candidates=arguments.last_candidates or None,
     )  # fmt: skip
     with shown(not arguments.json):
-        measured = measure(journey, extent, seed=arguments.seed)
+        evaluation = trained.evaluate(how, seed=arguments.seed)
     run = Run(arguments.run)
     path = run.folder / "results.json"
     known = json.loads(path.read_text()) if path.exists() else {}
-    run.write("results.json", to_json({**known, "evaluation": measured.to_dict()}, indent=1))
-    page = write_residual_page(run.folder, measured)
+    run.write("results.json", to_json({**known, "evaluation": evaluation.to_dict()}, indent=1))
+    page = write_residual_page(run.folder, evaluation)
     if arguments.json:
-        show_json(measured.to_dict())
+        show_json(evaluation.to_dict())
     else:
-        tell(run.folder, measured)
+        tell(run.folder, evaluation)
         sys.stdout.write(f"{page}\n")
     return 0

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse.typing import NonNegativeInt, PositiveInt
-from torch import Generator
 
+from ebar.build.residual import load_residual
 from ebar.cli.show import show_json, show_table
 from ebar.config.options import parse, parser
-from ebar.estimators.per_step import Steps, per_step
-from ebar.evaluation.next_words import NextWord, NextWords, next_words
-from ebar.journeys.residual.journey import Journey, load_journey
-from ebar.journeys.residual.prompts import context_of, continuation_of
+from ebar.estimators.per_step import Steps
+from ebar.evaluation.next_words import NextWord, NextWords
+from ebar.journeys.residual.journey import Residual
 from ebar.progress import shown
 from ebar.types import Sequences
 
@@ -39,33 +38,24 @@ def main(words: Sequence[str]) -> int:
     options.add_argument("--seed", type=NonNegativeInt, default=0, help="of the draws")
     options.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parse(options, words)
-    journey = load_journey(arguments.run)
-    base, prompt = journey.base, arguments.prompt
-    context = context_of(base, prompt)
-    generator = Generator(device=journey.residual.device).manual_seed(arguments.seed)
+    trained, prompt = load_residual(arguments.run), arguments.prompt
     with shown(not arguments.json):
-        found = next_words(
-            base.q, journey.energy, context, candidates=arguments.candidates, n=arguments.futures, generator=generator
-        )
-        x = steps = None
-        if arguments.continuation is not None:
-            x = continuation_of(base, prompt, arguments.continuation)
-            steps = per_step(
-                base.q, journey.energy, x, context, n=arguments.futures, exact_last=arguments.exact_last,
-                generator=generator,
-            )  # fmt: skip
+        found, x, steps = trained.explain(
+            prompt, arguments.continuation, candidates=arguments.candidates, futures=arguments.futures,
+            exact_last=arguments.exact_last, seed=arguments.seed,
+        )  # fmt: skip
     if arguments.json:
         show_json({
             "prompt": prompt,
-            "next_words": [_word(journey, prompt, word) for word in found.words],
-            "rest": None if found.rest is None else _word(journey, prompt, found.rest),
-            "steps": None if steps is None or x is None else _steps(journey, prompt, x, steps),
+            "next_words": [_word(trained, prompt, word) for word in found.words],
+            "rest": None if found.rest is None else _word(trained, prompt, found.rest),
+            "steps": None if steps is None or x is None else _steps(trained, prompt, x, steps),
             "warnings": [] if steps is None else list(dict.fromkeys(filter(None, steps.doubts))),
         })  # fmt: skip
         return 0
-    _tell_words(journey, prompt, found, arguments.words)
+    _tell_words(trained, prompt, found, arguments.words)
     if steps is not None and x is not None:
-        rows = [list(row.values()) for row in _steps(journey, prompt, x, steps)]
+        rows = [list(row.values()) for row in _steps(trained, prompt, x, steps)]
         show_table("each token, nats", ("token", "base", "joint", "joint − base"), rows)
         total = -float(steps.log_q.sum()), -float(steps.log_joint.sum())
         sys.stdout.write(f"together: base {total[0]:.3f}, joint {total[1]:.3f} nats\n")
@@ -74,17 +64,17 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _word(journey: Journey, prompt: str, word: NextWord) -> dict[str, Any]:
-    return {"token": word.token, "text": _spelt(journey, prompt, word), "base": word.base, "joint": word.joint}
+def _word(trained: Residual, prompt: str, word: NextWord) -> dict[str, Any]:
+    return {"token": word.token, "text": _spelt(trained, prompt, word), "base": word.base, "joint": word.joint}
 
 
-def _spelt(journey: Journey, prompt: str, word: NextWord) -> str:
+def _spelt(trained: Residual, prompt: str, word: NextWord) -> str:
     if word.token < 0:
         return "(all others)"
-    return journey.base.spell(journey.base.tokeniser.encode(prompt), [word.token])
+    return trained.base.spell(trained.base.encode(prompt), [word.token])
 
 
-def _tell_words(journey: Journey, prompt: str, found: NextWords, most: int) -> None:
+def _tell_words(trained: Residual, prompt: str, found: NextWords, most: int) -> None:
     """The likeliest of both side by side, each with what the other model gives it."""
     reasons: dict[str, None] = {}
     rows = []
@@ -94,8 +84,8 @@ def _tell_words(journey: Journey, prompt: str, found: NextWords, most: int) -> N
     for rank, (base, joint) in [*enumerate(pairs, 1), *(("", pair) for pair in rest)]:
         reasons |= {word.joint.warning: None for word in (base, joint) if word.joint.warning}
         rows.append([
-            rank, repr(_spelt(journey, prompt, base)), base.base, f"{base.joint.value:.6f}",
-            repr(_spelt(journey, prompt, joint)), joint.joint._replace(warning=None), joint.base,
+            rank, repr(_spelt(trained, prompt, base)), base.base, f"{base.joint.value:.6f}",
+            repr(_spelt(trained, prompt, joint)), joint.joint._replace(warning=None), joint.base,
         ])  # fmt: skip
     header = ("", "likeliest under the base", "base", "joint", "likeliest under the joint model", "joint", "base")
     show_table(f"after {prompt[-60:]!r}", header, rows)
@@ -103,11 +93,11 @@ def _tell_words(journey: Journey, prompt: str, found: NextWords, most: int) -> N
         sys.stdout.write(f"⚠ {reason}\n")
 
 
-def _steps(journey: Journey, prompt: str, x: Sequences, steps: Steps) -> list[dict[str, Any]]:
-    before, tokens = journey.base.tokeniser.encode(prompt), x.prefix(0)
+def _steps(trained: Residual, prompt: str, x: Sequences, steps: Steps) -> list[dict[str, Any]]:
+    before, tokens = trained.base.encode(prompt), x.prefix(0)
     return [
         {
-            "token": repr(journey.base.spell([*before, *tokens[:place]], [token])),
+            "token": repr(trained.base.spell([*before, *tokens[:place]], [token])),
             "base": -float(steps.log_q[0, place]),
             "joint": -float(steps.log_joint[0, place]),
             "difference": float(steps.log_q[0, place] - steps.log_joint[0, place]),

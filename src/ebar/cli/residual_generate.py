@@ -12,15 +12,15 @@ from jsonargparse.typing import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Generator
 
 from ebar.build.entry import make
+from ebar.build.residual import load_residual
 from ebar.cli.show import show_json
 from ebar.config.options import add_kind, group, parse, parser
 from ebar.config.run import Chosen
 from ebar.data.corpora import lines
 from ebar.errors import UserError
-from ebar.journeys.residual.generate import WAYS, Generated, Scored, Truncation, generate
-from ebar.journeys.residual.journey import Journey, load_journey
-from ebar.journeys.residual.prompts import context_of
+from ebar.journeys.residual.journey import Residual
 from ebar.progress import shown
+from ebar.samplers.joint import WAYS, Continuations, Generated, Truncation
 from ebar.types import Sampler
 
 LISTED = 20  # candidates, up to which all are shown
@@ -52,21 +52,21 @@ def main(words: Sequence[str]) -> int:
     arguments = parse(options, words)
     if (arguments.prompt is None) == (arguments.prompts is None):
         raise UserError("Give either --prompt, a text to continue, or --prompts, a file of them.")
-    journey = load_journey(arguments.run)
+    trained = load_residual(arguments.run)
     way, sampler = _sampler(arguments)
     truncation = Truncation(temperature=arguments.temperature, top_k=arguments.top_k, top_p=arguments.top_p)
-    generator = Generator(device=journey.residual.device).manual_seed(arguments.seed)
+    generator = Generator(device=trained.base.device).manual_seed(arguments.seed)
     found = []
     with shown(not arguments.json):
         for prompt in _prompts(arguments):
-            made = generate(
-                journey.base.q, journey.energy, context_of(journey.base, prompt), count=arguments.count,
-                candidates=arguments.candidates, way=way, sampler=sampler, truncation=truncation, generator=generator,
+            made = trained.generate(
+                prompt, count=arguments.count, candidates=arguments.candidates, way=way, sampler=sampler,
+                truncation=truncation, generator=generator,
             )  # fmt: skip
             if arguments.json:
-                found.append(_record(journey, prompt, made))
+                found.append(_record(trained, prompt, made))
             else:
-                _tell(journey, prompt, made)
+                _tell(trained, prompt, made)
     if arguments.json:
         show_json({"sampler": way, "prompts": found})
     return 0
@@ -89,15 +89,10 @@ def _prompts(arguments: Namespace) -> Iterator[str]:
         yield from (text for _, text in lines(Path(arguments.prompts)))
 
 
-def _texts(journey: Journey, prompt: str, scored: Scored) -> list[str]:
-    before = journey.base.tokeniser.encode(prompt)
-    return [journey.base.spell(before, scored.x.prefix(row)) for row in range(len(scored.x.lengths))]
-
-
-def _record(journey: Journey, prompt: str, made: Generated) -> dict[str, Any]:
-    def rows(scored: Scored, weights: torch.Tensor) -> list[dict[str, object]]:
+def _record(trained: Residual, prompt: str, made: Generated) -> dict[str, Any]:
+    def rows(scored: Continuations, weights: torch.Tensor) -> list[dict[str, object]]:
         numbers = zip(scored.energy.tolist(), scored.log_q.tolist(), weights.tolist(), strict=True)
-        texts = _texts(journey, prompt, scored)
+        texts = trained.texts(scored.x, prompt)
         return [
             {"text": text, "energy": energy, "log_q": log_q, "weight": None if math.isnan(weight) else weight}
             for text, (energy, log_q, weight) in zip(texts, numbers, strict=True)
@@ -114,12 +109,12 @@ def _record(journey: Journey, prompt: str, made: Generated) -> dict[str, Any]:
     }
 
 
-def _tell(journey: Journey, prompt: str, made: Generated) -> None:
+def _tell(trained: Residual, prompt: str, made: Generated) -> None:
     count = len(made.candidate_weights)
     worth = f"ESS {made.effective_sample_size:.1f} of {count}, k̂ {_number(made.k, 2)}"
     out = [prompt]
     for text, energy, log_q, weight in zip(
-        _texts(journey, prompt, made.drawn), made.drawn.energy, made.drawn.log_q, made.weights, strict=True
+        trained.texts(made.drawn.x, prompt), made.drawn.energy, made.drawn.log_q, made.weights, strict=True
     ):
         numbers = f"energy {energy:.3f}, log q {log_q:.2f}, weight {_number(float(weight), 3)}, {worth}"
         out += [f"→ {_line(text)}", f"  ({numbers})"]
@@ -127,7 +122,7 @@ def _tell(journey: Journey, prompt: str, made: Generated) -> None:
         out.append("candidates: energy, log q, weight, text")
         listed = zip(
             made.candidates.energy, made.candidates.log_q, made.candidate_weights,
-            _texts(journey, prompt, made.candidates), strict=True,
+            trained.texts(made.candidates.x, prompt), strict=True,
         )  # fmt: skip
         out += [f"  {energy:8.3f} {log_q:9.2f} {weight:7.3f}  {_line(text)}" for energy, log_q, weight, text in listed]
     if made.warning is not None:

@@ -6,14 +6,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ebar.build.residual import train_residual
 from ebar.cli.show import show_interrupted, show_json, show_table
 from ebar.cli.train import run_folder
 from ebar.config.options import parse
 from ebar.config.residual import Residual, as_residual, read_residual, residual_parser
+from ebar.data.chunks import CHUNKS
 from ebar.errors import UserError
-from ebar.journeys.residual.chunks import CHUNKS
-from ebar.journeys.residual.journey import Journey, travel
-from ebar.journeys.residual.measure import Extent, Measured, measure
+from ebar.journeys.residual.evaluation import Evaluation
+from ebar.journeys.residual.journey import Residual as Trained
 from ebar.journeys.residual.report import write_residual_page
 from ebar.journeys.train_run import as_yaml
 from ebar.progress import shown
@@ -53,15 +54,16 @@ def main(words: Sequence[str]) -> int:
         ):
             if another:
                 (folder / CHUNKS).unlink(missing_ok=True)
-            journey = travel(residual, folder)
-            measured = _measured(journey, residual)
-            record(run, journey, measured)
+            trained = train_residual(residual, folder)
+            how = residual.evaluation
+            evaluation = trained.evaluate(how, seed=residual.seed) if how.prefixes else None
+            record(run, trained, evaluation)
     except KeyboardInterrupt:
         return show_interrupted(folder, as_json=arguments.json)
     if arguments.json:
-        show_json({"status": "finished", "folder": str(folder), **_results(journey, measured)})
-    elif measured is not None:
-        tell(folder, measured)
+        show_json({"status": "finished", "folder": str(folder), **_results(trained, evaluation)})
+    elif evaluation is not None:
+        tell(folder, evaluation)
     if not arguments.json:
         sys.stdout.write(f"{folder / 'report.html'}\n")
     return 0
@@ -81,31 +83,25 @@ def _another(folder: Path, residual: Residual, config: str) -> bool:
     return other
 
 
-def _measured(journey: Journey, residual: Residual) -> Measured | None:
-    told = residual.evaluation
-    if told.prefixes == 0:
-        return None
-    return measure(journey, Extent(prefixes=told.prefixes, draws=told.draws), seed=residual.seed)
+def _results(trained: Trained, evaluation: Evaluation | None) -> dict[str, Any]:
+    whole, energy = (
+        sum(parameter.numel() for parameter in module.parameters()) for module in (trained.p, trained.energy)
+    )
+    found: dict[str, Any] = {"parameters": {"base": whole - energy, "energy": energy}}
+    return found if evaluation is None else {**found, "evaluation": evaluation.to_dict()}
 
 
-def _results(journey: Journey, measured: Measured | None) -> dict[str, Any]:
-    energy = sum(parameter.numel() for parameter in journey.energy.parameters())
-    base = sum(parameter.numel() for parameter in journey.base.q.parameters())
-    found: dict[str, Any] = {"parameters": {"base": base, "energy": energy}}
-    return found if measured is None else {**found, "evaluation": measured.to_dict()}
-
-
-def record(run: Run, journey: Journey, measured: Measured | None) -> None:
+def record(run: Run, trained: Trained, evaluation: Evaluation | None) -> None:
     """results.json and report.html of the run folder."""
-    run.write("results.json", to_json(_results(journey, measured), indent=1))
-    write_residual_page(run.folder, measured)
+    run.write("results.json", to_json(_results(trained, evaluation), indent=1))
+    write_residual_page(run.folder, evaluation)
 
 
-def tell(folder: Path, measured: Measured) -> None:
+def tell(folder: Path, evaluation: Evaluation) -> None:
     """For people."""
-    found = measured.perplexity
+    found = evaluation.perplexity
     title = f"{folder}: {len(found.log_z):,} prefixes, {found.by_draws[-1].draws:,} draws each, 95 % intervals"
-    figures, reasons = measured.figures(), dict[str, list[str]]()
+    figures, reasons = evaluation.figures(), dict[str, list[str]]()
     for name, value in figures.items():
         if isinstance(value, Estimate) and value.warning:
             reasons.setdefault(value.warning, []).append(name)

@@ -11,9 +11,10 @@ from jsonargparse.typing import NonNegativeInt
 
 from ebar.config.options import add_kind, group, parse, parser
 from ebar.config.run import Chosen
+from ebar.data.chunks import ChunksData
 from ebar.energies.kinds import ENERGIES
 from ebar.errors import UserError
-from ebar.journeys.residual.settings import ChunksData, Fitting, Measuring, NegativesDraws
+from ebar.journeys.residual.settings import Fitting, Measuring, NegativesDraws
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ GROUPS: dict[str, type] = {
 # What only means something from 1 up.
 COUNTS = {
     "prefix", "continuation", "chunks", "validation_chunks", "test_chunks", "layers", "hidden", "heads", "lora",
-    "draws", "at_once", "negatives", "evaluations",
+    "draws", "at_once", "negatives", "evaluations", "last_candidates",
 }  # fmt: skip
 
 
@@ -110,7 +111,10 @@ def _check(key: str, options: Mapping[str, Any]) -> None:
             raise UserError(f"{key}.{name} must be above 0, not {value}.")
         if name == "bound" and value is not None and not 0 < value < math.inf:
             raise UserError(f"{key}.bound must be a number above 0, or null for none, not {value}.")
-        if name in ("warm_up", "frozen_layers", "prefixes", "weight_decay", "warmup", "dropout") and value < 0:
+        if (
+            name in ("warm_up", "frozen_layers", "prefixes", "last_rows", "weight_decay", "warmup", "dropout")
+            and value < 0
+        ):
             raise UserError(f"{key}.{name} must be 0 or more, not {value}.")
         if name in ("masked", "warmup", "dropout") and value > 1:
             raise UserError(f"{key}.{name} must be 1 or less, not {value}.")

@@ -108,14 +108,23 @@ def sweep(folder: Path) -> None:
             leftover.unlink(missing_ok=True)
 
 
+def plain(tree: Any) -> Any:
+    """Named tuples, such as estimates, as dictionaries; other tuples as lists: what JSON can hold by name."""
+    if hasattr(tree, "_asdict"):
+        return {key: plain(value) for key, value in tree._asdict().items()}
+    if isinstance(tree, dict):
+        return {str(key): plain(value) for key, value in tree.items()}
+    return [plain(value) for value in tree] if isinstance(tree, list | tuple) else tree
+
+
 def to_json(value: Any, *, indent: int | None = None) -> bytes:
     """One JSON text. JSON has no infinity and no NaN: they become strings that `float` reads back."""
 
-    def plain(node: Any) -> Any:
+    def finite(node: Any) -> Any:
         if isinstance(node, float) and (node - node != 0):
             return str(node)
         if isinstance(node, dict):
-            return {key: plain(branch) for key, branch in node.items()}
-        return [plain(branch) for branch in node] if isinstance(node, list | tuple) else node
+            return {key: finite(branch) for key, branch in node.items()}
+        return [finite(branch) for branch in node] if isinstance(node, list | tuple) else node
 
-    return (json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    return (json.dumps(finite(value), indent=indent, ensure_ascii=False, allow_nan=False) + "\n").encode()

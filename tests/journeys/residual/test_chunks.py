@@ -1,20 +1,27 @@
 """Text cut once and kept."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from ebar.build.residual import load_base
+from ebar.build.residual import Found, load_base, load_chunks
 from ebar.config.residual import Residual
 from ebar.config.run import Chosen
+from ebar.data.chunks import Chunks, ChunksData, Positives
 from ebar.errors import UserError
-from ebar.journeys.residual.chunks import chunks_of, spread_evenly
-from ebar.journeys.residual.settings import ChunksData
-from ebar.journeys.residual.train_energy import Positives
 from ebar.types import Context, Sequences
 
 DATA = ChunksData(prefix=10, continuation=4)
+
+
+def chunks_of(data: ChunksData, found: Found, folder: Path) -> Chunks:
+    return load_chunks(Residual(base="", data=data, energy=Chosen(kind="unit", options={})), found, folder)
+
+
+def parts(chunks: Chunks) -> list[Positives]:
+    return [chunks.train, chunks.validation, chunks.test]
 
 
 @pytest.fixture
@@ -30,6 +37,7 @@ def test_without_files_the_text_is_the_bases_and_its_last_tenth_is_held_out(q, t
     assert len(chunks.train.x.lengths) == rows - held_out
     assert len(chunks.validation.x.lengths) == held_out
     last = tokens[(rows - held_out) * 14 : (rows - held_out) * 14 + 14]
+    assert chunks.validation.context is not None
     assert chunks.validation.context.given.prefix(0) + chunks.validation.x.prefix(0) == last
     assert chunks.test.x.tokens.tolist() == chunks.validation.x.tokens.tolist()
 
@@ -41,11 +49,13 @@ def test_chunks_are_read_back_when_the_text_is_gone(q, text, tmp_path):
     first = chunks_of(data, q, tmp_path)
     own.unlink()
     again = chunks_of(data, q, tmp_path)
-    for one, other in zip(first, again, strict=True):
+    for one, other in zip(parts(first), parts(again), strict=True):
         assert one.x.tokens.tolist() == other.x.tokens.tolist()
+        assert one.context is not None
+        assert other.context is not None
         assert one.context.given.tokens.tolist() == other.context.given.tokens.tolist()
         assert one.x.lengths.tolist() == other.x.lengths.tolist()
-    assert [len(part.x.lengths) for part in again] == [7, 3, 2]
+    assert [len(part.x.lengths) for part in parts(again)] == [7, 3, 2]
     (tmp_path / "chunks.safetensors").write_bytes(b"nothing")
     with pytest.raises(UserError, match=r"chunks.safetensors is damaged .* delete it"):
         chunks_of(data, q, tmp_path)
@@ -57,10 +67,13 @@ def test_some_chunks_are_taken_from_the_whole_of_the_text():
         Sequences(tokens, torch.ones(10, dtype=torch.long)),
         Context(Sequences(tokens, torch.ones(10, dtype=torch.long))),
     )
-    assert spread_evenly(part, 4).x.tokens.flatten().tolist() == [0, 2, 5, 7]
-    assert spread_evenly(part, 4).context.given.tokens.flatten().tolist() == [0, 2, 5, 7]
-    assert spread_evenly(part, 99) is part
-    assert spread_evenly(part, None) is part
+    some = part.spread(4)
+    assert some.x.tokens.flatten().tolist() == [0, 3, 6, 9]
+    assert some.context is not None
+    assert some.context.given.tokens.flatten().tolist() == [0, 3, 6, 9]
+    assert part.spread(99) is part
+    assert part.spread(None) is part
+    assert part.spread(1).x.tokens.flatten().tolist() == [0]
 
 
 def test_too_little_text_is_told(q, tmp_path):

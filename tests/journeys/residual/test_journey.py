@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 import torch
 
+from ebar.build.residual import load_residual, train_residual
 from ebar.config.residual import Residual
 from ebar.config.run import Chosen
+from ebar.data.chunks import ChunksData
 from ebar.energies.encoders import Bidirectional, Causal
 from ebar.errors import UserError
-from ebar.journeys.residual.journey import Journey, load_journey, travel
-from ebar.journeys.residual.measure import DRAWING, Extent, measure
-from ebar.journeys.residual.pool import draw_pool
-from ebar.journeys.residual.settings import ChunksData, Fitting, NegativesDraws
+from ebar.journeys.residual.evaluation import DRAWING
+from ebar.journeys.residual.journey import Residual as Trained
+from ebar.journeys.residual.negatives import draw_negatives
+from ebar.journeys.residual.settings import Fitting, Measuring, NegativesDraws
 from ebar.journeys.train_run import as_yaml
 from ebar.maths.randomness import folded
 from ebar.store.writing import to_json
@@ -38,12 +40,12 @@ def asked(base: Path, energy: Chosen = BIT, **others: Any) -> Residual:
     return Residual(base=str(base), data=DATA, energy=energy, fitting=FITTING, **others)
 
 
-def run(residual: Residual, folder: Path) -> Journey:
+def run(residual: Residual, folder: Path) -> Trained:
     """As the command line does it."""
     from dataclasses import asdict
 
     with open_run(folder, config=as_yaml(asdict(residual)), seed=residual.seed):
-        return travel(residual, folder)
+        return train_residual(residual, folder)
 
 
 def kept(folder: Path) -> dict[str, str]:
@@ -102,8 +104,7 @@ def test_killed_at_any_stage_it_goes_on_and_ends_the_same(base, tmp_path):
 def test_what_was_trained_is_what_is_loaded(base, tmp_path, energy):
     residual = asked(base, energy)
     made = run(residual, tmp_path / "run")
-    read = load_journey(tmp_path / "run")
-    assert read.residual == residual
+    read = load_residual(tmp_path / "run")
     x, context = made.chunks.test
     assert read.chunks.test.x.tokens.tolist() == x.tokens.tolist()
     with torch.no_grad():
@@ -118,7 +119,7 @@ def test_unit_begins_with_the_bases_weights_and_leaves_the_base_alone(base, tmp_
     made = run(asked(base, UNIT), tmp_path / "run")
     before = Checkpoints(base / "checkpoints").best()
     assert before is not None
-    torch.testing.assert_close(dict(made.base.q.state_dict()), before.weights["model"])
+    torch.testing.assert_close(dict(made.p.base.state_dict()), before.weights["model"])  # type: ignore[attr-defined]
     assert isinstance(made.energy.encoder, Causal)
     first = Checkpoints(tmp_path / "run" / "energy" / "checkpoints")
     own = made.energy.encoder.backbone.state_dict()
@@ -146,18 +147,18 @@ def test_a_warmed_up_encoder_is_the_energys(base, tmp_path):
 
 
 def test_more_draws_than_are_used_at_a_time_are_kept_for_later_epochs(base, tmp_path):
-    made = run(asked(base, UNIT, negatives=NegativesDraws(draws=2)), tmp_path / "run")
-    assert (made.folder / "negatives" / "train" / "header.json").exists()
+    run(asked(base, UNIT, negatives=NegativesDraws(draws=2)), tmp_path / "run")
+    assert (tmp_path / "run" / "negatives" / "train" / "header.json").exists()
     with pytest.raises(UserError, match=r"leave out negatives.draws"):
         run(asked(base, UNIT, negatives=NegativesDraws(draws=2, refresh=True)), tmp_path / "both")
 
 
 def test_the_evaluation_is_gone_on_with_and_agrees_with_itself(base, tmp_path):
     made = run(asked(base, UNIT), tmp_path / "run")
-    extent = Extent(prefixes=4, draws=30, last_rows=2, last_candidates=None)
-    first = measure(made, extent, seed=1)
+    how = Measuring(prefixes=4, draws=30, last_rows=2, last_candidates=None)
+    first = made.evaluate(how, seed=1)
     (tmp_path / "run" / "evaluation" / "4-30-1" / "energies" / "part-000000.safetensors").unlink()
-    again = measure(load_journey(tmp_path / "run"), extent, seed=1)
+    again = load_residual(tmp_path / "run").evaluate(how, seed=1)
     assert to_json(again.to_dict()) == to_json(first.to_dict())
     found = first.perplexity
     assert len(found.log_z) == 4
@@ -169,10 +170,10 @@ def test_the_evaluation_is_gone_on_with_and_agrees_with_itself(base, tmp_path):
     assert found.low <= found.value <= found.high
     assert first.last is not None
     assert first.last.rest == 0.0
-    assert [one.data for one in first.continued] == [made.base.tokeniser.decode(x.prefix(row)) for row in range(4)]
+    assert [one.data for one in first.continued] == [made.base.spell([], x.prefix(row)) for row in range(4)]
     assert set(first.unique) == {"data", "base", "joint"}
     # What the base and the joint model say is among the draws for that prefix, the base's being the first of them.
-    pool = draw_pool(
+    pool = draw_negatives(
         tmp_path / "run" / "evaluation" / "4-30-1" / "draws", made.base.q, context, 30, seed=folded(1, DRAWING)
     )
     for row, one in enumerate(first.continued):
@@ -183,13 +184,11 @@ def test_the_evaluation_is_gone_on_with_and_agrees_with_itself(base, tmp_path):
 
 
 def first_rows(made):
-    from ebar.journeys.residual.chunks import spread_evenly
-
-    return spread_evenly(made.chunks.test, 4)
+    return made.chunks.test.spread(4)
 
 
 def test_what_is_not_trained_is_not_loaded(base, tmp_path):
     with pytest.raises(UserError, match="There is no residual model in"):
-        load_journey(tmp_path)
+        load_residual(tmp_path)
     with pytest.raises(UserError, match="holds no run of `ebar residual train`"):
-        load_journey(base)
+        load_residual(base)

@@ -13,14 +13,13 @@ pytest.importorskip("peft")
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers  # noqa: E402
 
 from ebar.backbones.pretrained.hugging_face import quiet  # noqa: E402
-from ebar.build.residual import load_base  # noqa: E402
+from ebar.build.residual import load_base, load_chunks, load_residual, train_residual  # noqa: E402
 from ebar.config.residual import Residual  # noqa: E402
 from ebar.config.run import Chosen  # noqa: E402
+from ebar.data.chunks import ChunksData  # noqa: E402
 from ebar.errors import UserError  # noqa: E402
-from ebar.journeys.residual.generate import generate  # noqa: E402
-from ebar.journeys.residual.journey import Journey, load_journey, travel  # noqa: E402
-from ebar.journeys.residual.prompts import context_of  # noqa: E402
-from ebar.journeys.residual.settings import ChunksData, Fitting  # noqa: E402
+from ebar.journeys.residual.journey import Residual as Trained  # noqa: E402
+from ebar.journeys.residual.settings import Fitting  # noqa: E402
 from ebar.journeys.train_run import as_yaml  # noqa: E402
 from ebar.training import open_run  # noqa: E402
 from ebar.training.checkpoints import Checkpoints  # noqa: E402
@@ -92,12 +91,12 @@ def asked(models_of: Path, text: Path, **energy: Any) -> Residual:
     )
 
 
-def run(residual: Residual, folder: Path) -> Journey:
+def run(residual: Residual, folder: Path) -> Trained:
     with open_run(folder, config=as_yaml(asdict(residual)), seed=residual.seed):
-        return travel(residual, folder)
+        return train_residual(residual, folder)
 
 
-def energies(journey: Journey) -> list[float]:
+def energies(journey: Trained) -> list[float]:
     x, context = journey.chunks.test
     with torch.no_grad():
         return list(journey.energy(x, context).tolist())
@@ -106,7 +105,7 @@ def energies(journey: Journey) -> list[float]:
 def test_an_encoder_is_trained_and_read_back(models_of, text, tmp_path, generator):
     made = run(asked(models_of, text, frozen_layers=1), tmp_path / "run")
     assert any(value != 0 for value in energies(made))
-    read = load_journey(tmp_path / "run")
+    read = load_residual(tmp_path / "run")
     assert energies(read) == energies(made)
     before, _ = words()
     after = made.energy.encoder.network  # type: ignore[attr-defined]
@@ -120,8 +119,7 @@ def test_an_encoder_is_trained_and_read_back(models_of, text, tmp_path, generato
     assert kept is not None
     assert not any(".layer.0." in name or "embeddings" in name for name in kept.weights["energy"])
     assert any(".layer.1." in name for name in kept.weights["energy"])
-    context = context_of(read.base, "the cat sees")
-    drawn = generate(read.base.q, read.energy, context, candidates=8, generator=generator)
+    drawn = read.generate("the cat sees", candidates=8, generator=generator)
     assert drawn.candidates.x.lengths.tolist() == [5] * 8
 
 
@@ -132,26 +130,26 @@ def test_with_low_rank_matrices_nothing_else_is_kept(models_of, text, tmp_path):
     names = set(kept.weights["energy"])
     assert all("lora" in name or name.startswith("head") for name in names)
     assert {"head.weight", "head.bias"} < names
-    assert energies(load_journey(tmp_path / "run")) == energies(made)
+    assert energies(load_residual(tmp_path / "run")) == energies(made)
 
 
 def test_a_causal_base_can_be_its_own_energy(models_of, text, tmp_path):
     unit = Chosen(kind="unit", options={"start": "base", "lora": None, "pool": "continuation"})
     residual = replace(asked(models_of, text), energy=unit)
     made = run(residual, tmp_path / "run")
-    assert energies(load_journey(tmp_path / "run")) == energies(made)
+    assert energies(load_residual(tmp_path / "run")) == energies(made)
     with pytest.raises(UserError, match=r"leave out energy\.start"):
         run(replace(residual, energy=Chosen(kind="unit", options={"start": "fresh"})), tmp_path / "fresh")
 
 
 def test_text_is_encoded_as_a_whole_not_line_by_line(models_of, text, tmp_path):
     residual = replace(asked(models_of, text), data=ChunksData(train=text, prefix=12, continuation=5))
-    base = load_base(residual)
-    from ebar.journeys.residual.chunks import chunks_of
-
-    chunks = chunks_of(residual.data, base, tmp_path)
+    found = load_base(residual)
+    chunks = load_chunks(residual, found, tmp_path)
+    assert chunks.train.context is not None
+    assert found.base.tokeniser is not None
     first = chunks.train.context.given.prefix(0) + chunks.train.x.prefix(0)
-    assert base.tokeniser.encode(text.read_text())[:17] == first
+    assert found.base.tokeniser.encode(text.read_text())[:17] == first
 
 
 @pytest.mark.parametrize(

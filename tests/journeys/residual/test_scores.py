@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from ebar.errors import UserError
-from ebar.journeys.residual.pool import draw_pool
-from ebar.journeys.residual.scores import pool_energies
+from ebar.journeys.residual.negatives import draw_negatives
+from ebar.journeys.residual.scores import energies_of
 from ebar.models.tabular import Tabular
 from ebar.types import Context, Sequences, Space
 
@@ -32,13 +32,13 @@ class Weighing(nn.Module):
 def scene(generator, tmp_path):
     q = Tabular.random(SPACE, conditions=3, generator=generator)
     context = Context(Sequences(torch.tensor([[0], [1], [2], [1]]), torch.ones(4, dtype=torch.long)))
-    return context, draw_pool(tmp_path / "draws", q, context, 5, seed=1, at_once=4)
+    return context, draw_negatives(tmp_path / "draws", q, context, 5, seed=1, at_once=4)
 
 
 def test_each_draw_has_its_own_energy_in_its_own_place(scene, tmp_path):
     context, pool = scene
     energy = Weighing(0.5)
-    found = pool_energies(tmp_path / "energies", energy, pool, context)
+    found = energies_of(tmp_path / "energies", energy, pool, context)
     assert found.shape == (4, 5)
     for row in range(4):
         x = pool.fetch(torch.tensor([row]))
@@ -48,14 +48,14 @@ def test_each_draw_has_its_own_energy_in_its_own_place(scene, tmp_path):
 
 def test_what_is_on_disk_is_not_computed_again(scene, tmp_path):
     context, pool = scene
-    first = pool_energies(tmp_path / "energies", Weighing(0.5), pool, context)
+    first = energies_of(tmp_path / "energies", Weighing(0.5), pool, context)
     parts = sorted((tmp_path / "energies").glob("part-*"))
     parts[3].unlink()
     again = Weighing(0.5)
-    assert pool_energies(tmp_path / "energies", again, pool, context).tolist() == first.tolist()
+    assert energies_of(tmp_path / "energies", again, pool, context).tolist() == first.tolist()
     assert again.calls == 1
     with pytest.raises(UserError, match="of another energy"):
-        pool_energies(tmp_path / "energies", Weighing(0.6), pool, context)
+        energies_of(tmp_path / "energies", Weighing(0.6), pool, context)
     parts[0].write_bytes(b"nothing")
     with pytest.raises(UserError, match=r"cannot be read .* delete it"):
-        pool_energies(tmp_path / "energies", Weighing(0.5), pool, context)
+        energies_of(tmp_path / "energies", Weighing(0.5), pool, context)

@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import Generator, nn
 
+from ebar.data.chunks import Positives
 from ebar.errors import UserError
-from ebar.journeys.residual.pool import draw_pool
-from ebar.journeys.residual.train_energy import ContrastedBatches, Fitting, Positives, train_energy
+from ebar.journeys.residual.negatives import draw_negatives
+from ebar.journeys.residual.settings import Fitting
+from ebar.journeys.residual.train_energy import ContrastedBatches, train_energy
 from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
 from ebar.training import NonFiniteError
@@ -39,11 +41,11 @@ def contexts(conditions: torch.Tensor) -> Context:
     return Context(Sequences(conditions[:, None], torch.ones_like(conditions)))
 
 
-def chunks(rows: int, seed: int) -> tuple[Sequences, Context]:
+def chunks(rows: int, seed: int) -> Positives:
     """Data of another distribution than q."""
     truth = Tabular.random(SPACE, conditions=CONDITIONS, generator=Generator().manual_seed(99))
     context = contexts(torch.arange(rows) % CONDITIONS)
-    return truth.sample(1, context, generator=Generator().manual_seed(seed)), context
+    return Positives(truth.sample(1, context, generator=Generator().manual_seed(seed)), context)
 
 
 @pytest.fixture
@@ -54,8 +56,8 @@ def q():
 @pytest.fixture
 def scene(q, tmp_path):
     data, held_out = chunks(40, 1), chunks(20, 2)
-    pool = draw_pool(tmp_path / "negatives", q, data[1], 4, seed=3)
-    validation = draw_pool(tmp_path / "validation", q, held_out[1], 2, seed=4)
+    pool = draw_negatives(tmp_path / "negatives", q, data[1], 4, seed=3)
+    validation = draw_negatives(tmp_path / "validation", q, held_out[1], 2, seed=4)
     return data, pool, (held_out, validation)
 
 
@@ -64,7 +66,7 @@ FITTING = Fitting(epochs=3, batch_size=8, learning_rate=0.05, negatives=2, check
 
 def test_each_row_meets_the_draws_of_its_own_prefix_in_turn(scene):
     data, pool, _ = scene
-    batches = ContrastedBatches(data=Positives(*data), pool=pool, negatives=3, batch_size=16, seed=5)
+    batches = ContrastedBatches(data=data, drawn=pool, negatives=3, batch_size=16, seed=5)
     assert len(batches) == 3
     wanted = {0: [0, 1, 2], 1: [3, 0, 1], 2: [2, 3, 0]}
     for epoch, numbers in wanted.items():
@@ -93,9 +95,9 @@ def test_refreshed_negatives_are_each_epochs_own(q, scene, tmp_path):
 
     def refreshed(epoch):
         asked.append(epoch)
-        return draw_pool(tmp_path / f"epoch-{epoch}", q, data[1], 1, seed=epoch)
+        return draw_negatives(tmp_path / f"epoch-{epoch}", q, data[1], 1, seed=epoch)
 
-    batches = ContrastedBatches(data=Positives(*data), pool=refreshed, batch_size=40, shuffle=False)
+    batches = ContrastedBatches(data=data, drawn=refreshed, batch_size=40, shuffle=False)
     first, second = (next(iter(batches.at(epoch, 0))).negatives[0].tokens for epoch in (0, 1))
     assert asked == [0, 1]
     assert first.tolist() != second.tolist()
@@ -117,9 +119,7 @@ def test_training_goes_towards_the_data_and_ends_with_the_best_weights(q, scene,
     assert result.best.value is not None
     assert result.best.value < chance - 0.02
     # The energies are those of the best step: its loss comes out again.
-    held = ContrastedBatches(
-        data=Positives(*validation[0]), pool=validation[1], negatives=2, batch_size=99, shuffle=False
-    )
+    held = ContrastedBatches(data=validation[0], drawn=validation[1], negatives=2, batch_size=99, shuffle=False)
     assert _loss(energy, next(iter(held.at(0, 0)))) == pytest.approx(result.best.value, abs=1e-9)
     everything = all_sequences(SPACE)
     truth = Tabular.random(SPACE, conditions=CONDITIONS, generator=Generator().manual_seed(99))
@@ -140,9 +140,7 @@ def test_weights_that_got_worse_since_are_not_kept(scene, tmp_path):
     result = train_energy(tmp_path / "run", energy, data, pool, validation=validation, fitting=greedy)
     assert result.best.step is not None
     assert result.best.step < result.position.step  # such steps learn the training rows by heart
-    held = ContrastedBatches(
-        data=Positives(*validation[0]), pool=validation[1], negatives=2, batch_size=99, shuffle=False
-    )
+    held = ContrastedBatches(data=validation[0], drawn=validation[1], negatives=2, batch_size=99, shuffle=False)
     assert _loss(energy, next(iter(held.at(0, 0)))) == pytest.approx(result.best.value, abs=1e-9)
 
 

@@ -1,11 +1,10 @@
-"""The joint model brought back into a plain language model: document 002's last open question, with GAM's answers.
+"""The joint model brought back into a plain language model (the last open question of Deng et al. 2020).
 
-Training-2 of document 000: draws of p, chosen among q's by e⁻ᴱ, are what a copy of q is trained on. Or distributional
-policy gradient: the copy is moved towards p by draws that are weighed anew at every step.
+By distillation, as in training-2 of Parshakova et al. 2019: a copy of q is trained on draws of p, chosen among q's by
+e⁻ᴱ. Or by distributional policy gradient: the copy is moved towards p by draws that are weighted anew at every step.
 """
 
 import copy
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +12,14 @@ from pathlib import Path
 import torch
 from torch import Generator, nn
 
-from ebar.errors import UserError
 from ebar.journeys.best import Course, train_best
-from ebar.journeys.residual.pool import Pool
+from ebar.journeys.residual.negatives import Negatives
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.scoring import measured_energy
-from ebar.models.stepwise import draw_tokens
 from ebar.models.tilted import Tilted
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
 from ebar.objectives.policy_gradient import PolicyGradient
+from ebar.samplers.joint import chosen_by_energy
 from ebar.training import Batches, Source
 from ebar.types import Context, Energy, Sequences
 
@@ -29,25 +27,21 @@ Chunks = tuple[Sequences, Context]
 
 
 @torch.no_grad()
-def chosen_draws(energy: Energy[Sequences], pool: Pool, context: Context, *, generator: Generator) -> Sequences:
-    """One continuation of each prefix, chosen among the pool's in proportion to e⁻ᴱ."""
+def chosen_draws(energy: Energy[Sequences], drawn: Negatives, context: Context, *, generator: Generator) -> Sequences:
+    """One of the draws of each prefix, in proportion to e⁻ᴱ."""
     found = []
-    for row in range(len(pool)):
-        one = torch.tensor([row])
-        costs = measured_energy(energy, pool.fetch(one), context.select(one))
-        if bool((costs == math.inf).all()):
-            raise UserError(f"None of the draws for prefix {row} has any weight under the energy: draw more of them.")
-        choice = draw_tokens(torch.log_softmax(-costs[None], 1), generator)
-        found.append(pool.fetch(one, draws=choice))
+    for row in torch.arange(len(drawn)):
+        costs = measured_energy(energy, drawn.fetch(row[None]), context.select(row[None]))
+        found.append(drawn.fetch(row[None], draws=chosen_by_energy(costs[None], generator)))
     return Sequences.join(found)
 
 
 def distil(
     folder: Path, course: Course, base: Autoregressive, draws: Chunks, held_out: Chunks, *, batch_size: int = 32
 ) -> Autoregressive:
-    """A copy of the base, trained on the joint model's draws; real text that is held out says which epoch is best.
+    """A copy of the base, trained on the joint model's draws; the epoch is chosen by the cost of held-out text.
 
-    The base's own weights are not among those: a student may be worse than the base, and is then to be seen so.
+    The base's own weights are not a choice, so that a student that is worse than the base is seen to be.
     """
     student = copy.deepcopy(base).requires_grad_()
     objective = MaximumLikelihood(model=student)
@@ -73,7 +67,7 @@ def distil_by_gradient(
 
 
 def without_dropout(module: Autoregressive) -> Autoregressive:
-    """The same network; what used to drop does so no longer."""
+    """The same network with every dropout probability 0."""
     for part in module.modules():
         if isinstance(getattr(part, "dropout", None), float):
             part.dropout = 0.0  # type: ignore[assignment]
@@ -84,7 +78,7 @@ def without_dropout(module: Autoregressive) -> Autoregressive:
 
 @dataclass(frozen=True, slots=True)
 class _Contexts:
-    """Prefixes alone, as policy gradient wants them."""
+    """Prefixes alone: what policy gradient takes."""
 
     prefixes: Batches
 

@@ -1,172 +1,219 @@
-"""A residual model from a base and text: chunks, the base's draws, an energy warmed up and trained.
+"""A residual model from a language model, an energy and data: the base's draws, a warm-up, noise-contrastive training.
 
-A folder holds it, stage by stage, and each stage goes on where it was killed:
+P(x|C) = q(x|C)·exp(−E(x, C)). The stages are stored in a folder, and an interrupted journey goes on with them:
 
-    chunks.safetensors       prefixes and continuations
-    negatives/               the base's draws for them: train/ (or epoch-0/, epoch-1/ … where refreshed), validation/
-    warm-up/                 BiT's masked language modelling
+    negatives/               the base's draws: train/ (or epoch-0/, epoch-1/ … where refreshed), validation/
+    warm-up/                 masked language modelling of a bidirectional encoder
     energy/                  noise-contrastive estimation: a run, whose best checkpoint is the energy
     evaluation/              draws for test prefixes, and their energies
 """
 
+import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import Generator
 
-from ebar.build.residual import Base, build_energy, load_base
-from ebar.config.residual import Residual, read_residual
+from ebar.data.chunks import Chunks, Positives
+from ebar.data.corpus import Corpus
 from ebar.energies.encoders import Bidirectional
-from ebar.energies.kinds import BitEnergy
 from ebar.energies.neural import Neural
 from ebar.errors import UserError
-from ebar.journeys.best import Course, train_best
+from ebar.estimators.log_z import log_z
+from ebar.estimators.per_step import Steps, per_step
+from ebar.evaluation.cross_entropy import cross_entropy
+from ebar.evaluation.next_words import NextWords, next_words
 from ebar.journeys.gam.journey import timed
 from ebar.journeys.interrupted import Interrupted
-from ebar.journeys.residual.chunks import CHUNKS, Chunks, chunks_of
-from ebar.journeys.residual.moving import Moving
-from ebar.journeys.residual.pool import Pool, draw_pool
-from ebar.journeys.residual.train_energy import Negatives, Positives, train_energy
-from ebar.maths.randomness import folded
+from ebar.journeys.residual.base import Base
+from ebar.journeys.residual.evaluation import Evaluation, evaluate
+from ebar.journeys.residual.negatives import Negatives, draw_negatives
+from ebar.journeys.residual.settings import Fitting, Measuring, NegativesDraws
+from ebar.journeys.residual.train_energy import EpochNegatives, train_energy
+from ebar.journeys.residual.warm_up import WarmUp
+from ebar.journeys.residual.warm_up import warm_up as warm
+from ebar.maths.randomness import default_generator, folded
 from ebar.models.tilted import Tilted
-from ebar.objectives.masked import Masked, MaskedModel
 from ebar.progress import shown
+from ebar.samplers.draw import draw
+from ebar.samplers.importance import Importance
+from ebar.samplers.joint import Generated, Truncation, generate
 from ebar.store.writing import saving
-from ebar.training import Batches, Player, restore_weights, seeded
-from ebar.training.batches import OnDevice, moved
+from ebar.training import Player, restore_weights
+from ebar.training.batches import moved
 from ebar.training.checkpoints import Checkpoints
-from ebar.training.optimisers import AdamW
+from ebar.training.learning import Learning
+from ebar.types import Estimate, Sampler, Sequences, Stepwise
 
-# What each stage's randomness is folded with.
-WEIGHTS, NEGATIVES, VALIDATION, WARM_UP, TRAINING = range(1, 6)
-TRIED = 64  # chunks that an energy must be able to read before any is drawn
+NEGATIVES, WEIGHTS = 3, 7  # what the seeds of the negatives and of the energy's first weights are folded with
+TRIED = 64  # chunks that an energy must be able to read before any draw is made
 
 
 @dataclass(frozen=True, kw_only=True)
-class Journey:
-    """What the stages made."""
+class Residual:
+    """A trained residual model."""
 
-    folder: Path
-    residual: Residual
     base: Base
-    chunks: Chunks
     energy: Neural
+    chunks: Chunks
+    folder: Path | None = None  # of its stages; None where they were not to be kept
+    at_once: int = 256  # draws computed together
 
     @property
-    def joint(self) -> Tilted:
+    def p(self) -> Tilted:
         """P = q·e⁻ᴱ."""
         return Tilted(self.base.q, self.energy)
 
+    def perplexity(
+        self, part: str | Sequences | Positives = "test", *, draws: int = 200, seed: int | None = None
+    ) -> Estimate:
+        """Per token. With prefixes, each has its own Z, and the interval is that of Z on these prefixes; without, one Z
+        serves all sequences, and the interval speaks for other sequences too.
+        """
+        data = getattr(self.chunks, part) if isinstance(part, str) else part
+        data = data if isinstance(data, Positives) else Positives(data)
+        if data.context is not None:
+            return self.evaluate(Measuring(draws=draws, last_rows=0), part=data, seed=seed).perplexity.perplexity
+        drawn = draw(Importance(), self.p, draws, generator=self._generator(seed))
+        return cross_entropy(self.p, moved(data.x, self.base.device), log_z=log_z(drawn)[0].estimate).perplexity
 
-def travel(residual: Residual, folder: Path) -> Journey:
-    """Every stage in turn; those that are done are read back."""
-    with saving(str(folder)):
-        folder.mkdir(parents=True, exist_ok=True)
-    base = load_base(residual)
-    with timed(folder, "chunks"):
-        chunks = chunks_of(residual.data, base, folder)
-    seeded(folded(residual.seed, WEIGHTS), device=residual.device)
-    energy = build_energy(residual, base)
-    _try(energy, chunks.train)
-    with timed(folder, "negatives"):
-        negatives = _negatives(residual, base, chunks, folder)
-        held_out = draw_pool(
-            folder / "negatives" / "validation", base.q, chunks.validation.context, residual.fitting.negatives,
-            seed=folded(residual.seed, VALIDATION), at_once=residual.negatives.at_once, what="negatives, held out",
+    def evaluate(
+        self, how: Measuring | None = None, *, part: Positives | None = None, seed: int | None = None
+    ) -> Evaluation:
+        """The joint model beside its base on test prefixes: perplexity, log Z, last tokens, energies, n-grams, text."""
+        seed = _seed(seed)
+        with ExitStack() as stack:
+            folder = self.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            return evaluate(
+                self.base, self.energy, part or self.chunks.test, how or Measuring(), folder / "evaluation",
+                seed=seed, at_once=self.at_once,
+            )  # fmt: skip
+
+    def generate(
+        self, prompt: str = "", *, count: int = 1, candidates: int = 64, way: str = "joint",
+        sampler: Sampler | None = None, truncation: Truncation | None = None, seed: int | None = None,
+        generator: Generator | None = None,
+    ) -> Generated:  # fmt: skip
+        """Continuations of a prompt, or whole sequences: candidates of the base, some of them chosen by energy."""
+        return generate(
+            self.base.q, self.energy, self.base.context_of(prompt), count=count, candidates=candidates, way=way,
+            sampler=sampler, truncation=truncation, generator=generator or self._generator(seed),
         )  # fmt: skip
-    if residual.energy.kind == "bit":
-        with timed(folder, "warm-up"):
-            _warm_up(residual, energy, chunks, folder)
-    with timed(folder, "energy"):
-        _train(residual, energy, chunks, negatives, held_out, folder)
-    return Journey(folder=folder, residual=residual, base=base, chunks=chunks, energy=energy)
+
+    def texts(self, x: Sequences, prompt: str = "") -> list[str]:
+        """Sequences as text, after the prompt that they continue."""
+        before = self.base.encode(prompt) if prompt else []
+        return [self.base.spell(before, x.prefix(row)) for row in range(len(x.lengths))]
+
+    def explain(
+        self, prompt: str, continuation: str | None = None, *, candidates: int = 50, futures: int = 64,
+        exact_last: bool = False, seed: int | None = None,
+    ) -> tuple[NextWords, Sequences | None, Steps | None]:  # fmt: skip
+        """Next words under the base and the joint model; of a continuation, what each token costs under both."""
+        context, generator = self.base.context_of(prompt), self._generator(seed)
+        words = next_words(self.base.q, self.energy, context, candidates=candidates, n=futures, generator=generator)
+        if continuation is None:
+            return words, None, None
+        x = self.base.continuation_of(prompt, continuation)
+        steps = per_step(self.base.q, self.energy, x, context, n=futures, exact_last=exact_last, generator=generator)
+        return words, x, steps
+
+    def _generator(self, seed: int | None) -> Generator:
+        return Generator(device=self.base.device).manual_seed(_seed(seed))
 
 
-def load_journey(folder: Path) -> Journey:
-    """A trained residual model from its folder."""
-    residual = read_residual(folder / "config.yaml")
-    if not (folder / CHUNKS).exists():
-        raise UserError(f"{folder} is not trained yet: run `ebar residual train` to its end.")
-    base = load_base(residual)
-    chunks = chunks_of(residual.data, base, folder)
-    energy = build_energy(residual, base)
+def residual(
+    base: Stepwise | Base,
+    energy: Neural,
+    data: Corpus | Chunks,
+    *,
+    negatives: NegativesDraws | None = None,
+    fitting: Fitting | None = None,
+    warm_up: WarmUp | None = None,
+    seed: int | None = None,
+    folder: Path | str | None = None,
+) -> Residual:
+    """Trains the energy to tell data from the base's own draws; finished stages in the folder are read back.
+
+    `data` are prefixes with continuations, or whole sequences: then there is one Z. A bidirectional encoder is warmed
+    up first, unless `warm_up` has no epochs. Without a folder nothing is kept on disk; without a seed, randomness
+    comes from torch's own state.
+    """
+    chunks = data if isinstance(data, Chunks) else Chunks.of(data)
+    negatives, fitting, seed = negatives or NegativesDraws(), fitting or Fitting(), _seed(seed)
+    if not isinstance(base, Base):
+        base = Base.of(base, chunks.tokeniser, int(chunks.train.x.lengths.max()))
+    with ExitStack() as stack:
+        place = Path(folder if folder is not None else stack.enter_context(tempfile.TemporaryDirectory()))
+        with saving(str(place)):
+            place.mkdir(parents=True, exist_ok=True)
+        train = chunks.train.spread(fitting.chunks)
+        _try(energy, train)
+        with timed(place, "negatives"):
+            drawn, held_out = _negatives(base.q, train, chunks.validation, negatives, fitting, seed, place)
+        if isinstance(energy.encoder, Bidirectional) and (how := warm_up or WarmUp()).epochs:
+            with timed(place, "warm-up"):
+                warm(place / "warm-up", energy, chunks, how, fitting, seed=seed, device=base.device)
+        with timed(place, "energy"):
+            result = train_energy(
+                place / "energy", energy, train, drawn, validation=(chunks.validation, held_out), fitting=fitting,
+                seed=seed,
+            )  # fmt: skip
+        if result.status == "interrupted":
+            raise Interrupted(place)
+    return Residual(
+        base=base, energy=energy, chunks=chunks, folder=None if folder is None else place, at_once=negatives.at_once
+    )
+
+
+def load_energy(energy: Neural, folder: Path) -> Neural:
+    """The energy of a finished journey, with its best weights."""
     checkpoint = Checkpoints(folder / "energy" / "checkpoints").best()
     if checkpoint is None or not (folder / "energy" / "results.json").exists():
         raise UserError(f"{folder} is not trained yet: run `ebar residual train` to its end.")
-    restore_weights(checkpoint, {"energy": Player(module=Moving(energy))})
-    return Journey(folder=folder, residual=residual, base=base, chunks=chunks, energy=energy.eval())
+    restore_weights(checkpoint, {"energy": Player(module=Learning(energy))})
+    return energy.eval()
+
+
+def _seed(seed: int | None) -> int:
+    return default_generator().initial_seed() if seed is None else seed
 
 
 @torch.no_grad()
 def _try(energy: Neural, data: Positives) -> None:
-    """What an energy cannot read is told before hours of drawing."""
-    rows = torch.arange(min(TRIED, len(data.x.lengths)))
-    device = str(energy.head.weight.device)
-    energy.eval()(*moved((data.x.select(rows), data.context.select(rows)), device))
+    """An energy that cannot read the data is refused before hours of drawing."""
+    some = data.select(torch.arange(min(TRIED, len(data.x.lengths))))
+    energy.eval()(*moved(some, str(energy.head.weight.device)))
 
 
-def _negatives(residual: Residual, base: Base, chunks: Chunks, folder: Path) -> Negatives:
-    """From the base's full softmax, on training prefixes."""
-    context, place, told = chunks.train.context, folder / "negatives", residual.negatives
-    wanted = residual.fitting.negatives
+def _negatives(
+    q: Stepwise, train: Positives, validation: Positives, how: NegativesDraws, fitting: Fitting, seed: int, folder: Path
+) -> tuple[EpochNegatives, Negatives]:
+    """Draws for training and for held-out prefixes, from the base's full softmax."""
+    place, wanted = how.folder or folder / "negatives", fitting.negatives
+    own = folded(seed if how.seed is None else how.seed, NEGATIVES)
+    draws = partial(draw_negatives, q=q, at_once=how.at_once)
 
-    def of_epoch(epoch: int) -> Pool:
-        seed = folded(residual.seed, NEGATIVES, epoch)
-        return draw_pool(
-            place / f"epoch-{epoch}", base.q, context, wanted, seed=seed, at_once=told.at_once, what="negatives"
-        )
+    def of_train(name: str, n: int, seed: int) -> Negatives:
+        return draws(place / name, context=train.context, rows=len(train.x.lengths), n=n, seed=seed, what="negatives")
 
-    if told.refresh:
-        if told.draws is not None:
+    def of_epoch(epoch: int) -> Negatives:
+        # The bar of training is shown meanwhile.
+        with shown(False):
+            return of_train(f"epoch-{epoch}", wanted, folded(own, 0, epoch))
+
+    if how.refresh:
+        if how.draws is not None:
             raise UserError("Negatives that are drawn anew are as many as are used: leave out negatives.draws.")
-        of_epoch(0)  # with a bar of its own; those of later epochs are drawn while training's is shown
-
-        def quietly(epoch: int) -> Pool:
-            with shown(False):
-                return of_epoch(epoch)
-
-        return quietly
-    draws = wanted if told.draws is None else told.draws
-    seed = folded(residual.seed, NEGATIVES)
-    return draw_pool(place / "train", base.q, context, draws, seed=seed, at_once=told.at_once, what="negatives")
-
-
-def _warm_up(residual: Residual, energy: Neural, chunks: Chunks, folder: Path) -> None:
-    """The encoder learns the language by filling gaps in it; its head is left as it was."""
-    told = BitEnergy(**residual.energy.options)
-    if told.warm_up == 0:
-        return
-    assert isinstance(energy.encoder, Bidirectional)
-    seed = folded(residual.seed, WARM_UP)
-    generator = seeded(seed, device=residual.device)
-    model = MaskedModel(energy.encoder.backbone).to(residual.device)
-    objective = Masked(model=model, share=told.masked)
-    size = residual.fitting.batch_size
-    train_best(
-        folder / "warm-up",
-        Course(
-            epochs=told.warm_up, seed=seed, optimiser=AdamW(learning_rate=told.warm_up_learning_rate),
-            clip=residual.fitting.clip, checkpoint_every=residual.fitting.checkpoint_every,
-        ),
-        model,
-        objective,
-        _batches(chunks.train, residual, batch_size=size, seed=seed),
-        (objective, _batches(chunks.validation, residual, batch_size=size, shuffle=False)),
-        generator=generator,
+        of_train("epoch-0", wanted, folded(own, 0, 0))
+        drawn: EpochNegatives = of_epoch
+    else:
+        drawn = of_train("train", wanted if how.draws is None else how.draws, own)
+    held_out = draws(
+        place / "validation", context=validation.context, rows=len(validation.x.lengths), n=wanted,
+        seed=folded(own, 1), what="negatives, held out",
     )  # fmt: skip
-
-
-def _batches(data: Positives, residual: Residual, **options: Any) -> OnDevice:
-    return OnDevice(Batches(data=(data.x, data.context), **options), residual.device)
-
-
-def _train(
-    residual: Residual, energy: Neural, chunks: Chunks, negatives: Negatives, held_out: Pool, folder: Path
-) -> None:
-    result = train_energy(
-        folder / "energy", energy, chunks.train, negatives, validation=(chunks.validation, held_out),
-        fitting=residual.fitting, seed=folded(residual.seed, TRAINING),
-    )  # fmt: skip
-    if result.status == "interrupted":
-        raise Interrupted(folder)
+    return drawn, held_out

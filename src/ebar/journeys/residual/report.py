@@ -1,4 +1,4 @@
-"""A residual model for people: figures with intervals, curves, energies, and text beside text, on one page."""
+"""The page of a residual model: figures with intervals, curves, energies, and continuations side by side."""
 
 import json
 import math
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ebar.evaluation.energy_distributions import EnergyDistributions
-from ebar.journeys.residual.measure import Continued, Measured
+from ebar.journeys.residual.evaluation import Continued, Evaluation
 from ebar.report.page import Figure, Folded, Part, Samples, Section, Table, Text, Warnings, write_page
 from ebar.report.plots import Line, Panel, draw
 from ebar.report.run_page import flat
@@ -14,9 +14,9 @@ from ebar.report.run_page import flat
 CURVES = {"loss": "nats per chunk", "accuracy": "share told rightly", "log_z": "nats", "calibration_error": "share"}
 
 
-def write_residual_page(folder: Path, measured: Measured | None) -> Path:
+def write_residual_page(folder: Path, evaluation: Evaluation | None) -> Path:
     """`report.html` in the run folder."""
-    sections = [] if measured is None else _measured(measured)
+    sections = [] if evaluation is None else _evaluated(evaluation)
     sections.append(Section("Training", [curves(folder / "energy")]))
     seconds = json.loads((folder / "seconds.json").read_text())
     sections += [
@@ -30,7 +30,7 @@ def write_residual_page(folder: Path, measured: Measured | None) -> Path:
 
 
 def curves(folder: Path) -> Part:
-    """What training the energy told: at the optimum log Z is 0, and it is worth watching on the way."""
+    """Curves of the energy's training; at the optimum log Z is 0."""
     path = folder / "metrics.jsonl"
     records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     panels = []
@@ -52,28 +52,28 @@ def _line(records: list[dict[str, Any]], key: str, name: str) -> Line:
     return Line(name=name, x=[step for step, _ in points], y=[value for _, value in points])
 
 
-def _measured(measured: Measured) -> list[Section]:
-    perplexity = measured.perplexity
+def _evaluated(evaluation: Evaluation) -> list[Section]:
+    perplexity = evaluation.perplexity
     prefixes = [
         [row, z.estimate, z.lower, z.upper, "–" if math.isnan(k) else f"{k:.2f}", z.estimate.effective_sample_size]
         for row, (z, k) in enumerate(zip(perplexity.log_z, perplexity.k, strict=True))
     ]
     moves = [[row.draws, row.low, row.value, row.high, row.log_z, row.log_z_upper] for row in perplexity.by_draws]
     return [
-        Section("Warnings", [Warnings(measured.warnings)]),
+        Section("Warnings", [Warnings(evaluation.warnings)]),
         Section(
             "Figures",
             [
                 Text(f"{len(perplexity.log_z):,} test prefixes, {perplexity.by_draws[-1].draws:,} draws for each."),
-                Table(("figure", "value"), list(measured.figures().items())),
+                Table(("figure", "value"), list(evaluation.figures().items())),
             ],
         ),
         Section(
             "How it moves with the number of draws",
             [Table(("draws", "low", "perplexity", "high", "mean log Z, lower", "upper"), moves)],
         ),
-        Section("Energies", [_histogram(measured.energies)]),
-        Section("Continuations", [part for one in measured.continued for part in _beside(one)]),
+        Section("Energies", [_histogram(evaluation.energies)]),
+        Section("Continuations", [part for one in evaluation.continued for part in _beside(one)]),
         Section(
             "log Z of each prefix",
             [Folded("all prefixes", [Table(("prefix", "log Z", "lower", "upper", "k̂", "ESS"), prefixes)])],

@@ -1,4 +1,4 @@
-"""Energies of a pool's draws, on disk beside them: the slow half of an evaluation, gone on with when it was killed."""
+"""Energies of draws, on disk: the slow part of an evaluation, which an interrupted one need not repeat."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from ebar.errors import UserError
-from ebar.journeys.residual.pool import HEADER, Pool, part_path
+from ebar.journeys.residual.negatives import HEADER, Negatives, part_path
 from ebar.models.scoring import measured_energy
 from ebar.progress import bar
 from ebar.store.writing import replace, saving, sweep, to_json
@@ -20,25 +20,34 @@ from ebar.types import Context
 
 
 @torch.no_grad()
-def pool_energies(folder: Path, energy: nn.Module, pool: Pool, context: Context) -> Float[Tensor, "rows draws"]:
-    """E(x, C) of every draw, in float64; those that are on disk already are not computed again."""
+def energies_of(
+    folder: Path, energy: nn.Module, drawn: Negatives, context: Context | None
+) -> Float[Tensor, "rows draws"]:
+    """E(x, C) of every draw, in float64, prefix by prefix; those that are on disk already are not computed again."""
     device = str(next(energy.parameters()).device)
-    wanted = {"energy": fingerprint(energy), "pool": json.loads((pool.folder / HEADER).read_bytes())}
+    wanted = {"energy": fingerprint(energy), "draws": json.loads((drawn.folder / HEADER).read_bytes())}
     _same(folder, wanted)
-    found = torch.empty(len(pool), pool.draws, dtype=torch.float64)
-    with bar("energies", len(pool) * pool.draws, "draws") as progress:
-        for number in range(len(pool.layout)):
-            part = pool.layout.part(number)
+    found = torch.empty(len(drawn), drawn.draws, dtype=torch.float64)
+    with bar("energies", len(drawn) * drawn.draws, "draws") as progress:
+        for number in range(len(drawn.layout)):
+            part = drawn.layout.part(number)
             path = part_path(folder, number)
             if not path.exists():
-                _, x = pool.part(number)
-                rows = torch.arange(part.contexts.start, part.contexts.stop)
-                values = measured_energy(energy, *moved((x, context.select(rows)), device)).double().cpu()
+                rows = [_of_row(energy, drawn, context, row, part.draws, device) for row in part.contexts]
                 with saving(str(path)):
-                    replace(path, save({"energies": values.view(len(part.contexts), len(part.draws)).contiguous()}))
+                    replace(path, save({"energies": torch.stack(rows)}))
             found[part.contexts.start : part.contexts.stop, part.draws.start : part.draws.stop] = _read(path)
             progress.advance(len(part.contexts) * len(part.draws))
     return found
+
+
+def _of_row(
+    energy: nn.Module, drawn: Negatives, context: Context | None, row: int, draws: range, device: str
+) -> Float[Tensor, " draws"]:
+    """One prefix at a time: energies then do not depend on how draws are stored."""
+    one, numbers = torch.tensor([row]), torch.arange(draws.start, draws.stop)
+    own = None if context is None else context.select(one)
+    return measured_energy(energy, *moved((drawn.fetch(one, draws=numbers), own), device)).double().cpu()
 
 
 def _same(folder: Path, wanted: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""How the stages of a residual model are done."""
+"""Settings of the stages of a residual model."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,43 +6,19 @@ from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChunksData:
-    """Text, cut into prefixes and continuations (.txt, .gz, .xz)."""
-
-    train: Path | None = None
-    """Training text; by default that of the base, where it is a run of ebar's."""
-    validation: Path | None = None
-    """Held-out text to choose weights by; without a file, the last tenth of the training chunks."""
-    test: Path | None = None
-    """Held-out text for evaluation; without a file, the validation text."""
-    dataset: str | None = None
-    """In place of files, a data set by its name on the hub, or a folder that save_to_disk wrote."""
-    dataset_configuration: str | None = None
-    """Which of the hub's data sets of that name."""
-    column: str = "text"
-    """The column of the data set that holds the text."""
-    prefix: int = 120
-    """Tokens of the base that are given."""
-    continuation: int = 40
-    """Tokens that follow and are modelled."""
-    chunks: int | None = None
-    """At most so many training chunks, evenly spread over the text."""
-    validation_chunks: int = 1000
-    """At most so many to choose weights by."""
-    test_chunks: int = 1000
-    """At most so many for evaluation."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class NegativesDraws:
     """The base's own continuations of the training prefixes, on disk."""
 
     draws: int | None = None
-    """For each prefix; those that one epoch does not use are the next one's. By default as many as are used."""
+    """For each prefix; each epoch uses the next ones of them. By default as many as one epoch uses."""
     refresh: bool = False
-    """Draw new ones for every epoch: what was seen once cannot be learnt by heart."""
+    """Draw new ones for every epoch, so that they cannot be memorised."""
     at_once: int = 256
     """Draws computed together: more are faster and take more memory."""
+    folder: Path | None = None
+    """Where they are stored, by default within the run: several energies of one base can share their negatives."""
+    seed: int | None = None
+    """Of these draws; by default that of the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +27,8 @@ class Fitting:
 
     form: Literal["binary", "ranking"] = "binary"
     """Binary: real or drawn, each by itself, so that log Z is learnt too. Ranking: which of these is real."""
+    chunks: int | None = None
+    """At most so many of the training chunks, evenly spread; a warm-up reads them all."""
     negatives: int = 1
     """Drawn continuations beside each real one."""
     epochs: int = 3
@@ -83,3 +61,11 @@ class Measuring:
     """Test prefixes; 0 for no evaluation."""
     draws: int = 100
     """Of the base, for each of them; below 100 nothing is established."""
+    folder: Path | None = None
+    """Where these draws are stored, by default within the run: several energies of one base can share them."""
+    seed: int | None = None
+    """Of these draws; by default that of the run."""
+    last_rows: int = 20
+    """Prefixes whose last token is compared."""
+    last_candidates: int | None = 64
+    """Tokens that are scored there one by one, the likeliest under the base, the others by a sample; null for all."""

@@ -3,45 +3,37 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Generator, nn
 
+from ebar.data.chunks import Positives
 from ebar.errors import UserError
-from ebar.journeys.residual.moving import Moving
-from ebar.journeys.residual.pool import Pool
-from ebar.journeys.residual.settings import Fitting as Fitting  # part of what is called here
+from ebar.journeys.residual.negatives import Negatives
+from ebar.journeys.residual.settings import Fitting
 from ebar.maths.randomness import folded
 from ebar.objectives.nce import Contrasted, Nce
 from ebar.store.writing import to_json
 from ebar.training import Patience, Plan, Player, Result, Sink, open_run, restore_weights, seeded, train
 from ebar.training.batches import OnDevice, taken
+from ebar.training.learning import Learning
 from ebar.training.optimisers import AdamW
 from ebar.training.schedules import Cosine
-from ebar.types import Context, Sequences
 
-Negatives = Pool | Callable[[int], Pool]
-"""One pool for all epochs, or each epoch's own."""
-
-
-class Positives(NamedTuple):
-    """Continuations that people wrote, and their prefixes."""
-
-    x: Sequences
-    context: Context
+EpochNegatives = Negatives | Callable[[int], Negatives]
+"""The same draws for all epochs, or a function that gives those of an epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContrastedBatches:
-    """Each real continuation beside `negatives` draws for the same prefix, in an order drawn anew each epoch.
+    """Each real continuation with `negatives` draws for the same prefix, in an order drawn anew each epoch.
 
-    A pool of more draws than are needed at a time is gone through epoch by epoch: what a network has seen, it can learn
-    by heart. Equal numbers of real and drawn for each prefix are the objective's to weigh.
+    Where there are more draws than one epoch uses, each epoch uses the next ones: a network memorises what it has seen.
+    The objective weighs unequal numbers of real and drawn continuations.
     """
 
     data: Positives
-    pool: Negatives
+    drawn: EpochNegatives
     negatives: int = 1
     batch_size: int
     seed: int = 0
@@ -51,46 +43,46 @@ class ContrastedBatches:
         return -(-len(self.data.x.lengths) // self.batch_size)
 
     def at(self, epoch: int, start: int) -> Iterator[Contrasted]:
-        pool, rows = self.pool if isinstance(self.pool, Pool) else self.pool(epoch), len(self.data.x.lengths)
-        check_pool(pool, self.data, self.negatives)
+        drawn, rows = self.drawn if isinstance(self.drawn, Negatives) else self.drawn(epoch), len(self.data.x.lengths)
+        check_negatives(drawn, self.data, self.negatives)
         order = torch.arange(rows)
         if self.shuffle:
             order = torch.randperm(rows, generator=Generator().manual_seed(folded(self.seed, epoch)))
-        which = (epoch * self.negatives + torch.arange(self.negatives)) % pool.draws
+        which = (epoch * self.negatives + torch.arange(self.negatives)) % drawn.draws
         for number in range(start, len(self)):
             some = order[number * self.batch_size : (number + 1) * self.batch_size]
-            x, context = taken((self.data.x, self.data.context), some)
-            negatives = tuple(pool.fetch(some, draws=draw[None]) for draw in which)
-            yield Contrasted(x, context, negatives)
+            x, context = self.data
+            negatives = tuple(drawn.fetch(some, draws=draw[None]) for draw in which)
+            yield Contrasted(taken(x, some), None if context is None else taken(context, some), negatives)
 
 
-def check_pool(pool: Pool, data: Positives, negatives: int) -> None:
-    """The pool is of these prefixes, and large enough."""
+def check_negatives(drawn: Negatives, data: Positives, negatives: int) -> None:
+    """There are draws for each prefix, and enough of them."""
     rows = len(data.x.lengths)
-    if len(pool) != rows or data.context.rows != rows:
-        raise ValueError(f"{rows} continuations need as many prefixes with draws, not {len(pool)}")
-    if pool.draws < negatives:
+    if len(drawn) != rows or (data.context is not None and data.context.rows != rows):
+        raise ValueError(f"{rows} continuations need as many prefixes with draws, not {len(drawn)}")
+    if drawn.draws < negatives:
         raise UserError(
-            f"Each prefix has {pool.draws} draws, fewer than the {negatives} negatives wanted: draw more of them."
+            f"Each prefix has {drawn.draws} draws, fewer than the {negatives} negatives wanted: draw more of them."
         )
 
 
 def train_energy(
     folder: Path,
     energy: nn.Module,
-    data: tuple[Sequences, Context],
-    negatives: Negatives,
+    data: Positives,
+    drawn: EpochNegatives,
     *,
-    validation: tuple[tuple[Sequences, Context], Pool],
+    validation: tuple[Positives, Negatives],
     fitting: Fitting | None = None,
     seed: int = 0,
     config: str | None = None,
     sinks: Sequence[Sink] = (),
 ) -> Result:
-    """Trains from where the folder stands; afterwards the energy holds the best weights on held-out chunks.
+    """Trains from the folder's last checkpoint; afterwards the energy has the weights of the lowest held-out loss.
 
-    Only parameters that want gradients move. Held-out figures, at each evaluation: the loss, class accuracy, log Z
-    (0 at the optimum: how far it has drifted) and calibration.
+    Only parameters that require gradients are trained. Each evaluation on held-out chunks gives the loss, the accuracy
+    of classification, log Z (0 at the optimum) and the calibration error.
     """
     fitting = fitting or Fitting()
     parameters = [parameter for parameter in energy.parameters() if parameter.requires_grad]
@@ -99,11 +91,11 @@ def train_energy(
     device = str(parameters[0].device)
     generator = seeded(folded(seed, 1), device=device)
     batches = ContrastedBatches(
-        data=Positives(*data), pool=negatives, negatives=fitting.negatives, batch_size=fitting.batch_size, seed=seed
+        data=data, drawn=drawn, negatives=fitting.negatives, batch_size=fitting.batch_size, seed=seed
     )
     held_out = OnDevice(
         ContrastedBatches(
-            data=Positives(*validation[0]), pool=validation[1], negatives=fitting.negatives,
+            data=validation[0], drawn=validation[1], negatives=fitting.negatives,
             batch_size=fitting.batch_size, shuffle=False,
         ),
         device,
@@ -111,8 +103,8 @@ def train_energy(
     steps = fitting.epochs * len(batches)
     optimiser = AdamW(learning_rate=fitting.learning_rate, weight_decay=fitting.weight_decay).build(parameters)
     schedule = Cosine(steps=steps, floor=0.1, warmup=round(fitting.warmup * steps))
-    moving = Moving(energy)
-    players = {"energy": Player(module=moving, optimiser=optimiser, schedule=schedule, clip_norm=fitting.clip)}
+    learning = Learning(energy)
+    players = {"energy": Player(module=learning, optimiser=optimiser, schedule=schedule, clip_norm=fitting.clip)}
     objective = Nce(energy=energy, form=fitting.form)
     plan = Plan(
         epochs=fitting.epochs,
@@ -129,6 +121,6 @@ def train_energy(
         )  # fmt: skip
         best = run.checkpoints.best()
     if result.status == "finished" and best is not None:
-        restore_weights(best, {"energy": Player(module=moving)})
+        restore_weights(best, {"energy": Player(module=learning)})
         energy.eval()
     return result

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ebar.energies.bounded import bound_of
 from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
-from ebar.journeys.residual.pool import Pool, draw_pool
+from ebar.journeys.residual.negatives import Negatives, draw_negatives
 from ebar.maths.jackknife import half_width, log_mean_bounds
 from ebar.maths.randomness import folded
 from ebar.recipes.experiment import Experiment, Result
@@ -57,7 +57,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """The energies of data and draws under both, as numbers: all figures are made of them."""
     task = task_of(cell)
     base = base_of(cell, task, folder)
-    pool = draw_pool(folder / "pool", base, task.test[1], cell["draws"], seed=folded(cell["seed"], 1))
+    pool = draw_negatives(folder / "pool", base, task.test[1], cell["draws"], seed=folded(cell["seed"], 1))
     rival = kept(folder / "base.json", lambda: measured(base, task.test))
     found = {
         name: kept(folder / f"{name}.json", partial(_energies, name, bound, cell, task, base, pool, folder))
@@ -67,7 +67,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
 
 
 def _energies(
-    name: str, bound: float | None, cell: Cell, task: Task, base: Stepwise, pool: Pool, folder: Path
+    name: str, bound: float | None, cell: Cell, task: Task, base: Stepwise, pool: Negatives, folder: Path
 ) -> dict[str, Any]:
     settings = {**cell["energy"], "seed": cell["seed"], "bound": bound}
     contrasts = contrasts_of(settings, cell, task, base, folder)

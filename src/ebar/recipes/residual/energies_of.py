@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ebar.backbones.encoder import BidirectionalTransformer
+from ebar.data.chunks import Positives
 from ebar.energies.encoders import bit, unit_from
 from ebar.energies.loading import load_encoder
 from ebar.energies.neural import Neural
 from ebar.energies.reencoded import Reencoded
 from ebar.journeys.best import Course, train_best
 from ebar.journeys.interrupted import Interrupted
-from ebar.journeys.residual.pool import Pool
-from ebar.journeys.residual.train_energy import Fitting, train_energy
+from ebar.journeys.residual.negatives import Negatives
+from ebar.journeys.residual.settings import Fitting
+from ebar.journeys.residual.train_energy import train_energy
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.masked import Masked, MaskedModel
@@ -27,9 +29,9 @@ class Contrasts(NamedTuple):
     """Chunks that energies are trained and chosen on, and the base's draws for the same prefixes."""
 
     train: Chunks
-    train_pool: Pool
+    train_pool: Negatives
     validation: Chunks
-    validation_pool: Pool
+    validation_pool: Negatives
 
 
 def trained_energy(
@@ -47,8 +49,8 @@ def trained_energy(
         patience=4,
     )
     result = train_energy(
-        folder / "energy", energy, contrasts.train, contrasts.train_pool, fitting=fitting, seed=seed,
-        validation=(contrasts.validation, contrasts.validation_pool),
+        folder / "energy", energy, Positives(*contrasts.train), contrasts.train_pool, fitting=fitting, seed=seed,
+        validation=(Positives(*contrasts.validation), contrasts.validation_pool),
     )  # fmt: skip
     if result.status == "interrupted":
         raise Interrupted

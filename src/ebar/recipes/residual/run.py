@@ -14,7 +14,7 @@ from ebar.energies.bounded import bound_of
 from ebar.energies.neural import Neural
 from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
 from ebar.evaluation.cross_entropy import negative_log_scores
-from ebar.journeys.residual.pool import Pool, draw_pool
+from ebar.journeys.residual.negatives import Negatives, draw_negatives
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.locally_residual import LocallyResidual
@@ -32,7 +32,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """Everything that the tables of document 002 are made of; killed and called again it goes on."""
     task = task_of(cell)
     base = base_of(cell, task, folder)
-    pool = draw_pool(folder / "pool", base, task.test[1], cell["draws"], seed=folded(cell["seed"], 1))
+    pool = draw_negatives(folder / "pool", base, task.test[1], cell["draws"], seed=folded(cell["seed"], 1))
     rivals = {"base": kept(folder / "base.json", lambda: measured(base, task.test))}
     if cell["base"] == "transformer":
         rivals |= {
@@ -94,7 +94,7 @@ def _balm(cell: Cell, task: Task, folder: Path) -> Stepwise:
 
 
 def _energy(
-    kind: str, settings: Mapping[str, Any], cell: Cell, task: Task, base: Stepwise, pool: Pool,
+    kind: str, settings: Mapping[str, Any], cell: Cell, task: Task, base: Stepwise, pool: Negatives,
     rivals: Mapping[str, Any], folder: Path,
 ) -> dict[str, Any]:  # fmt: skip
     """One energy, trained and measured."""
@@ -124,14 +124,14 @@ def contrasts_of(settings: Mapping[str, Any], cell: Cell, task: Task, base: Step
     name = f"negatives-{settings['chunks']}-{settings['epochs']}"
     return Contrasts(
         train,
-        draw_pool(folder / name, base, train[1], settings["epochs"], seed=seed),
+        draw_negatives(folder / name, base, train[1], settings["epochs"], seed=seed),
         task.validation,
-        draw_pool(folder / "negatives-held-out", base, task.validation[1], 1, seed=folded(seed, 1)),
+        draw_negatives(folder / "negatives-held-out", base, task.validation[1], 1, seed=folded(seed, 1)),
     )
 
 
 @torch.no_grad()
-def energies_of(energy: Neural, pool: Pool, context: Context) -> Float[Tensor, "prefixes draws"]:
+def energies_of(energy: Neural, pool: Negatives, context: Context) -> Float[Tensor, "prefixes draws"]:
     """E of every draw of the pool."""
     parts = []
     with bar("energies", len(pool) * pool.draws, "draws") as progress:

@@ -17,11 +17,11 @@ from ebar.evaluation.cross_entropy import cross_entropy_difference
 from ebar.evaluation.energy_distributions import energy_distributions
 from ebar.evaluation.next_words import next_words
 from ebar.evaluation.ngrams import unique_difference, unique_ratios
+from ebar.evaluation.token_search import TokenSearch, random_tokens, search
 from ebar.journeys.best import Course
+from ebar.journeys.judge import Fooling, Judge, fooling
 from ebar.journeys.residual.distil import chosen_draws, distil, distil_by_gradient
-from ebar.journeys.residual.fooling import Fooling, Judge, fooling
-from ebar.journeys.residual.pool import Pool, draw_pool
-from ebar.journeys.residual.search import TokenSearch, random_tokens, search
+from ebar.journeys.residual.negatives import Negatives, draw_negatives
 from ebar.maths.log_space import effective_sample_size
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
@@ -41,7 +41,7 @@ class Measured:
     energy: Neural
     of_data: Float[Tensor, " prefixes"]
     of_draws: Float[Tensor, "prefixes draws"]
-    pool: Pool
+    pool: Negatives
 
     def resampled(self, generator: Generator) -> Sequences:
         """One of each prefix's draws, in proportion to e⁻ᴱ: Algorithm 1 with all of the softmax."""
@@ -137,7 +137,7 @@ def _fooling(cell: Cell, task: Task, base: Stepwise, measured: Measured, folder:
     settings = cell["fooling"]
     real, context = spaced(task.validation, settings["prefixes"])
     seed = folded(cell["seed"], 4)
-    pool = draw_pool(folder.parent / "fooling-pool", base, context, settings["candidates"] + 1, seed=seed)
+    pool = draw_negatives(folder.parent / "fooling-pool", base, context, settings["candidates"] + 1, seed=seed)
     rows = torch.arange(len(pool))
     plain = pool.fetch(rows, draws=torch.tensor([0]))
     others = pool.fetch(rows, draws=torch.arange(1, settings["candidates"] + 1))
@@ -172,7 +172,7 @@ def _distilled(cell: Cell, task: Task, base: Stepwise, measured: Measured, folde
     context = spaced(task.train, settings["chunks"])[1]
     seed = folded(cell["seed"], 5)
     name = f"distil-pool-{settings['chunks']}-{settings['candidates']}"
-    pool = draw_pool(folder.parent / name, base, context, settings["candidates"], seed=seed)
+    pool = draw_negatives(folder.parent / name, base, context, settings["candidates"], seed=seed)
     draws = chosen_draws(measured.energy, pool, context, generator=Generator().manual_seed(seed))
     course = Course(
         epochs=settings["epochs"], seed=seed, optimiser=Adam(learning_rate=settings["learning_rate"]),

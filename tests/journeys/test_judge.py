@@ -11,7 +11,8 @@ from torch import Generator, Tensor, nn
 from ebar.backbones.encoder import BidirectionalTransformer
 from ebar.energies.encoders import bit
 from ebar.errors import UserError
-from ebar.journeys.residual.fooling import Judge, compared, energies, fooling, paired_difference, verdict
+from ebar.evaluation.fooling import compared, paired_difference, verdict
+from ebar.journeys.judge import Judge, energies, fooling
 from ebar.training.optimisers import Adam
 from ebar.types import Context, Sequences
 
@@ -28,7 +29,7 @@ def up_to(successes: int, trials: int, chance: float) -> float:
 
 
 def test_rates_by_hand() -> None:
-    # Document 002's first line, of 1,000 contexts: 97.6 % of the real and 17.8 % of the generated texts pass.
+    # Deng et al. 2020's first line, of 1,000 contexts: 97.6 % of the real and 17.8 % of the generated texts pass.
     found = verdict(booleans(976, 24), booleans(178, 822))
     assert found.true_positive_rate.value == 0.976
     assert found.false_positive_rate.value == 0.178

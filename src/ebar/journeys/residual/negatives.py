@@ -1,9 +1,10 @@
-"""Draws of q for many prefixes, on disk: made once, part by part, whatever kills the process that makes them.
+"""Draws of q for many prefixes, on disk: the negatives of noise-contrastive estimation, and what log Z is estimated by.
 
-    <pool>/header.json              for what: the prefixes, q, how many draws, the seed
-    <pool>/part-000000.safetensors  tokens, lengths and log q of a block of draws
+    <folder>/header.json              what they were drawn for: prefixes, model, number of draws, seed
+    <folder>/part-000000.safetensors  tokens, lengths and log q of a block of draws
 
-A part depends on (seed, its number) alone, and appears complete or not at all: the same call goes on and ends the same.
+A part depends on the seed and its number alone and is written completely or not at all, so that an interrupted call
+can be repeated and gives the same draws. Without prefixes every row has draws of the whole sequence.
 """
 
 import fcntl
@@ -81,8 +82,8 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
-    """`draws` draws of q for each of `len` contexts, in a folder. One context's are one row of it."""
+class Negatives:
+    """`draws` draws of q for each of `len` contexts, in a folder. A row holds those of one context."""
 
     folder: Path
     layout: Layout
@@ -108,13 +109,13 @@ class Pool:
         return torch.stack([self._row(row, draws)[1] for row in rows.tolist()])
 
     def part(self, number: int) -> tuple[Part, Sequences]:
-        """All draws of one part: the order to go through a pool in."""
+        """All draws of one part; reading part by part reads each file once."""
         held = self._part(number)
         return self.layout.part(number), _sequences(held["tokens"].flatten(0, 1), held["lengths"].flatten())
 
     def _row(self, row: int, draws: Int[Tensor, " some"] | None) -> tuple[Sequences, Float[Tensor, " some"]]:
         if not 0 <= row < len(self):
-            raise IndexError(f"the pool has draws of {len(self)} contexts, none of a row {row}")
+            raise IndexError(f"there are draws of {len(self)} contexts, none of a row {row}")
         numbers = self.layout.parts_of(row)
         inside = row - self.layout.part(numbers[0]).contexts.start
         held = [self._part(number) for number in numbers]
@@ -138,19 +139,21 @@ class Pool:
         return held
 
 
-def draw_pool(
-    folder: Path, q: Distribution, context: Context, n: int, *, seed: int, at_once: int = 256, what: str = "drawing"
-) -> Pool:
-    """n draws of q for each row of the context; those that are on disk already are not drawn again.
+def draw_negatives(
+    folder: Path, q: Distribution, context: Context | None, n: int, *, rows: int | None = None, seed: int,
+    at_once: int = 256, what: str = "drawing",
+) -> Negatives:  # fmt: skip
+    """n draws of q for each row of the context, or for each of `rows` without one; those on disk are not drawn again.
 
     From q's full softmax: a truncated one would break the support condition of noise-contrastive estimation.
-    `at_once` draws make a part. It bounds memory, and what the draws are depends on it.
+    `at_once` draws make a part. It bounds memory, and the draws depend on it.
     """
-    if n < 1 or context.rows < 1 or at_once < 1:
-        raise UserError(f"A pool needs a prefix and a draw at least, not {context.rows:,} and {n:,}.")
-    layout = Layout(rows=context.rows, draws=n, at_once=at_once)
+    rows = context.rows if context is not None else rows or 0
+    if n < 1 or rows < 1 or at_once < 1:
+        raise UserError(f"Draws need a prefix and a draw at least, not {rows:,} and {n:,}.")
+    layout = Layout(rows=rows, draws=n, at_once=at_once)
     wanted = {
-        "format": FORMAT, "rows": context.rows, "draws": n, "at_once": at_once, "seed": seed,
+        "format": FORMAT, "rows": rows, "draws": n, "at_once": at_once, "seed": seed,
         "contexts": context_fingerprint(context), "model": fingerprint(q), "space": list(_space(q)),
     }  # fmt: skip
     with saving(str(folder)):
@@ -159,36 +162,40 @@ def draw_pool(
         sweep(folder)
         _same(folder, wanted)
         missing = [number for number in range(len(layout)) if not part_path(folder, number).exists()]
-        with bar(what, context.rows * n, "draws") as progress:
-            progress.advance(context.rows * n - sum(_size(layout.part(number)) for number in missing))
+        with bar(what, rows * n, "draws") as progress:
+            progress.advance(rows * n - sum(_size(layout.part(number)) for number in missing))
             for number in missing:
                 part = layout.part(number)
                 held = _drawn(q, context, part, seed=folded(seed, number))
                 with saving(str(folder)):
                     replace(part_path(folder, number), save(held))
                 progress.advance(_size(part))
-    return Pool(folder, layout)
+    return Negatives(folder, layout)
 
 
 def part_path(folder: Path, number: int) -> Path:
-    """Where a part of a pool is."""
+    """The file of a part."""
     return folder / f"part-{number:06d}.safetensors"
 
 
-def context_fingerprint(context: Context) -> str:
-    """Of the tokens that count: padding says nothing."""
+def context_fingerprint(context: Context | None) -> str | None:
+    """A digest of the tokens; padding is left out."""
+    if context is None:
+        return None
     given = context.given
     digest = hashlib.sha256(repr(given.lengths.tolist()).encode())
     digest.update(given.tokens[given.mask()].cpu().long().contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
 
 
-def _drawn(q: Distribution, context: Context, part: Part, *, seed: int) -> dict[str, Tensor]:
-    device = device_of(q)
-    rows = torch.arange(part.contexts.start, part.contexts.stop, device=context.given.lengths.device)
-    own = moved(context.select(rows), str(device))
-    x, log_probs = propose(q, len(part.draws), own, Generator(device=device).manual_seed(seed))
-    shape = (len(part.contexts), len(part.draws))
+def _drawn(q: Distribution, context: Context | None, part: Part, *, seed: int) -> dict[str, Tensor]:
+    device, shape = device_of(q), (len(part.contexts), len(part.draws))
+    generator = Generator(device=device).manual_seed(seed)
+    if context is None:
+        x, log_probs = propose(q, shape[0] * shape[1], None, generator)
+    else:
+        rows = torch.arange(part.contexts.start, part.contexts.stop, device=context.given.lengths.device)
+        x, log_probs = propose(q, shape[1], moved(context.select(rows), str(device)), generator)
     kind = torch.uint16 if q.space.vocabulary <= 1 << 16 else torch.int32
     tokens = torch.where(x.mask(), x.tokens, 0).to("cpu", kind)
     return {
@@ -199,7 +206,7 @@ def _drawn(q: Distribution, context: Context, part: Part, *, seed: int) -> dict[
 
 
 def _same(folder: Path, wanted: dict[str, Any]) -> None:
-    """A pool is gone on with for the very same request only."""
+    """Draws are continued for the same request only."""
     path = folder / HEADER
     if not path.exists():
         with saving(str(path)):

@@ -1,4 +1,4 @@
-"""What of a network learns: all that a checkpoint needs to keep of one whose other weights are somebody else's."""
+"""Checkpoints of a network of which only some parameters learn."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,10 +6,11 @@ from typing import Any
 from torch import Tensor, nn
 
 
-class Moving(nn.Module):
-    """A module whose `state_dict` leaves out the parameters that do not want gradients.
+class Learning(nn.Module):
+    """A module whose `state_dict` leaves out parameters that have no gradient.
 
-    They are the same at every start: a pretrained network with LoRA is kept as a few megabytes.
+    They are the same whenever the network is loaded, so that a pretrained network with LoRA has checkpoints of a few
+    megabytes.
     """
 
     def __init__(self, module: nn.Module):
@@ -17,16 +18,16 @@ class Moving(nn.Module):
         self.module = module
 
     def state_dict(self, *_: Any, **__: Any) -> dict[str, Tensor]:  # type: ignore[override]
-        still = {
+        fixed = {
             name
             for name, parameter in self.module.named_parameters(remove_duplicate=False)
             if not parameter.requires_grad
         }
-        return {name: value for name, value in self.module.state_dict().items() if name not in still}
+        return {name: value for name, value in self.module.state_dict().items() if name not in fixed}
 
     def load_state_dict(self, state: Mapping[str, Any], *_: Any, **__: Any) -> None:  # type: ignore[override]
         wanted = self.state_dict()
         if set(wanted) != set(state):
             other = sorted(set(wanted) ^ set(state))
-            raise RuntimeError(f"the weights kept are of another network: {other[0]} is in one of them only")
+            raise RuntimeError(f"the stored weights are of another network: {other[0]} is in one of them only")
         self.module.load_state_dict({**self.module.state_dict(), **state})

@@ -1,6 +1,6 @@
-"""Text from the joint model: candidates of the base, some of them chosen by their energy. Document 002, Algorithm 1.
+"""Draws of q·e⁻ᴱ for a prefix: candidates of the base, some of them chosen by energy. Deng et al. 2020, Algorithm 1.
 
-With a truncated base the draws follow q_topk·e⁻ᴱ, not q·e⁻ᴱ: what the truncation has cut off no energy brings back.
+With a truncated base the draws follow q_topk·e⁻ᴱ, not q·e⁻ᴱ: what truncation removes no energy can restore.
 """
 
 import math
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
@@ -17,6 +17,7 @@ from ebar.maths.log_space import effective_sample_size, normalised
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.pretrained import Pretrained
 from ebar.models.scoring import measured_energy
+from ebar.models.stepwise import draw_tokens
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers import SAMPLERS
@@ -26,7 +27,7 @@ from ebar.samplers.quasi_rejection import QuasiRejection
 from ebar.samplers.resample import multinomial
 from ebar.types import Context, Energy, Sampler, Sequences, Stepwise, Weighted
 
-# By what the draws are chosen. `joint` is Algorithm 1: importance sampling from the base, then a choice by weight.
+# How draws are chosen. `joint` is Algorithm 1: importance sampling from the base, then a choice by weight.
 WAYS: dict[str, type[Sampler]] = {
     "joint": Importance,
     **{name: SAMPLERS[name] for name in ("rejection", "quasi_rejection", "metropolis", "smc", "annealed")},
@@ -35,20 +36,20 @@ TRIES = 8  # sets of candidates, of which one must hold a weight
 CHOSEN_BY_WEIGHT = ("joint", "smc", "annealed")
 
 
-class Scored(NamedTuple):
-    """Sequences with what the two halves of the model say of them."""
+class Continuations(NamedTuple):
+    """Sequences with their energy and their log-probability under the base."""
 
     x: Sequences
     energy: Float[Tensor, " rows"]
-    log_q: Float[Tensor, " rows"]  # of the base, whole
+    log_q: Float[Tensor, " rows"]  # without truncation
 
 
 class Generated(NamedTuple):
-    """Draws for one prefix, and the candidates that say what to think of them."""
+    """Draws for one prefix, and the candidates from which their weights are judged."""
 
-    drawn: Scored
-    weights: Float[Tensor, " drawn"]  # of each among the candidates it was chosen from; NaN where it was not
-    candidates: Scored
+    drawn: Continuations
+    weights: Float[Tensor, " drawn"]  # normalised over the candidates; NaN where draws are not chosen among them
+    candidates: Continuations
     candidate_weights: Float[Tensor, " candidates"]  # normalised
     effective_sample_size: float  # of the candidates
     k: float  # Pareto k̂ of their weights; NaN where they are too few
@@ -58,7 +59,7 @@ class Generated(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """What the candidates are drawn from."""
+    """How the base is truncated before candidates are drawn."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -75,6 +76,15 @@ class Truncation:
             raise UserError(f"The base cannot be truncated so: {error}.") from None
 
 
+def chosen_by_energy(energies: Float[Tensor, "rows candidates"], generator: Generator) -> Int[Tensor, " rows"]:
+    """One candidate of each row, in proportion to e⁻ᴱ."""
+    empty = (energies == math.inf).all(1)
+    if bool(empty.any()):
+        row = int(empty.nonzero()[0])
+        raise UserError(f"None of the draws for prefix {row} has any weight under the energy: draw more of them.")
+    return draw_tokens(torch.log_softmax(-energies, 1), generator)
+
+
 @torch.no_grad()
 def generate(
     q: Stepwise,
@@ -88,7 +98,7 @@ def generate(
     truncation: Truncation | None = None,
     generator: Generator,
 ) -> Generated:
-    """`count` draws for one prefix, by any of `WAYS`, with `candidates` of the base to judge the weights by.
+    """`count` draws for one prefix, chosen in one of the `WAYS`, and `candidates` of the base to judge the weights by.
 
     Candidates that all weigh nothing are drawn anew, up to `TRIES` times; a draw of probability 0 is never returned.
     """
@@ -153,12 +163,12 @@ def _repeated(count: int, distinct: int) -> str | None:
     return None if distinct == count else f"the {count:,} draws hold only {distinct:,} different texts"
 
 
-def _scored(q: Stepwise, energy: Energy[Sequences], x: Sequences, context: Context | None) -> Scored:
-    return Scored(x, measured_energy(energy, x, context).double().cpu(), q.log_prob(x, context).double().cpu())
+def _scored(q: Stepwise, energy: Energy[Sequences], x: Sequences, context: Context | None) -> Continuations:
+    return Continuations(x, measured_energy(energy, x, context).double().cpu(), q.log_prob(x, context).double().cpu())
 
 
 def _warning(log_weights: Float[Tensor, "rows draws"]) -> str | None:
-    """Few candidates have no tail to fit: then only one that decides alone is worth a word."""
+    """Few candidates have no tail to fit: then only a single dominant one is reported."""
     if log_weights.shape[1] >= FEWEST_DRAWS:
         return diagnose(log_weights)[0]
     size = float(effective_sample_size(log_weights)[0])

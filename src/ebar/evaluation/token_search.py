@@ -1,7 +1,7 @@
-"""What goes wrong when one searches for text that a discriminator takes for real, and leaves q out.
+"""Search for text that a discriminator takes for real, without regard to q, and what goes wrong with it.
 
-Document 002's motivation: a discriminator knows real text and q's draws and nothing else, so what it likes best is
-neither. Coordinate ascent on −E finds such text; log q, which the joint model keeps in the sum, tells it apart.
+The motivation of Deng et al. 2020: a discriminator has seen real text and draws of q and nothing else, so the text of
+its lowest energy is neither. Coordinate descent on E finds such text; log q, a term of the joint model, exposes it.
 """
 
 import math

@@ -1,25 +1,24 @@
-"""How often a discriminator that has never seen the energy is fooled by q's text and by the joint model's.
+"""Discriminators that have never seen the energy, and how often text of q and of the joint model fools them.
 
-Document 002: "generations from P_φ: false positive rate 17.8 %, accuracy 89.9 %; from P_joint: 31.8 %, 82.9 %". With as
-many real as generated texts, accuracy = (true positive rate + 1 − false positive rate) / 2, and both lines give a true
-positive rate of 97.6 %: one discriminator has judged both. That is the protocol `same` here, trained against q's text
-only. A discriminator that has learnt to know the joint model's text as well is the harder judge: `own`.
+Deng et al. 2020: "generations from P_φ: false positive rate 17.8 %, accuracy 89.9 %; from P_joint: 31.8 %, 82.9 %".
+With as many real as generated texts, accuracy = (true positive rate + 1 − false positive rate) / 2, and both lines give
+a true positive rate of 97.6 %: one discriminator has judged both. That is the protocol `same` here, trained against
+q's text only. In the harder protocol `own` each system is judged by a discriminator trained against its own text.
 """
 
 import hashlib
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ebar.energies.neural import blocks
 from ebar.errors import UserError
-from ebar.evaluation.ratings import coin_p_value, exact_share
+from ebar.evaluation.fooling import Compared, compared
 from ebar.journeys.best import Course, train_best
 from ebar.models.scoring import measured_energy
 from ebar.objectives.nce import Contrasted, Nce
@@ -27,9 +26,7 @@ from ebar.training import Batches, seeded
 from ebar.training.batches import OnDevice, moved, taken
 from ebar.training.optimisers import AdamW, OptimiserConfig
 from ebar.training.schedules import Constant, Schedule
-from ebar.types import Context, Energy, Estimate, Sequences
-
-FEWEST_CONTEXTS = 30  # to judge: below, a rate says little, however exact its interval
+from ebar.types import Context, Energy, Sequences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,23 +40,6 @@ class Judge:
     clip: float | None = 1.0
     held_out: float = 0.1  # of the half it is trained on, to choose the epoch by
     seed: int = 0
-
-
-class Verdict(NamedTuple):
-    """What one discriminator made of one system's text; real is what has an energy below 0."""
-
-    accuracy: Estimate
-    false_positive_rate: Estimate  # generated texts taken for real: how often it was fooled
-    true_positive_rate: Estimate  # real texts taken for real
-
-
-class Compared(NamedTuple):
-    """Both systems, judged on the same contexts."""
-
-    base: Verdict
-    joint: Verdict
-    difference: Estimate  # the joint model's false positive rate minus q's
-    p_value: float  # McNemar's exact test that there is none
 
 
 class Fooling(NamedTuple):
@@ -88,11 +68,11 @@ def fooling(
     judge: Judge | None = None,
     level: float = 0.95,
 ) -> Fooling:
-    """Trains on the first half of the contexts and judges on the second; killed and called again it goes on.
+    """Trains on the first half of the contexts and judges on the second; an interrupted call can be repeated.
 
     Row i of all three continues row i of the context: data, a draw from q, a draw of the joint model. Give contexts
     that the joint model's own energy was not trained on. Halves are not shuffled: neighbouring chunks of one text on
-    both sides would be known by heart. `build` makes an energy whose first weights are torch's own randomness.
+    both sides would be memorised. `build` makes an energy whose first weights come from torch's global state.
     """
     judge = judge or Judge()
     rows = len(real.lengths)
@@ -123,46 +103,6 @@ def fooling(
             for second in ("q", "joint")
         )
     )
-
-
-Decisions = tuple[Bool[Tensor, " contexts"], Bool[Tensor, " contexts"]]
-"""Whether the real and the generated text of each context were taken for real."""
-
-
-def compared(base: Decisions, joint: Decisions, *, level: float = 0.95) -> Compared:
-    """From decisions on the same contexts."""
-    fooled_once, fooled_other = joint[1], base[1]
-    difference = paired_difference(fooled_once, fooled_other, level=level)
-    only_joint = int((fooled_once & ~fooled_other).sum())
-    only_base = int((fooled_other & ~fooled_once).sum())
-    p_value = coin_p_value(only_joint, only_base)
-    return Compared(verdict(*base, level=level), verdict(*joint, level=level), difference, p_value)
-
-
-def verdict(real: Bool[Tensor, " contexts"], generated: Bool[Tensor, " contexts"], *, level: float = 0.95) -> Verdict:
-    """Rates have exact binomial intervals. The two decisions on one context are no independent trials, so accuracy,
-    (1 + P(real taken for real) − P(generated taken for real)) / 2, has that of the paired difference.
-    """
-    gap = paired_difference(real, generated, level=level)
-    value, low, high = ((1 + end) / 2 for end in gap[:3])
-    return Verdict(gap._replace(value=value, low=low, high=high), _rate(generated, level), _rate(real, level))
-
-
-def paired_difference(one: Bool[Tensor, " pairs"], other: Bool[Tensor, " pairs"], *, level: float = 0.95) -> Estimate:
-    """P(one) − P(other) of outcomes that come in pairs.
-
-    Wald's interval with half an outcome added to each of the four cells (Agresti & Min 2005): it has a width even
-    where no pair disagrees.
-    """
-    from scipy.special import ndtri
-
-    pairs = len(one)
-    more, less = int((one & ~other).sum()), int((other & ~one).sum())
-    first, second = (more + 0.5) / (pairs + 2), (less + 0.5) / (pairs + 2)
-    centre = first - second
-    width = float(ndtri((1 + level) / 2)) * math.sqrt((first + second - centre**2) / (pairs + 2))
-    low, high = max(-1.0, centre - width), min(1.0, centre + width)
-    return Estimate((more - less) / pairs, low, high, float(pairs), _few(pairs), level)
 
 
 @torch.no_grad()
@@ -209,12 +149,3 @@ def _device(energy: object) -> str:
 
 def _rows(context: Context | None, rows: Tensor) -> Context | None:
     return None if context is None else context.select(rows)
-
-
-def _rate(outcomes: Bool[Tensor, " contexts"], level: float) -> Estimate:
-    found = exact_share(int(outcomes.sum()), len(outcomes), level=level)
-    return found._replace(warning=_few(len(outcomes)))
-
-
-def _few(contexts: int) -> str | None:
-    return None if contexts >= FEWEST_CONTEXTS else f"{contexts} contexts are few to judge by"

@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ebar.errors import UserError
-from ebar.journeys.residual.search import Scores, TokenSearch, random_tokens, scores_of, search
+from ebar.evaluation.token_search import Scores, TokenSearch, random_tokens, scores_of, search
 from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
 from ebar.types import Context, Sequences, Space

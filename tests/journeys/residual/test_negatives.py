@@ -10,8 +10,8 @@ from scipy.stats import chisquare
 from torch import Generator
 
 from ebar.errors import UserError
-from ebar.journeys.residual import pool as pools
-from ebar.journeys.residual.pool import Layout, draw_pool
+from ebar.journeys.residual import negatives as pools
+from ebar.journeys.residual.negatives import Layout, draw_negatives
 from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
 from ebar.store import writing
@@ -52,7 +52,7 @@ def test_every_draw_of_every_context_is_in_one_part(rows, draws, at_once):
 @pytest.mark.parametrize("at_once", [3, 4, 5, 100])  # a context in several parts, in one, several in one
 def test_what_is_fetched_is_context_major_with_its_own_log_probability(q, tmp_path, at_once):
     context = contexts(0, 1, 2, 1, 0)
-    pool = draw_pool(tmp_path, q, context, 4, seed=1, at_once=at_once)
+    pool = draw_negatives(tmp_path, q, context, 4, seed=1, at_once=at_once)
     assert (len(pool), pool.draws) == (5, 4)
     rows = torch.tensor([4, 1, 1])
     x, log_probs = pool.fetch(rows), pool.log_probs(rows)
@@ -69,7 +69,7 @@ def test_what_is_fetched_is_context_major_with_its_own_log_probability(q, tmp_pa
 
 
 def test_going_through_the_parts_is_going_through_the_pool(q, tmp_path):
-    pool = draw_pool(tmp_path, q, contexts(0, 1, 2), 5, seed=1, at_once=4)
+    pool = draw_negatives(tmp_path, q, contexts(0, 1, 2), 5, seed=1, at_once=4)
     for number in range(len(pool.layout)):
         part, x = pool.part(number)
         own = pool.fetch(torch.tensor(list(part.contexts)), draws=torch.tensor(list(part.draws)))
@@ -78,7 +78,7 @@ def test_going_through_the_parts_is_going_through_the_pool(q, tmp_path):
 
 def test_the_draws_follow_q(q, tmp_path):
     """A chi-square test of 4,000 draws over all 7 sequences: a false alarm in 10,000 seeds, and the seed is fixed."""
-    pool = draw_pool(tmp_path, q, contexts(1), 4000, seed=2, at_once=1000)
+    pool = draw_negatives(tmp_path, q, contexts(1), 4000, seed=2, at_once=1000)
     x = pool.fetch(torch.tensor([0]))
     everything = all_sequences(SPACE)
     names = [tuple(everything.prefix(row)) for row in range(len(everything.lengths))]
@@ -91,7 +91,7 @@ def test_the_draws_follow_q(q, tmp_path):
 
 def test_a_pool_killed_after_any_part_ends_as_the_one_that_never_was(q, tmp_path, monkeypatch):
     context = contexts(0, 1, 2, 0, 1)
-    draw_pool(tmp_path / "whole", q, context, 2, seed=3, at_once=2)
+    draw_negatives(tmp_path / "whole", q, context, 2, seed=3, at_once=2)
     whole = content(tmp_path / "whole")
     assert len(whole) == 6
     replace = writing.replace
@@ -107,21 +107,21 @@ def test_a_pool_killed_after_any_part_ends_as_the_one_that_never_was(q, tmp_path
 
         monkeypatch.setattr(pools, "replace", dying)
         with pytest.raises(KeyboardInterrupt):
-            draw_pool(folder, q, context, 2, seed=3, at_once=2)
+            draw_negatives(folder, q, context, 2, seed=3, at_once=2)
         monkeypatch.setattr(pools, "replace", replace)
         begun = {path.name: path.stat().st_mtime_ns for path in folder.glob("part-*")}
-        draw_pool(folder, q, context, 2, seed=3, at_once=2)
+        draw_negatives(folder, q, context, 2, seed=3, at_once=2)
         assert content(folder) == whole
         assert begun == {name: (folder / name).stat().st_mtime_ns for name in begun}  # not drawn again
 
 
 def test_the_draws_depend_on_the_seed_and_on_nothing_drawn_before(q, tmp_path):
     context = contexts(0, 1, 2)
-    first = content_of_parts(draw_pool(tmp_path / "a", q, context, 30, seed=4))
+    first = content_of_parts(draw_negatives(tmp_path / "a", q, context, 30, seed=4))
     torch.manual_seed(123)
     torch.rand(5)
-    assert content_of_parts(draw_pool(tmp_path / "b", q, context, 30, seed=4)) == first
-    assert content_of_parts(draw_pool(tmp_path / "c", q, context, 30, seed=5)) != first
+    assert content_of_parts(draw_negatives(tmp_path / "b", q, context, 30, seed=4)) == first
+    assert content_of_parts(draw_negatives(tmp_path / "c", q, context, 30, seed=5)) != first
 
 
 def content_of_parts(pool):
@@ -140,31 +140,31 @@ def content_of_parts(pool):
 )
 def test_another_request_is_refused(q, tmp_path, change, named):
     request = {"context": contexts(0, 1), "n": 2, "seed": 6}
-    draw_pool(tmp_path, q, contexts(0, 1), 2, seed=6)
+    draw_negatives(tmp_path, q, contexts(0, 1), 2, seed=6)
     changed = request | change
     with pytest.raises(UserError, match=named):
-        draw_pool(tmp_path, q, changed.pop("context"), changed.pop("n"), **changed)
+        draw_negatives(tmp_path, q, changed.pop("context"), changed.pop("n"), **changed)
 
 
 def test_another_model_is_refused_and_padding_is_no_other_prefix(q, tmp_path):
     context = contexts(0, 1)
-    draw_pool(tmp_path, q, context, 2, seed=6)
+    draw_negatives(tmp_path, q, context, 2, seed=6)
     padded = Context(Sequences(torch.tensor([[0, 9], [1, 9]]), torch.tensor([1, 1])))
-    draw_pool(tmp_path, q, padded, 2, seed=6)
+    draw_negatives(tmp_path, q, padded, 2, seed=6)
     other = Tabular.random(SPACE, conditions=3, generator=Generator().manual_seed(9))
     with pytest.raises(UserError, match="another base model"):
-        draw_pool(tmp_path, other, context, 2, seed=6)
+        draw_negatives(tmp_path, other, context, 2, seed=6)
 
 
 def test_a_damaged_part_is_told(q, tmp_path):
-    pool = draw_pool(tmp_path, q, contexts(0, 1), 2, seed=6)
+    pool = draw_negatives(tmp_path, q, contexts(0, 1), 2, seed=6)
     pools.part_path(tmp_path, 0).write_bytes(b"12345678 no tensors")
-    fresh = draw_pool(tmp_path, q, contexts(0, 1), 2, seed=6)
+    fresh = draw_negatives(tmp_path, q, contexts(0, 1), 2, seed=6)
     with pytest.raises(UserError, match=r"cannot be read .* delete it"):
         fresh.fetch(torch.tensor([0]))
     (tmp_path / "header.json").write_text("{")
     with pytest.raises(UserError, match=r"header.json is damaged: delete the folder"):
-        draw_pool(tmp_path, q, contexts(0, 1), 2, seed=6)
+        draw_negatives(tmp_path, q, contexts(0, 1), 2, seed=6)
     shutil.rmtree(tmp_path)
     with pytest.raises(IndexError):
         pool.fetch(torch.tensor([2]))
@@ -175,18 +175,18 @@ def test_large_vocabularies_keep_their_tokens(tmp_path, generator):
     logits = torch.full((1, 1, 70_000), -torch.inf)
     logits[0, 0, 69_999] = 0.0
     q = Tabular(space, logits)
-    pool = draw_pool(tmp_path, q, contexts(0), 3, seed=0)
+    pool = draw_negatives(tmp_path, q, contexts(0), 3, seed=0)
     assert pool.fetch(torch.tensor([0])).tokens.tolist() == [[69_999]] * 3
     assert json.loads((tmp_path / "header.json").read_text())["space"] == [70_000, 1, None]
 
 
 def test_no_draws_at_all_are_refused(q, tmp_path):
     with pytest.raises(UserError, match="a prefix and a draw at least"):
-        draw_pool(tmp_path, q, contexts(0), 0, seed=0)
+        draw_negatives(tmp_path, q, contexts(0), 0, seed=0)
 
 
 def test_memory_is_bounded_however_large_the_pool(q, tmp_path, monkeypatch):
-    pool = draw_pool(tmp_path, q, contexts(*[0, 1, 2] * 4), 2, seed=1, at_once=2)
+    pool = draw_negatives(tmp_path, q, contexts(*[0, 1, 2] * 4), 2, seed=1, at_once=2)
     monkeypatch.setattr(pools, "MEMORY", 100)
     first = pool.fetch(torch.arange(12))
     assert len(pool._read) < 5

@@ -7,9 +7,9 @@ import torch
 from torch import Generator, nn
 
 from ebar.errors import UserError
-from ebar.journeys.residual.generate import WAYS, Truncation, generate
 from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
+from ebar.samplers.joint import WAYS, Truncation, generate
 from ebar.samplers.rejection import Rejection
 from ebar.types import Context, Sequences, Space
 

@@ -1,0 +1,178 @@
+"""Text as prefixes and continuations: what a residual model is trained on, chosen by and measured with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from ebar.data.continuations import continuations, read_stream
+from ebar.data.corpus import Corpus
+from ebar.data.kinds import TextData
+from ebar.data.pretrained_tokeniser import PretrainedTokeniser
+from ebar.data.text import Texts
+from ebar.data.text import texts_of as lines_of
+from ebar.data.text_parts import texts_of
+from ebar.data.tokenisers import Tokeniser
+from ebar.errors import UserError
+from ebar.store.writing import replace as replace_file
+from ebar.store.writing import saving
+from ebar.types import Context, Sequences
+
+CHUNKS = "chunks.safetensors"
+PARTS = ("train", "validation", "test")
+TRIED = 500  # lines that a tokeniser must decode to what they were
+
+
+class Positives(NamedTuple):
+    """Sequences of the data, and the prefixes they continue: one row each, or None for whole sequences."""
+
+    x: Sequences
+    context: Context | None = None
+
+    def spread(self, most: int | None) -> "Positives":
+        """At most so many rows, evenly spread from the first to the last."""
+        rows = len(self.x.lengths)
+        if most is None or most >= rows:
+            return self
+        return self.select(torch.linspace(0, rows - 1, most).round().long().clamp(max=rows - 1))
+
+    def select(self, rows: Tensor) -> "Positives":
+        return Positives(self.x.select(rows), None if self.context is None else self.context.select(rows))
+
+    def joined(self) -> Sequences:
+        """Prefix and continuation as one sequence; all prefixes have one length, and all continuations."""
+        if self.context is None:
+            return self.x
+        given = self.context.given
+        return Sequences(torch.cat([given.tokens, self.x.tokens], 1), given.lengths + self.x.lengths)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunks:
+    """The parts of a text, or of a corpus of whole sequences."""
+
+    train: Positives
+    validation: Positives
+    test: Positives
+    tokeniser: Tokeniser | None = None
+
+    @staticmethod
+    def of(corpus: Corpus) -> "Chunks":
+        """A corpus as it is: its sequences, and their sources where they have some."""
+        parts = {name: Positives(corpus.sequences(name), corpus.sources(name)) for name in PARTS}
+        return Chunks(**parts, tokeniser=corpus.tokeniser)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunksData:
+    """Text, cut into prefixes and continuations (.txt, .gz, .xz)."""
+
+    train: Path | None = None
+    """Training text; by default that of the base, where it is a run of ebar's."""
+    validation: Path | None = None
+    """Held-out text to choose weights by; without a file, the last tenth of the training chunks."""
+    test: Path | None = None
+    """Held-out text for evaluation; without a file, the validation text."""
+    dataset: str | None = None
+    """In place of files, a data set by its name on the hub, or a folder that save_to_disk wrote."""
+    dataset_configuration: str | None = None
+    """Which of the hub's data sets of that name."""
+    column: str = "text"
+    """The column of the data set that holds the text."""
+    prefix: int = 120
+    """Tokens of the base that are given."""
+    continuation: int = 40
+    """Tokens that follow and are modelled."""
+    chunks: int | None = None
+    """At most so many training chunks, evenly spread over the text."""
+    validation_chunks: int = 1000
+    """At most so many to choose weights by."""
+    test_chunks: int = 1000
+    """At most so many for evaluation."""
+
+    def read(self, tokeniser: Tokeniser, vocabulary: int | None = None, *, text: TextData | None = None) -> Chunks:
+        """Cut in tokens of the base, of which it knows `vocabulary`; `text` is read where no file is given."""
+        source = self._source(text)
+        texts = {name: texts_of(source, name) for name in PARTS}
+        assert texts["train"] is not None
+        if isinstance(tokeniser, PretrainedTokeniser):
+            # A base whose tokens do not spell the text would be told from it by its spelling alone.
+            tokeniser.check_round_trip("".join(islice(lines_of(texts["train"]), TRIED)))
+        parts = {
+            name: self._cut(one, tokeniser, vocabulary or tokeniser.size)
+            for name, one in texts.items()
+            if one is not None
+        }
+        if "validation" not in parts:
+            parts["train"], parts["validation"] = _last_tenth(parts["train"])
+        return Chunks(
+            train=parts["train"].spread(self.chunks),
+            validation=parts["validation"].spread(self.validation_chunks),
+            test=parts.get("test", parts["validation"]).spread(self.test_chunks),
+            tokeniser=tokeniser,
+        )
+
+    def _source(self, text: TextData | None) -> TextData:
+        known = {entry.name for entry in fields(TextData)} & {entry.name for entry in fields(ChunksData)}
+        given = {name: getattr(self, name) for name in known}
+        if self.train is not None or self.dataset is not None:
+            return TextData(**given)
+        if text is None:
+            raise UserError("A pretrained base brings no text with it: give data.train or data.dataset.")
+        return replace(text, **{name: given[name] for name in ("validation", "test") if given[name] is not None})
+
+    def _cut(self, text: Texts, tokeniser: Tokeniser, vocabulary: int) -> Positives:
+        stream = read_stream(text, tokeniser)
+        if len(stream) and int(stream.max()) >= vocabulary:
+            raise UserError(
+                f"The tokeniser of the base makes token {int(stream.max())} of this text, and the base knows "
+                f"{vocabulary}: they do not belong together."
+            )
+        return Positives(*continuations(stream, prefix=self.prefix, continuation=self.continuation))
+
+
+def stored_chunks(path: Path, tokeniser: Tokeniser, read: Callable[[], Chunks]) -> Chunks:
+    """The chunks of the file; where there is none, those that `read` gives, which are then written there."""
+    if path.exists():
+        return _stored(path, tokeniser)
+    chunks = read()
+    tensors = {}
+    for name in PARTS:
+        x, context = getattr(chunks, name)
+        assert context is not None
+        tensors[f"{name}.prefix"] = context.given.tokens.to(torch.int32).contiguous()
+        tensors[f"{name}.continuation"] = x.tokens.to(torch.int32).contiguous()
+    with saving(str(path)):
+        replace_file(path, save(tensors))
+    return chunks
+
+
+def _stored(path: Path, tokeniser: Tokeniser) -> Chunks:
+    try:
+        tensors = load(path.read_bytes())
+        parts = {
+            name: Positives(_whole(tensors[f"{name}.continuation"]), Context(_whole(tensors[f"{name}.prefix"])))
+            for name in PARTS
+        }
+    except (OSError, SafetensorError, KeyError) as error:
+        raise UserError(f"{path} is damaged ({error}): delete it, and run the same command again.") from None
+    return Chunks(**parts, tokeniser=tokeniser)
+
+
+def _whole(tokens: Tensor) -> Sequences:
+    return Sequences(tokens.long(), torch.full((len(tokens),), tokens.shape[1]))
+
+
+def _last_tenth(part: Positives) -> tuple[Positives, Positives]:
+    """Cut at one place: chunks next to each other share their subject."""
+    rows = len(part.x.lengths)
+    if rows < 2:
+        raise UserError("The training text has only one chunk: give more, a validation file, or shorter chunks.")
+    cut = rows - max(1, rows // 10)
+    return part.select(torch.arange(cut)), part.select(torch.arange(cut, rows))
