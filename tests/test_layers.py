@@ -29,7 +29,6 @@ WAITING = {
     "journeys/gam/cyclical.py",
     "journeys/gam/journey.py",
     "journeys/gam/phases.py",
-    "journeys/train_run.py",
 }
 PLACE = {name: (depth, names) for depth, line in enumerate(LAYERS) for names in line for name in names}
 

@@ -141,7 +141,7 @@ def test_train_never_ends_in_a_traceback(words: list[str], tmp_path: Path) -> No
 def test_gam_never_ends_in_a_traceback(words: list[str], tmp_path: Path) -> None:
     """Until the first stage begins: what comes after is that of other commands, and takes seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(journey, "train_run", stopped)
+        patch.setattr(journey, "train_as", stopped)
         run(
             ["gam", "--runs", str(tmp_path), "--name", f"run{next(names)}", *TINY[:8], "--features", "motif:11", *words]
         )

@@ -13,7 +13,7 @@ from ebar.journeys.gam import measure
 from ebar.journeys.gam.journey import Journey, travel
 from ebar.journeys.gam.report import Figures, _said_once, figures_of, write_gam_page
 from ebar.journeys.gam.settings import BasePhase, ContinuationPhase, Distillation
-from ebar.journeys.train_run import as_yaml
+from ebar.store.yaml import as_yaml
 from ebar.training import open_run
 
 LANGUAGE = {"motif": "11", "expression": None, "alphabet": "01", "length": 5, "presence": 1.0, "stop": None, "size": 40,

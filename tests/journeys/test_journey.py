@@ -11,17 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from ebar.build.train import train_as
 from ebar.config.gam import Gam
 from ebar.config.run import Chosen
-from ebar.errors import UserError
+from ebar.errors import Interrupted, UserError
 from ebar.journeys.gam import cyclical as cyclical_module
 from ebar.journeys.gam import journey as journey_module
 from ebar.journeys.gam.journey import Journey, travel
 from ebar.journeys.gam.measure import measure
 from ebar.journeys.gam.phases import FLOOR, base_settings, in_phase
 from ebar.journeys.gam.settings import Distillation, Phase
-from ebar.journeys.interrupted import Interrupted
-from ebar.journeys.train_run import train_run
 from ebar.training.distillation import distil
 
 LSTM = {"layers": 1, "hidden": 8, "dropout": 0.0, "embedding": None, "compiled": False}
@@ -114,7 +113,7 @@ def test_stopped_in_every_stage_it_comes_to_the_same(two_rounds: Journey, tmp_pa
     at_other_times = signal.signal(signal.SIGTERM, outside_a_stage)
     patch = pytest.MonkeyPatch()
     try:
-        patch.setattr(journey_module, "train_run", stopping(train_run, lambda given: given[1]))
+        patch.setattr(journey_module, "train_as", stopping(train_as, lambda given: given[1]))
         patch.setattr(journey_module, "distil", stopping(distil, lambda given: given[2]))
         interruptions = 0
         for _ in range(20):

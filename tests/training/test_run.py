@@ -14,8 +14,8 @@ from ebar.config.residual import Residual
 from ebar.config.run import Run as RunConfig
 from ebar.errors import UserError
 from ebar.journeys.control.settings import Tuning
-from ebar.journeys.train_run import as_yaml
 from ebar.store.differences import differences, named, of_another_kind
+from ebar.store.yaml import as_yaml
 from ebar.training import open_run
 
 HOLDER = """

@@ -1,9 +1,8 @@
-"""The model of a run, and what moves it."""
+"""The model of a run."""
 
 import inspect
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -13,15 +12,10 @@ from ebar.build.entry import make
 from ebar.config.run import FROM_DATA, Run
 from ebar.errors import UserError, choose
 from ebar.heads import HEADS
+from ebar.journeys.train import SHAPE
 from ebar.models.autoregressive import Autoregressive
-from ebar.training.checkpoints import Checkpoints
-from ebar.training.optimisers import OPTIMISERS
-from ebar.training.players import Player
-from ebar.training.schedules import SCHEDULES
-from ebar.training.state import restore_weights
+from ebar.training.best import load_best
 from ebar.types import Space
-
-SHAPE = "shape.json"  # in a run folder: what the data told the backbone
 
 
 def build_model(run: Run, space: Space, shape: Mapping[str, int] | None = None) -> Autoregressive:
@@ -53,29 +47,9 @@ def _told(run: Run, shape: Mapping[str, int]) -> dict[str, int]:
     return {name: shape[name] for name in wanted if name in shape}
 
 
-def build_player(run: Run, model: Autoregressive) -> Player:
-    """The model with its optimiser; a value that torch refuses is a user's error."""
-    try:
-        optimiser = make(OPTIMISERS, run.optimiser, "optimiser").build(model.parameters())
-    except ValueError as error:
-        raise UserError(f"The optimiser {run.optimiser.kind} cannot be made: {error}.") from None
-    schedule = make(SCHEDULES, run.schedule, "schedule")
-    return Player(module=model, optimiser=optimiser, schedule=schedule, clip_norm=run.training.clip)
-
-
 def load_model(run: Run, folder: Path, space: Space) -> Autoregressive:
     """The best model of a run folder, in evaluation mode."""
     path = folder / SHAPE
     model = build_model(run, space, json.loads(path.read_bytes()) if path.exists() else None)
-    begin_with(model, folder)
+    load_best(model, folder)
     return model.eval()
-
-
-def begin_with(model: Autoregressive, folder: Path) -> None:
-    """Give a model the best weights of a run folder."""
-    checkpoint = Checkpoints(folder / "checkpoints").best()
-    if checkpoint is None:
-        raise UserError(f"{folder} has no checkpoint yet: train it first.")
-    # An objective's memory, where there is one, is none of the model's.
-    own = {name: weights for name, weights in checkpoint.weights.items() if name == "model"}
-    restore_weights(replace(checkpoint, weights=own), {"model": Player(module=model)})

@@ -15,9 +15,9 @@ from ebar.journeys.control.fit import check, fit
 from ebar.journeys.control.folder import another, take_over
 from ebar.journeys.control.report import MOMENTS, distance_rows, lambda_warnings, moment_rows, write_fit_page
 from ebar.journeys.control.terms import KINDS
-from ebar.journeys.train_run import as_yaml
 from ebar.progress import shown
 from ebar.store.writing import to_json
+from ebar.store.yaml import as_yaml
 from ebar.training import open_run
 
 

@@ -12,10 +12,10 @@ from ebar.config.options import parse
 from ebar.journeys.gam.journey import check, travel
 from ebar.journeys.gam.measure import measure
 from ebar.journeys.gam.report import Figures, figures_of, write_gam_page
-from ebar.journeys.train_run import as_yaml
 from ebar.progress import shown
 from ebar.store.differences import another_configuration
 from ebar.store.writing import to_json
+from ebar.store.yaml import as_yaml
 from ebar.training import open_run
 from ebar.types import Estimate
 

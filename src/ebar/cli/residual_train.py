@@ -16,10 +16,10 @@ from ebar.errors import UserError
 from ebar.journeys.residual.evaluation import Evaluation
 from ebar.journeys.residual.journey import Residual as Trained
 from ebar.journeys.residual.report import write_residual_page
-from ebar.journeys.train_run import as_yaml
 from ebar.progress import shown
 from ebar.store.differences import changed
 from ebar.store.writing import to_json
+from ebar.store.yaml import as_yaml
 from ebar.training import Run, open_run
 from ebar.types import Estimate
 

@@ -4,11 +4,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ebar.build.train import train_as
 from ebar.cli.show import show_json
 from ebar.config.options import parse
 from ebar.config.run import as_run, run_parser
-from ebar.errors import UserError
-from ebar.journeys.train_run import train_run
+from ebar.errors import Interrupted, UserError
 from ebar.progress import shown
 from ebar.training import Result, distributed
 
@@ -32,7 +32,11 @@ def main(words: Sequence[str]) -> int:
     arguments = parse(options, words)
     folder = run_folder(arguments.runs, arguments.name)
     with shown(not arguments.json), distributed.processes(arguments.device):
-        result = train_run(as_run(arguments), folder, quiet=arguments.json, replace_config=arguments.replace_config)
+        try:
+            run, quiet = as_run(arguments), arguments.json
+            result = train_as(run, folder, quiet=quiet, replace_config=arguments.replace_config).result
+        except Interrupted as stopped:
+            (result,) = stopped.args
         if distributed.rank() == 0:
             _tell(result, folder, as_json=arguments.json)
     return 0 if result.status == "finished" else 130

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ebar.journeys.best import Course, Log, train_best
 from ebar.models.autoregressive import Autoregressive
 from ebar.store.writing import TEMPORARY
 from ebar.training import Source, seeded
+from ebar.training.best import Course, History, train_best
 from ebar.types import Objective
 
 TRUNK = "trunk"
@@ -32,7 +32,7 @@ class Branch(NamedTuple):
     """A trained branch."""
 
     module: Autoregressive  # with the weights of the best held-out loss, in evaluation mode
-    log: Log
+    log: History
 
     def curve(self, name: str) -> list[tuple[int, float]]:
         """(step, value) of one figure."""

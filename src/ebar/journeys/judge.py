@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from ebar.energies.neural import blocks
 from ebar.errors import UserError
 from ebar.evaluation.fooling import Compared, compared
-from ebar.journeys.best import Course, train_best
 from ebar.models.scoring import measured_energy
 from ebar.objectives.nce import Contrasted, Nce
 from ebar.training import Batches, seeded
 from ebar.training.batches import OnDevice, moved, taken
+from ebar.training.best import Course, train_best
 from ebar.training.optimisers import AdamW, OptimiserConfig
 from ebar.training.schedules import Constant, Schedule
 from ebar.types import Context, Energy, Sequences

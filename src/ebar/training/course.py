@@ -1,4 +1,4 @@
-"""How a model is trained: for how long, in what batches, and how often it is looked at."""
+"""How a model is trained: for how long, in what batches, and how often it is evaluated."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How long, and how often to look."""
+    """How long, in what batches, and how often to evaluate."""
 
     epochs: int = 100
     """At most so many passes over the data."""

@@ -13,9 +13,14 @@ class Learning(nn.Module):
     megabytes.
     """
 
-    def __init__(self, module: nn.Module):
+    def __init__(self, module: nn.Module, *, keep_mode: bool = False):
         super().__init__()
         self.module = module
+        self.keep_mode = keep_mode
+
+    def train(self, mode: bool = True) -> "Learning":
+        """With `keep_mode`, the module stays in training or evaluation mode, as it was given."""
+        return self if self.keep_mode else super().train(mode)
 
     def state_dict(self, *_: Any, **__: Any) -> dict[str, Tensor]:  # type: ignore[override]
         fixed = {

@@ -17,11 +17,12 @@ from ebar.journeys.control import tune as module
 from ebar.journeys.control.fit import Controlled, fit
 from ebar.journeys.control.report import write_tune_page
 from ebar.journeys.control.settings import Tuning
-from ebar.journeys.control.tune import MODEL, TARGET, Judge, Learning, Tuned, tune
+from ebar.journeys.control.tune import MODEL, TARGET, Judge, Tuned, tune
 from ebar.maths.enumeration import all_sequences
 from ebar.models.loading import Loaded, load_causal
 from ebar.objectives import PolicyGradient
 from ebar.training import open_run
+from ebar.training.learning import Learning
 from ebar.types import Clock, Estimate, Loss
 
 TERMS = ("expression:abc=1", "expression: =0.5")

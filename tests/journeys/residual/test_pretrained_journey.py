@@ -20,7 +20,7 @@ from ebar.data.chunks import ChunksData  # noqa: E402
 from ebar.errors import UserError  # noqa: E402
 from ebar.journeys.residual.journey import Residual as Trained  # noqa: E402
 from ebar.journeys.residual.settings import Fitting  # noqa: E402
-from ebar.journeys.train_run import as_yaml  # noqa: E402
+from ebar.store.yaml import as_yaml  # noqa: E402
 from ebar.training import open_run  # noqa: E402
 from ebar.training.checkpoints import Checkpoints  # noqa: E402
 

@@ -19,7 +19,7 @@ import torch
 from torch import Generator, nn
 
 from ebar.backbones.pretrained.lora import with_lora
-from ebar.errors import UserError
+from ebar.errors import Interrupted, UserError
 from ebar.estimators.divergences import kl_from_model, kl_to_model
 from ebar.estimators.effective_samples import same_draws
 from ebar.estimators.moments import means_by_name
@@ -28,8 +28,6 @@ from ebar.journeys.control.fit import Controlled, after
 from ebar.journeys.control.folder import another, take_over
 from ebar.journeys.control.settings import Tuning
 from ebar.journeys.control.subject import behind_prompt
-from ebar.journeys.interrupted import Interrupted
-from ebar.journeys.train_run import as_yaml
 from ebar.maths.randomness import folded
 from ebar.models.loading import save_pretrained
 from ebar.models.pretrained import Pretrained
@@ -38,7 +36,9 @@ from ebar.objectives import PolicyGradient, Rounds
 from ebar.samplers.draw import propose
 from ebar.samplers.scored_draws import ScoredDraws, draw_scored
 from ebar.store.writing import TEMPORARY, replace_folder, saving, to_json
+from ebar.store.yaml import as_yaml
 from ebar.training import Plan, Player, open_run, seeded, train
+from ebar.training.learning import Learning
 from ebar.training.optimisers import Adam
 from ebar.training.schedules import Constant, Cosine
 from ebar.training.state import restore_weights
@@ -49,14 +49,6 @@ FLOOR = 0.02  # of the cosine schedule, as a share of the learning rate
 ORDERS = (1, 2)  # of n-grams
 TARGET, MODEL = "KL(p‖π)", "KL(π‖q)"
 JUDGING, ADAPTING, DRAWING = range(10, 13)  # what a stage's random numbers are folded with
-
-
-class Learning(nn.Module):
-    """The parameters that learn, and only those: a checkpoint of adapters has no need of the model they adapt."""
-
-    def __init__(self, policy: nn.Module):
-        super().__init__()
-        self.weights = nn.ParameterList([weight for weight in policy.parameters() if weight.requires_grad])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,13 +209,14 @@ def _objective(controlled: Controlled, policy: Any, tuning: Tuning) -> PolicyGra
 
 
 def _players(policy: nn.Module, objective: PolicyGradient, tuning: Tuning) -> dict[str, Player]:
-    learning = Learning(policy)
+    learning = Learning(policy, keep_mode=True)
     schedule = (
         Constant(warmup=tuning.warmup)
         if tuning.schedule == "constant"
         else Cosine(steps=tuning.steps, floor=FLOOR, warmup=min(tuning.warmup, tuning.steps - 1))
     )
-    optimiser = Adam(learning_rate=tuning.learning_rate).build(learning.parameters())
+    parameters = (weight for weight in policy.parameters() if weight.requires_grad)
+    optimiser = Adam(learning_rate=tuning.learning_rate).build(parameters)
     player = Player(module=learning, optimiser=optimiser, schedule=schedule, clip_norm=tuning.clip)
     return {"model": player, "memory": Player(module=objective.memory)}
 

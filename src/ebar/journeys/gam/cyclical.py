@@ -21,10 +21,9 @@ from ebar.build.entry import make
 from ebar.config.gam import Gam
 from ebar.data.corpora import read_corpus
 from ebar.data.corpus import Corpus
-from ebar.errors import UserError
+from ebar.errors import Interrupted, UserError
 from ebar.evaluation.frequencies import frequencies, mean_length
 from ebar.features.feature import Features
-from ebar.journeys.interrupted import Interrupted
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.maximum_likelihood import MaximumLikelihood

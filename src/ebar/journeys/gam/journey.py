@@ -26,17 +26,15 @@ from torch import Generator
 from ebar.build.corpus import build_corpus
 from ebar.build.energy import build_feature
 from ebar.build.entry import make
-from ebar.build.model import load_model
+from ebar.build.train import train_as
 from ebar.config.gam import Gam
 from ebar.config.run import Chosen, Run
 from ebar.data.corpora import read_corpus
 from ebar.data.corpus import Corpus
-from ebar.errors import UserError
+from ebar.errors import Interrupted, UserError
 from ebar.features.feature import Features
 from ebar.journeys.gam.cyclical import cyclical
 from ebar.journeys.gam.phases import base_settings, in_phase
-from ebar.journeys.interrupted import Interrupted
-from ebar.journeys.train_run import train_run
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
@@ -122,9 +120,7 @@ def travel(gam: Gam, folder: Path, *, quiet: bool = True) -> Journey:
 
 
 def _trained(run: Run, folder: Path, corpus: Corpus, quiet: bool) -> Autoregressive:
-    if train_run(run, folder, quiet=quiet).status == "interrupted":
-        raise Interrupted(folder)
-    return load_model(run, folder, corpus.space)
+    return train_as(run, folder, quiet=quiet).model
 
 
 def _teach(

@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from torch import Generator, nn
 
-from ebar.journeys.best import Course, train_best
 from ebar.journeys.residual.negatives import Negatives
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.scoring import measured_energy
@@ -21,6 +20,7 @@ from ebar.objectives.maximum_likelihood import MaximumLikelihood
 from ebar.objectives.policy_gradient import PolicyGradient
 from ebar.samplers.joint import chosen_by_energy
 from ebar.training import Batches, Source
+from ebar.training.best import Course, train_best
 from ebar.types import Context, Energy, Sequences
 
 Chunks = tuple[Sequences, Context]

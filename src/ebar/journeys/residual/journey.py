@@ -21,13 +21,12 @@ from ebar.data.chunks import Chunks, Positives
 from ebar.data.corpus import Corpus
 from ebar.energies.encoders import Bidirectional
 from ebar.energies.neural import Neural
-from ebar.errors import UserError
+from ebar.errors import Interrupted, UserError
 from ebar.estimators.log_z import log_z
 from ebar.estimators.per_step import Steps, per_step
 from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.next_words import NextWords, next_words
 from ebar.journeys.gam.journey import timed
-from ebar.journeys.interrupted import Interrupted
 from ebar.journeys.residual.base import Base
 from ebar.journeys.residual.evaluation import Evaluation, evaluate
 from ebar.journeys.residual.negatives import Negatives, draw_negatives

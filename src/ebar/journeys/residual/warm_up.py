@@ -6,12 +6,12 @@ from pathlib import Path
 from ebar.data.chunks import Chunks, Positives
 from ebar.energies.encoders import Bidirectional
 from ebar.energies.neural import Neural
-from ebar.journeys.best import Course, train_best
 from ebar.journeys.residual.settings import Fitting
 from ebar.maths.randomness import folded
 from ebar.objectives.masked import Masked, MaskedModel
 from ebar.training import Batches
 from ebar.training.batches import OnDevice
+from ebar.training.best import Course, train_best
 from ebar.training.optimisers import AdamW
 
 SEED, HELD_OUT = 8, 64  # what the seed is folded with; chunks in a held-out batch

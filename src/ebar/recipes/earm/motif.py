@@ -18,6 +18,7 @@ from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.build.corpus import build_corpus
 from ebar.build.entry import make
 from ebar.build.model import build_model
+from ebar.build.train import resolved
 from ebar.config.run import Run
 from ebar.data.corpus import Corpus
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy
@@ -28,7 +29,7 @@ from ebar.journeys.forked import Branch, Fork, train_forked
 from ebar.journeys.gam.journey import travel
 from ebar.journeys.gam.measure import DRAWS
 from ebar.journeys.gam.phases import base_settings
-from ebar.journeys.train_run import held_out_batches, resolved, training_batches
+from ebar.journeys.train import held_out_batches, training_batches
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.earm import Earm
@@ -88,7 +89,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     journey = travel(gam, place)
     models = {name: branch.module for name, branch in branches.items()} | {STUDENT: journey.student}
     said = {STUDENT: [*journey.rounds[-1].fitted.warnings, *journey.rounds[-1].distilled.warnings]}
-    forked = cell["start_epoch"] * len(training_batches(run, corpus))
+    forked = cell["start_epoch"] * len(training_batches(corpus, run.training, run.seed, run.device))
     for name in (SCHEDULED, EARM):
         if _best_step(branches[name]) <= forked:
             said[name] = ["its best held-out loss is from before the fork: these are r's weights of then"]
@@ -103,7 +104,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
 
 def train_branches(cell: Cell, run: Run, corpus: Corpus, folder: Path) -> dict[str, Branch]:
     """r and its two twins, each to its last epoch."""
-    batches = training_batches(run, corpus)
+    batches = training_batches(corpus, run.training, run.seed, run.device)
     fork = Fork(
         epochs=run.training.epochs,
         at=cell["start_epoch"],
@@ -120,7 +121,7 @@ def train_branches(cell: Cell, run: Run, corpus: Corpus, folder: Path) -> dict[s
         ways[R],
         {FOLDERS[name]: way for name, way in ways.items()},
         batches,
-        lambda model: (MaximumLikelihood(model=model), held_out_batches(run, corpus)),
+        lambda model: (MaximumLikelihood(model=model), held_out_batches(corpus, run.training, run.device)),
     )
     return {name: trained[FOLDERS[name]] for name in ways}
 

@@ -10,8 +10,7 @@ from ebar.energies.encoders import bit, unit_from
 from ebar.energies.loading import load_encoder
 from ebar.energies.neural import Neural
 from ebar.energies.reencoded import Reencoded
-from ebar.journeys.best import Course, train_best
-from ebar.journeys.interrupted import Interrupted
+from ebar.errors import Interrupted
 from ebar.journeys.residual.negatives import Negatives
 from ebar.journeys.residual.settings import Fitting
 from ebar.journeys.residual.train_energy import train_energy
@@ -21,6 +20,7 @@ from ebar.objectives.masked import Masked, MaskedModel
 from ebar.recipes.residual.models import path_of
 from ebar.recipes.residual.task import Chunks, Task
 from ebar.training import Batches, seeded
+from ebar.training.best import Course, train_best
 from ebar.training.optimisers import AdamW
 from ebar.types import Stepwise
 

@@ -6,13 +6,13 @@ from typing import TypeVar
 
 from ebar.backbones.transformer import Transformer
 from ebar.heads.softmax import Softmax
-from ebar.journeys.best import Course, train_best
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.locally_residual import LocallyResidual
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
 from ebar.recipes.recipe import Cell
 from ebar.recipes.residual.task import Task, joined
 from ebar.training import Batches, seeded
+from ebar.training.best import Course, train_best
 from ebar.training.optimisers import Adam
 from ebar.training.schedules import Cosine
 from ebar.types import Space

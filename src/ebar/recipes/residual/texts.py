@@ -18,7 +18,6 @@ from ebar.evaluation.energy_distributions import energy_distributions
 from ebar.evaluation.next_words import next_words
 from ebar.evaluation.ngrams import unique_difference, unique_ratios
 from ebar.evaluation.token_search import TokenSearch, random_tokens, search
-from ebar.journeys.best import Course
 from ebar.journeys.judge import Fooling, Judge, fooling
 from ebar.journeys.residual.distil import chosen_draws, distil, distil_by_gradient
 from ebar.journeys.residual.negatives import Negatives, draw_negatives
@@ -28,6 +27,7 @@ from ebar.models.autoregressive import Autoregressive
 from ebar.models.stepwise import draw_tokens
 from ebar.recipes.recipe import Cell
 from ebar.recipes.residual.task import Task, spaced
+from ebar.training.best import Course
 from ebar.training.optimisers import Adam, AdamW
 from ebar.types import Sequences, Stepwise
 

@@ -1,0 +1,77 @@
+"""What a run is made from, in the form of its configuration, for a journey that was called with objects.
+
+Where the objects say how they were made (`origin`: the options of a backbone, the kind of data), the description is a
+complete configuration, from which the run can be loaded.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from torch import nn
+
+from ebar.data.corpus import Corpus
+from ebar.maths.rows import named_tensors
+from ebar.objectives import OBJECTIVES
+from ebar.store.yaml import as_yaml
+from ebar.training.course import Training
+from ebar.training.optimisers import OPTIMISERS, OptimiserConfig
+from ebar.training.schedules import SCHEDULES, Schedule
+from ebar.types import Objective
+
+
+def describe(
+    model: nn.Module,
+    data: Corpus,
+    *,
+    objective: Objective,
+    training: Training,
+    optimiser: OptimiserConfig,
+    schedule: Schedule,
+    seed: int,
+) -> str:
+    """As YAML. First weights are no part of it: a model that was drawn anew continues with the weights of the run."""
+    weight = next(model.parameters())
+    return as_yaml(
+        {
+            "seed": seed,
+            "device": weight.device.type,
+            "dtype": str(weight.dtype).removeprefix("torch."),
+            "data": getattr(data, "origin", None) or {"digest": _digest_of_data(data)},
+            **(getattr(model, "origin", None) or {"model": _architecture(model)}),
+            "objective": _entry(OBJECTIVES, objective, skip=("model", "player", "memory")),
+            "optimiser": _entry(OPTIMISERS, optimiser),
+            "schedule": _entry(SCHEDULES, schedule),
+            "training": asdict(training),
+        }
+    )
+
+
+def _entry(table: Mapping[str, Any], thing: Any, skip: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The name of an entry and its options; of what is in no table, the name of its class."""
+    kind = next((name for name, entry in table.items() if entry is type(thing)), type(thing).__qualname__)
+    options = {field.name: getattr(thing, field.name) for field in fields(thing)}
+    return {"kind": kind, **{name: value for name, value in options.items() if name not in skip}}
+
+
+def _architecture(model: nn.Module) -> dict[str, str]:
+    shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    return {"kind": type(model).__qualname__, "digest": _digest(repr(model).encode(), repr(shapes).encode())}
+
+
+def _digest_of_data(data: Corpus) -> str:
+    parts = [repr(data.space).encode()]
+    for name, part in data.parts.items():
+        tensors = named_tensors(part)
+        parts += [name.encode(), *(tensor.cpu().contiguous().numpy().tobytes() for tensor in tensors.values())]
+        if not tensors:  # stored on disk
+            parts += [repr(part).encode()]
+    return _digest(*parts)
+
+
+def _digest(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()[:16]

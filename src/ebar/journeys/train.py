@@ -1,0 +1,239 @@
+"""Training an autoregressive model on a corpus, in a run folder or in memory."""
+
+import json
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Generator, nn
+
+from ebar.data.corpus import Corpus
+from ebar.data.images import ImageBatches, Images
+from ebar.errors import UserError
+from ebar.journeys.description import describe
+from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.store.differences import differences, named
+from ebar.store.writing import to_json
+from ebar.training import (
+    Batches,
+    Console,
+    Patience,
+    Plan,
+    Player,
+    Players,
+    Result,
+    Run,
+    distributed,
+    measure,
+    open_run,
+    seeded,
+    tensorboard,
+)
+from ebar.training.batches import OnDevice
+from ebar.training.best import History, load_best, train_to_best
+from ebar.training.budgeted import Budgeted, lengths_of
+from ebar.training.course import Training
+from ebar.training.optimisers import Adam, OptimiserConfig
+from ebar.training.schedules import Constant, Schedule, for_steps
+from ebar.training.state import restore
+from ebar.training.trunk import continue_from
+from ebar.types import Objective
+
+SHAPE = "shape.json"  # in a run folder: the shape of the data that the backbone was built for
+Model = TypeVar("Model", bound=nn.Module)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained(Generic[Model]):
+    """A trained model and how its training went."""
+
+    model: Model  # with the weights of the lowest validation loss, in evaluation mode
+    history: History
+    result: Result
+    folder: Path | None  # None where it was trained in memory
+
+
+def train(
+    model: Model,
+    data: Corpus,
+    *,
+    objective: Objective | None = None,
+    training: Training = Training(),  # noqa: B008 — immutable
+    optimiser: OptimiserConfig = Adam(),  # noqa: B008
+    schedule: Schedule = Constant(),  # noqa: B008
+    seed: int | None = None,
+    generator: Generator | None = None,
+    folder: Path | str | None = None,
+    description: str | None = None,
+    replace_config: bool = False,
+    trunk: Path | None = None,
+    until: int | None = None,
+    quiet: bool = True,
+) -> Trained[Model]:
+    """Trains a model by maximum likelihood, or by another objective that was made for it.
+
+    With a folder, training continues from its newest checkpoint, if there is one; without, a temporary folder is used
+    and removed. `description` is what the folder keeps as config.yaml: a folder with another one is refused, unless
+    `replace_config`. By default it is composed from the arguments.
+
+    `seed` decides the order of the batches, the draws of the objective and dropout. Without one it is drawn from
+    torch's own state (or is that of the folder). A caller that has seeded all random sources before it built the model
+    passes the `generator` that `seeded` returned.
+
+    `until` ends it after so many of its epochs. `trunk` is the folder of a run that ended so, to branch from: it may
+    differ in its objective only.
+    Stopped by SIGINT or SIGTERM, it saves a checkpoint and raises `Interrupted`.
+    """
+    device = str(next(model.parameters()).device)
+    if training.start is not None:
+        load_best(model, training.start)
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(TemporaryDirectory(prefix="ebar-")) if folder is None else folder)
+        if seed is None:
+            seed = _seed_of(place)
+        elif generator is None:
+            generator = seeded(seed, device=device, rank=distributed.rank())
+        if generator is None:
+            generator = Generator(device).manual_seed(seed)
+        if objective is None:
+            objective = MaximumLikelihood(model=model)  # type: ignore[arg-type]
+        if description is None:
+            description = describe(
+                model, data, objective=objective, training=training, optimiser=optimiser, schedule=schedule, seed=seed
+            )
+        if trunk is not None:
+            _check_trunk(trunk, place, description)
+        batches, held_out = training_batches(data, training, seed, device), held_out_batches(data, training, device)
+        steps = training.epochs * len(batches)
+        objective, schedule = for_steps(objective, steps), for_steps(schedule, steps)
+        players = _players(model, objective, training, optimiser, schedule)
+
+        def check(run: Run, changed: list[str]) -> None:
+            if "optimiser.kind" in changed:
+                raise UserError("The state of one optimiser is of no use to another: choose another name.")
+            _same_files(run, data)
+            if (newest := run.checkpoints.newest()) is not None:
+                restore(newest, players, generator)  # as training will, once the configuration is replaced
+
+        run = stack.enter_context(
+            open_run(place, config=description, seed=seed, replace_config=replace_config, check=check)
+        )
+        if distributed.rank() == 0:
+            _keep(run, data)
+            if trunk is not None:
+                continue_from(Run(trunk), run, players)
+        sinks: list[Any] = [] if quiet or not sys.stderr.isatty() else [Console()]
+        if training.tensorboard and distributed.rank() == 0:
+            sinks.append(stack.enter_context(tensorboard(place / "tensorboard")))
+        judge = getattr(objective, "validation", objective)  # plain cross-entropy, whatever the objective
+        result = train_to_best(
+            run,
+            objective,
+            batches,
+            players,
+            _plan(training, len(batches), until),
+            generator=generator,
+            validation=lambda: measure(judge, held_out, generator=generator),
+            sinks=sinks,
+        )
+        history = History.read(place)
+    return Trained(model=model, history=history, result=result, folder=None if folder is None else place)
+
+
+def _seed_of(folder: Path) -> int:
+    """That of a run that was begun; otherwise one drawn from torch's own state."""
+    try:
+        return int(json.loads((folder / "environment.json").read_bytes())["seed"])
+    except (OSError, ValueError, KeyError):
+        return int(torch.randint(2**62, ()))
+
+
+def _players(
+    model: nn.Module, objective: Objective, training: Training, optimiser: OptimiserConfig, schedule: Schedule
+) -> Players:
+    """The model with its optimiser, and the state of the objective, if it has any: no loss moves it."""
+    try:
+        moved = optimiser.build(parameter for parameter in model.parameters() if parameter.requires_grad)
+    except ValueError as error:
+        raise UserError(f"The optimiser {type(optimiser).__name__.lower()} cannot be made: {error}.") from None
+    players = {"model": Player(module=model, optimiser=moved, schedule=schedule, clip_norm=training.clip)}
+    if isinstance(memory := getattr(objective, "memory", None), nn.Module):
+        players["objective"] = Player(module=memory.to(next(model.parameters()).device))
+    return players
+
+
+def _plan(training: Training, batches: int, until: int | None) -> Plan:
+    return Plan(
+        epochs=training.epochs if until is None else min(until, training.epochs),
+        accumulate=training.accumulate,
+        validate_every=training.evaluate_every * batches,
+        checkpoint_every=training.checkpoint_every,
+        patience=Patience(evaluations=training.patience, in_all=training.patience_in_all),
+    )
+
+
+def _check_trunk(trunk: Path, folder: Path, description: str) -> None:
+    """A finished run whose configuration differs in the objective only."""
+    before = (trunk / "config.yaml").read_text(encoding="utf-8")
+    other = [name for name in differences(before, description) if name.partition(".")[0] != "objective"]
+    if other:
+        raise UserError(f"{folder} cannot branch from {trunk}, which has another {named(other)}.")
+    if not (trunk / "results.json").exists():
+        raise UserError(f"{folder} cannot branch from {trunk}: finish that run first.")
+
+
+def training_batches(data: Corpus, training: Training, seed: int, device: str) -> OnDevice:
+    """Batches of rows, or of tokens where `training.batch_tokens` is given. What is on disk is read as needed."""
+    part = data.parts["train"]
+    if isinstance(part, Images):
+        size = _images_in_batch(training, part)
+        images = Batches(data=part.pixels, batch_size=size, seed=seed, drop_last=training.drop_last)
+        return OnDevice(ImageBatches(images), device)
+    if training.batch_tokens is None:
+        rows = Batches(data=part, batch_size=training.batch_size, seed=seed, drop_last=training.drop_last)
+        return OnDevice(rows, device)
+    if training.drop_last:
+        raise UserError("Batches of a number of tokens have no last one: leave out training.drop_last.")
+    return OnDevice(Budgeted(data=part, tokens=training.batch_tokens, seed=seed), device)
+
+
+def held_out_batches(data: Corpus, training: Training, device: str) -> OnDevice:
+    """Batches of the validation data, `training.held_out_batch` large; by default of a size for the kind of data.
+
+    That is the size of training batches where a token has many logits, and at least 1,024 rows where it has few.
+    """
+    part, wanted = data.parts["validation"], training.held_out_batch
+    if isinstance(part, Images):
+        size = wanted or _images_in_batch(training, part)
+        return OnDevice(ImageBatches(Batches(data=part.pixels, batch_size=size, shuffle=False)), device)
+    if training.batch_tokens is not None:
+        tokens = max(wanted or training.batch_tokens, int(lengths_of(part).max()))
+        return OnDevice(Budgeted(data=part, tokens=tokens, shuffle=False), device)
+    small = data.space.end is not None and data.source_tokeniser is None
+    size = wanted or (max(1024, training.batch_size) if small else training.batch_size)
+    return OnDevice(Batches(data=part, batch_size=size, shuffle=False), device)
+
+
+def _images_in_batch(training: Training, images: Images) -> int:
+    """All have as many tokens."""
+    tokens = training.batch_tokens
+    return training.batch_size if tokens is None else max(1, tokens // images.space.length)
+
+
+def _same_files(run: Run, data: Corpus) -> None:
+    """A tokeniser of the same size would fit the weights, but map tokens to other words."""
+    for name, text in data.files.items():
+        if (path := run.folder / name).exists() and path.read_bytes() != text.encode():
+            raise UserError(f"These data make another {name}: choose another name.")
+
+
+def _keep(run: Run, data: Corpus) -> None:
+    """What is needed to evaluate a run: its tokenisers, and the shape of its data."""
+    for name, text in data.files.items():
+        run.write(name, text.encode())
+    if data.shape:
+        run.write(SHAPE, to_json(dict(data.shape)))
