@@ -143,7 +143,7 @@ def test_a_configuration_that_does_not_fit_the_weights_leaves_the_folder_as_it_w
     assert main(["evaluate", str(folder), "--n", "10", "--json"]) == 0
 
 
-@pytest.mark.parametrize("place", ["ebar.training.run.Run.write", "ebar.journeys.train.train_to_best"])
+@pytest.mark.parametrize("place", ["ebar.store.store.Store.write", "ebar.journeys.train.train_to_best"])
 def test_a_folder_whose_configuration_is_being_replaced_opens_wherever_that_was_broken_off(
     place: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

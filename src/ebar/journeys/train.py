@@ -5,7 +5,6 @@ import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -88,39 +87,39 @@ def train(
     differ in its objective only.
     Stopped by SIGINT or SIGTERM, it saves a checkpoint and raises `Interrupted`.
     """
+    folder = None if folder is None else Path(folder)
     device = str(next(model.parameters()).device)
     if training.start is not None:
         load_best(model, training.start)
+    if seed is None:
+        seed = _seed_of(folder)
+    elif generator is None:
+        generator = seeded(seed, device=device, rank=distributed.rank())
+    source = Generator(device).manual_seed(seed) if generator is None else generator
+    if objective is None:
+        objective = MaximumLikelihood(model=model)  # type: ignore[arg-type]
+    if description is None:
+        description = describe(
+            model, data, objective=objective, training=training, optimiser=optimiser, schedule=schedule, seed=seed
+        )
+    if trunk is not None:
+        _check_trunk(trunk, folder, description)
+    batches, held_out = training_batches(data, training, seed, device), held_out_batches(data, training, device)
+    steps = training.epochs * len(batches)
+    objective, schedule = for_steps(objective, steps), for_steps(schedule, steps)
+    players = _players(model, objective, training, optimiser, schedule)
+    judge = getattr(objective, "validation", objective)  # plain cross-entropy, whatever the objective
+
+    def check(run: Run, changed: list[str]) -> None:
+        if "optimiser.kind" in changed:
+            raise UserError("The state of one optimiser is of no use to another: choose another name.")
+        _same_files(run, data)
+        if (newest := run.checkpoints.newest()) is not None:
+            restore(newest, players, source)  # as training will, once the configuration is replaced
+
     with ExitStack() as stack:
-        place = Path(stack.enter_context(TemporaryDirectory(prefix="ebar-")) if folder is None else folder)
-        if seed is None:
-            seed = _seed_of(place)
-        elif generator is None:
-            generator = seeded(seed, device=device, rank=distributed.rank())
-        if generator is None:
-            generator = Generator(device).manual_seed(seed)
-        if objective is None:
-            objective = MaximumLikelihood(model=model)  # type: ignore[arg-type]
-        if description is None:
-            description = describe(
-                model, data, objective=objective, training=training, optimiser=optimiser, schedule=schedule, seed=seed
-            )
-        if trunk is not None:
-            _check_trunk(trunk, place, description)
-        batches, held_out = training_batches(data, training, seed, device), held_out_batches(data, training, device)
-        steps = training.epochs * len(batches)
-        objective, schedule = for_steps(objective, steps), for_steps(schedule, steps)
-        players = _players(model, objective, training, optimiser, schedule)
-
-        def check(run: Run, changed: list[str]) -> None:
-            if "optimiser.kind" in changed:
-                raise UserError("The state of one optimiser is of no use to another: choose another name.")
-            _same_files(run, data)
-            if (newest := run.checkpoints.newest()) is not None:
-                restore(newest, players, generator)  # as training will, once the configuration is replaced
-
         run = stack.enter_context(
-            open_run(place, config=description, seed=seed, replace_config=replace_config, check=check)
+            open_run(folder, config=description, seed=seed, replace_config=replace_config, check=check)
         )
         if distributed.rank() == 0:
             _keep(run, data)
@@ -128,24 +127,25 @@ def train(
                 continue_from(Run(trunk), run, players)
         sinks: list[Any] = [] if quiet or not sys.stderr.isatty() else [Console()]
         if training.tensorboard and distributed.rank() == 0:
-            sinks.append(stack.enter_context(tensorboard(place / "tensorboard")))
-        judge = getattr(objective, "validation", objective)  # plain cross-entropy, whatever the objective
+            sinks.append(stack.enter_context(tensorboard(run.folder / "tensorboard")))
         result = train_to_best(
             run,
             objective,
             batches,
             players,
             _plan(training, len(batches), until),
-            generator=generator,
-            validation=lambda: measure(judge, held_out, generator=generator),
+            generator=source,
+            validation=lambda: measure(judge, held_out, generator=source),
             sinks=sinks,
         )
-        history = History.read(place)
-    return Trained(model=model, history=history, result=result, folder=None if folder is None else place)
+        history = History.read(run.folder)
+    return Trained(model=model, history=history, result=result, folder=folder)
 
 
-def _seed_of(folder: Path) -> int:
+def _seed_of(folder: Path | None) -> int:
     """That of a run that was begun; otherwise one drawn from torch's own state."""
+    if folder is None:
+        return int(torch.randint(2**62, ()))
     try:
         return int(json.loads((folder / "environment.json").read_bytes())["seed"])
     except (OSError, ValueError, KeyError):
@@ -176,7 +176,7 @@ def _plan(training: Training, batches: int, until: int | None) -> Plan:
     )
 
 
-def _check_trunk(trunk: Path, folder: Path, description: str) -> None:
+def _check_trunk(trunk: Path, folder: Path | None, description: str) -> None:
     """A finished run whose configuration differs in the objective only."""
     before = (trunk / "config.yaml").read_text(encoding="utf-8")
     other = [name for name in differences(before, description) if name.partition(".")[0] != "objective"]
