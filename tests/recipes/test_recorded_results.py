@@ -10,11 +10,11 @@ import pytest
 
 from ebar.cli import main
 from ebar.errors import UserError
-from ebar.recipes import RECIPES, SCALES
+from ebar.recipes import RECIPES, SCALES, load
 from ebar.recipes.recipe import Row
 from ebar.recipes.recorded import read_result, row_from
 from ebar.recipes.render import rendered
-from ebar.recipes.reproduce import load, render
+from ebar.recipes.reproduce import render
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 RECORDS = sorted(RESULTS.glob("*/*.json"))
@@ -127,7 +127,7 @@ def test_an_order_is_the_documents_only_where_it_gives_one_and_overlaps_are_alwa
 def test_the_documents_figures_stand_beside_figures_of_the_same_kind_alone() -> None:
     for name in ("residual/perplexity", "earm/table3", "earm/table4"):
         assert all(row.document is None for row in rows_of(RESULTS / f"{name}.cpu.json")), name
-        assert "| document" not in (RESULTS / f"{name}.cpu.md").read_text()
+        assert "| paper" not in (RESULTS / f"{name}.cpu.md").read_text()
     assert "are of WikiText-103 and its own tokens" in note_of("earm/table3", "The document's perplexities")
     images = {
         (row.name, row.settings["model"]): row.document for row in rows_of(RESULTS / "earm/table5.cpu.json")
@@ -136,7 +136,7 @@ def test_the_documents_figures_stand_beside_figures_of_the_same_kind_alone() -> 
     assert images["test bits per dimension", "PixelCNN"] == 0.17
     assert images["training bits per dimension", "PixelCNN"] == 0.13
     for name in ("earm/table1", "earm/tatoeba", "earm/table9", "earm/table10"):
-        assert "| document (IWSLT14) |" in (RESULTS / f"{name}.cpu.md").read_text(), name
+        assert "| paper (IWSLT14) |" in (RESULTS / f"{name}.cpu.md").read_text(), name
 
 
 def test_stopping_earlier_than_the_authors_is_said() -> None:

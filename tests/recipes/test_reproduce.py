@@ -12,19 +12,16 @@ import pytest
 
 from ebar.cli import main
 from ebar.errors import UserError
-from ebar.recipes import RECIPES, SCALES, reproduce
-from ebar.recipes.recipe import Cell, Recipe, Row
-from ebar.recipes.reproduce import load
+from ebar.recipes import RECIPES, SCALES, load
+from ebar.recipes.layout import listed, markdown
+from ebar.recipes.recipe import Cell, Recipe, Result, Row
+from ebar.recipes.recorded import row_from
 from ebar.recipes.reproduce import reproduce as run
-from ebar.recipes.table import page, table
 from ebar.store.writing import to_json
 
 
 class Squares:
-    """Counts its runs, and fails when told to."""
-
-    title = "Squares"
-    source = "a test"
+    """The parts of a recipe that counts its runs, and fails where it should."""
 
     def __init__(self) -> None:
         self.ran: list[int] = []
@@ -41,21 +38,27 @@ class Squares:
         self.ran.append(cell["seed"])
         return {"square": cell["seed"] ** 2}
 
-    def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:
+    def figures(self, results: Sequence[Result]) -> list[Row]:
         total = sum(result["square"] for _, result in results)
         return [
             Row(name="total", settings={"of": len(results)}, value=float(total), low=None, high=None, document=14.0)
         ]
 
-    def plot(self, rows: Sequence[Row], path: Path) -> None:
+    def picture(self, rows: Sequence[Row], path: Path) -> None:
         path.write_text("<svg/>")
+
+    def recipe(self) -> Recipe:
+        return Recipe(
+            title="Squares", source="a test", grid=self.grid, run=self.run, figures=[self.figures],
+            picture=self.picture,
+        )  # fmt: skip
 
 
 @pytest.fixture
 def squares(monkeypatch: pytest.MonkeyPatch) -> Squares:
-    recipe = Squares()
-    monkeypatch.setattr(reproduce, "load", lambda name: recipe)
-    return recipe
+    squares = Squares()
+    monkeypatch.setitem(RECIPES, "spine/squares", squares.recipe())
+    return squares
 
 
 def call(
@@ -144,29 +147,33 @@ def test_a_backend_that_is_missing_or_unknown_is_one_sentence(
         call(tmp_path, backend="dask")
 
 
-def test_the_table_has_ours_with_its_interval_and_the_documents_beside_it(squares: Squares, tmp_path: Path) -> None:
+def test_the_page_has_ours_and_the_papers_beside_it(squares: Squares, tmp_path: Path) -> None:
     text = call(tmp_path).with_suffix(".md").read_text()
-    assert "| figure | of | ours | document |\n| --- | --- | --- | --- |\n| total | 4 | 14 | 14 |\n" in text
+    assert "| figure | of | ours | paper |\n| --- | --- | --- | --- |\n| total | 4 | 14 | 14 |\n" in text
     assert "![Squares](squares.demo.svg)" in text
     assert "`ebar reproduce spine/squares`" in text
+
+
+def test_a_list_of_figures_has_no_empty_columns() -> None:
     rows = [
-        asdict(Row(name="a|b", settings={"ft": "1001"}, value=0.51234567, low=0.5, high=0.53, document="0.5 to 0.6")),
-        asdict(Row(name="c", settings={"n": 2.0}, value=None, low=None, high=None, warning="too\nfew")),
-        json.loads(to_json(asdict(Row(name="d", value=math.inf, low=1.0, high=math.inf)))),
+        Row(name="a|b", settings={"ft": "1001"}, value=0.51234567, low=0.5, high=0.53, document="0.5 to 0.6"),
+        Row(name="c", settings={"n": 2.0}, value=None, low=None, high=None, warning="too\nfew"),
+        row_from(json.loads(to_json(asdict(Row(name="d", value=math.inf, low=1.0, high=math.inf))))),
     ]
-    header, cells = table(rows)
-    assert header == ["figure", "ft", "n", "ours", "interval", "document", "warning"]
-    assert cells == [
+    laid = listed(rows)
+    assert laid.header == ["figure", "ft", "n", "ours", "interval", "paper", "warning"]
+    assert laid.cells == [
         ["a|b", "1001", "", "0.5123", "0.5 … 0.53", "0.5 to 0.6", ""],
         ["c", "", "2", "–", "", "", "too\nfew"],
         ["d", "", "", "inf", "1 … inf", "", ""],
     ]
-    record = {**json.loads((tmp_path / "results" / "spine" / "squares.demo.json").read_text()), "rows": rows}
-    assert "| a\\|b | 1001 |" in page(record, "x.svg")
-    assert "| too few |" in page(record, "x.svg")
-    assert "| document (IWSLT14) |" in page({**record, "elsewhere": "IWSLT14"}, "x.svg")
-    spoken = [asdict(Row(name="e", value=1.0, low=0.5, high=1.5, over="3 seeds"))]
-    assert table(spoken) == (["figure", "ours", "interval", "over"], [["e", "1", "0.5 … 1.5", "3 seeds"]])
+    text = "\n".join(markdown(listed(rows, "IWSLT14")))
+    assert "| a\\|b | 1001 |" in text
+    assert "| too few |" in text
+    assert "| paper (IWSLT14) |" in text
+    spoken = listed([Row(name="e", value=1.0, low=0.5, high=1.5, over="3 seeds")])
+    assert spoken.header == ["figure", "ours", "interval", "over"]
+    assert spoken.cells == [["e", "1", "0.5 … 1.5", "3 seeds"]]
 
 
 def test_the_listing_names_the_folder_it_looked_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

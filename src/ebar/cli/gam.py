@@ -42,7 +42,7 @@ def main(words: Sequence[str]) -> int:
     try:
         with shown(not arguments.json), open_run(folder, config=config, seed=gam.seed) as run:
             journey = travel(gam, folder, quiet=arguments.json)
-            measured = measure(journey, seed=gam.seed, exact=gam.exact)
+            measured = measure(journey, seed=gam.seed, exact=gam.exact, pool=gam.checks)
             figures = figures_of(journey, measured)
             run.write("results.json", to_json(figures.to_dict(), indent=1))
             write_gam_page(journey, figures, seed=gam.seed)

@@ -54,10 +54,10 @@ def main(words: Sequence[str]) -> int:
         else:
             sys.stdout.write(f"Recipes, and what is recorded of them under {arguments.output}:\n")
             for name, scales in found.items():
-                sys.stdout.write(f"{name:<24} recorded: {', '.join(scales) or 'nothing yet'}\n")
+                sys.stdout.write(f"{name:<22} {RECIPES.help(name)}\n")
+                sys.stdout.write(f"{'':<22} recorded: {', '.join(scales) or 'nothing yet'}\n")
         return 0
-    if arguments.recipe not in RECIPES:
-        raise UserError(f"There is no recipe {arguments.recipe!r}: choose one of {', '.join(sorted(RECIPES))}.")
+    RECIPES.choose(arguments.recipe)
     if arguments.workers < 0:
         raise UserError("--workers must be 0 or more.")
     if arguments.render:
@@ -86,9 +86,11 @@ def main(words: Sequence[str]) -> int:
 
 def _show(path: Path) -> None:
     from ebar.cli.show import show_table
-    from ebar.recipes.table import table
+    from ebar.recipes.layout import listed
+    from ebar.recipes.recorded import row_from
 
     record = json.loads(path.read_text())
     title = f"{record['title']} ({record['source']}), scale {record['scale']}, {record['wall_seconds']} s"
-    show_table(title, *table(record["rows"]))
+    laid = listed([row_from(row) for row in record["rows"]])
+    show_table(title, laid.header, laid.cells)
     sys.stdout.write(f"written: {path}, {path.with_suffix('.md').name} and {path.with_suffix('.svg').name}\n")

@@ -42,6 +42,7 @@ class Gam:
     student_backbone: Mapping[str, Any] = field(default_factory=dict)  # where a fresh π's differs from r's
     continuation: Phase = field(default_factory=ContinuationPhase)
     refinement: Phase = field(default_factory=RefinementPhase)
+    checks: int = 10_000  # draws for log Z and KL
     exact: bool = False  # cross-entropies over the whole language too, where it is known and finite
 
 
@@ -78,6 +79,8 @@ def gam_parser(words: Sequence[str], command: str, purpose: str, example: str) -
     options.add_argument("--fresh", action="store_true", help="π begins with random weights, not with r's")
     options.add_argument("--student_backbone", type=dict[str, Any], default={},
         help="options in which a fresh π's backbone differs from r's, such as '{hidden: 64}'")  # fmt: skip
+    options.add_argument("--checks", type=PositiveInt, default=10_000,
+        help="draws of P_λ, for its log Z and for KL(p‖π)")  # fmt: skip
     options.add_argument("--exact", action="store_true",
         help="cross-entropies over the whole language too, where it is known and finite")  # fmt: skip
     options.add_argument("--seed", type=NonNegativeInt, default=0, help="of data, weights, order, dropout and draws")
@@ -103,7 +106,7 @@ def as_gam(arguments: Namespace) -> Gam:
     phases: dict[str, Any] = {key: phase(**group(arguments, key)) for key, phase in PHASES.items()}
     if arguments.distillation.validation < 1:
         raise UserError(f"distillation.validation must be 1 or more, not {arguments.distillation.validation}.")
-    plain = {key: arguments[key] for key in ("seed", "device", "dtype", "regime", "rounds", "fresh", "exact")}
+    plain = {key: arguments[key] for key in ("seed", "device", "dtype", "regime", "rounds", "fresh", "checks", "exact")}
     return Gam(
         **plain, **chosen, **phases, features=_terms(arguments, chosen["data"]),
         student_backbone=dict(arguments.student_backbone),

@@ -1,53 +1,90 @@
-"""Published tables and figures, each one file, at three scales: demo, cpu, paper.
+"""Published tables and figures at three scales: demo, cpu, paper.
 
-A line in RECIPES puts a recipe in `ebar reproduce` and in the tests.
+A line in `RECIPES` puts a recipe in `ebar reproduce`, in the documentation's list and in the tests; from outside,
+`RECIPES["mine/table1"] = RECIPE` does the same.
 """
 
-# Name → the module that holds it as `RECIPE`; imported only when it is run.
-RECIPES = {
-    "spine/samplers": "ebar.recipes.spine.samplers",
-    "spine/coverage": "ebar.recipes.spine.coverage",
-    "gam/data_efficiency": "ebar.recipes.gam.data_efficiency",
-    "gam/table1": "ebar.recipes.gam.table1",
-    "gam/table2": "ebar.recipes.gam.table2",
-    "gam/table3": "ebar.recipes.gam.table3",
-    "gam/table4": "ebar.recipes.gam.table4",
-    "gam/figure2": "ebar.recipes.gam.figure2",
-    "gam/figure3": "ebar.recipes.gam.figure3",
-    "gam/figure4": "ebar.recipes.gam.figure4",
-    "gam/figure5": "ebar.recipes.gam.figure5",
-    "gam/figure6": "ebar.recipes.gam.figure6",
-    "gam/figure7": "ebar.recipes.gam.figure7",
-    "gam/policy_gradient": "ebar.recipes.gam.policy_gradient",
-    "gam/conditional": "ebar.recipes.gam.conditional",
-    "gam/cryptographic": "ebar.recipes.gam.cryptographic",
-    "earm/tatoeba": "ebar.recipes.earm.tatoeba",
-    "earm/table1": "ebar.recipes.earm.table1",
-    "earm/table3": "ebar.recipes.earm.table3",
-    "earm/table4": "ebar.recipes.earm.table4",
-    "earm/table5": "ebar.recipes.earm.table5",
-    "earm/figure1": "ebar.recipes.earm.figure1",
-    "earm/motif": "ebar.recipes.earm.motif",
-    "earm/table2": "ebar.recipes.earm.table2",
-    "earm/table7": "ebar.recipes.earm.table7",
-    "earm/table8": "ebar.recipes.earm.table8",
-    "earm/table9": "ebar.recipes.earm.table9",
-    "earm/table10": "ebar.recipes.earm.table10",
-    "earm/table11": "ebar.recipes.earm.table11",
-    "earm/figure2": "ebar.recipes.earm.figure2",
-    "earm/cases": "ebar.recipes.earm.cases",
-    "earm/recent": "ebar.recipes.earm.recent",
-    "earm/without_ce": "ebar.recipes.earm.without_ce",
-    "residual/perplexity": "ebar.recipes.residual.perplexity",
-    "residual/bounded": "ebar.recipes.residual.bounded",
-    "residual/per_step": "ebar.recipes.residual.per_step",
-    "residual/samples": "ebar.recipes.residual.samples",
-    "residual/energies": "ebar.recipes.residual.energies",
-    "residual/ngrams": "ebar.recipes.residual.ngrams",
-    "residual/fooling": "ebar.recipes.residual.fooling",
-    "residual/distilled": "ebar.recipes.residual.distilled",
-    "control/stories": "ebar.recipes.control.stories",
-    "control/smollm2": "ebar.recipes.control.smollm2",
-}
+import importlib
+from typing import TYPE_CHECKING, Union
+
+from ebar.tables import Table
+
+if TYPE_CHECKING:
+    from ebar.recipes.recipe import Recipe
 
 SCALES = ("demo", "cpu", "paper")
+
+
+class Lazy:
+    """A recipe that is imported only when it is run: a line of help, and where it is.
+
+    That of FAMILY/NAME is `RECIPE` in the module FAMILY.NAME of this package, unless a "module:NAME" is given.
+    """
+
+    def __init__(self, help: str, where: str | None = None):
+        self.__doc__ = help
+        self.where = where
+
+    def load(self, name: str) -> "Recipe":
+        """The recipe itself."""
+        module, _, attribute = (self.where or f"{name.replace('/', '.')}:RECIPE").partition(":")
+        recipe: Recipe = getattr(importlib.import_module(f"ebar.recipes.{module}"), attribute)
+        return recipe
+
+
+def load(name: str) -> "Recipe":
+    """A recipe by name."""
+    entry = RECIPES.choose(name)
+    return entry.load(name) if isinstance(entry, Lazy) else entry
+
+
+RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
+    "recipe",
+    {
+        "spine/samplers": Lazy("every sampler on an enumerable target: total variation and cost by number of draws"),
+        "spine/coverage": Lazy("how often 95 % intervals hold the truth, for every sampler, on enumerable targets"),
+        "gam/data_efficiency": Lazy("r and π against |D|, from 5,000 down to 50: the authors' r and a tuned one"),
+        "gam/table1": Lazy("λ by rejection against importance sampling", "gam.tables:TABLE1"),
+        "gam/table2": Lazy("one run in detail, by the authors' settings", "gam.tables:TABLE2"),
+        "gam/table3": Lazy("all motifs and feature sets together", "gam.tables:TABLE3"),
+        "gam/table4": Lazy("two-stage against cyclical training", "gam.tables:TABLE4"),
+        "gam/figure2": Lazy("cross-entropy and motif frequency against |D|, four settings", "gam.figures:FIGURE2"),
+        "gam/figure3": Lazy("cyclical training against |D|", "gam.figures:FIGURE3"),
+        "gam/figure4": Lazy(
+            "pure data, features supermotif and submotif, motifs of all rarities", "gam.figures:FIGURE4"
+        ),
+        "gam/figure5": Lazy("the same with motif and submotif", "gam.figures:FIGURE5"),
+        "gam/figure6": Lazy("the same with the motif alone", "gam.figures:FIGURE6"),
+        "gam/figure7": Lazy("mixtures of strings with and without the motif", "gam.figures:FIGURE7"),
+        "gam/policy_gradient": Lazy("distributional policy gradient against distillation at equal numbers of draws"),
+        "gam/conditional": Lazy("λ as a function of the context against one λ for all"),
+        "gam/cryptographic": Lazy("a predicate that P_λ captures at once and no autoregressive model can"),
+        "earm/tatoeba": Lazy("a translation model on all of Tatoeba, and its E-ARM twin"),
+        "earm/table1": Lazy("translation with and without E-ARM: label smoothing, scheduled sampling, greedy, beam"),
+        "earm/table3": Lazy("a Transformer language model with and without E-ARM"),
+        "earm/table4": Lazy("λ against the epoch in which E-ARM starts"),
+        "earm/table5": Lazy("bits per dimension of PixelCNN and Gated PixelCNN with and without E-ARM"),
+        "earm/figure1": Lazy("images drawn from them, and completions of half images"),
+        "earm/motif": Lazy("the motif language with its exact entropy: r, scheduled sampling, E-ARM, and π of a GAM"),
+        "earm/table2": Lazy("translation en→de by models of two sizes, with and without E-ARM"),
+        "earm/table7": Lazy("BLEU by the length of the target, from the runs of earm/table1 as the next five"),
+        "earm/table8": Lazy("exposure bias: how often the true token is likelier under E-ARM"),
+        "earm/table9": Lazy("top-K energy resampling, K = 0, 5, 10"),
+        "earm/table10": Lazy("ROUGE, METEOR (where WordNet is there) and BLEU"),
+        "earm/table11": Lazy("seconds per 100 iterations: base, scheduled sampling, E-ARM, Langevin dynamics"),
+        "earm/figure2": Lazy("cross-entropy in training and on held-out data, epoch by epoch"),
+        "earm/cases": Lazy("translations side by side, what differs from the reference in italics"),
+        "earm/recent": Lazy("how many recent factors E-ARM's gradient goes through"),
+        "earm/without_ce": Lazy("the contrastive term by itself, from scratch and after pre-training"),
+        "residual/perplexity": Lazy("perplexity intervals of joint models, beside the base, RALM and BALM"),
+        "residual/bounded": Lazy("an energy with |E| ≤ 3 beside one without a bound, and what can be certified"),
+        "residual/per_step": Lazy("perplexity at every place of a continuation; at the last without an estimate of Z"),
+        "residual/samples": Lazy("continuations of the base and of the joint model, and the next words each expects"),
+        "residual/energies": Lazy("energies of data, of the base's text and of the joint model's; search without base"),
+        "residual/ngrams": Lazy("unique n-grams of data, base and joint model"),
+        "residual/fooling": Lazy("how often a fresh discriminator takes their texts for real"),
+        "residual/distilled": Lazy("the joint model brought back into a plain language model"),
+        "control/stories": Lazy("a word in every text, another in half of them: moments, look-ahead, KL over tuning"),
+        "control/smollm2": Lazy("one such constraint on SmolLM2-135M"),
+    },
+)

@@ -1,64 +1,78 @@
-"""What a recipe is: a grid of small runs, what to make of them, and how to draw it."""
+"""A recipe: a grid of configurations, and how to read what they give. Both are data.
+
+A whole one, to be put in `RECIPES` under a name such as "mine/table1":
+
+    from ebar.recipes.claims import Claim
+    from ebar.recipes.figures import Figure, Figures
+    from ebar.recipes.grid import Grid
+    from ebar.recipes.layout import Layout
+    from ebar.recipes.plots import Curves
+    from ebar.recipes.recipe import Recipe
+
+    RECIPE = Recipe(
+        title="Training by rejection against importance sampling",
+        source="Author et al. 2019, Table 1",
+        grid=Grid(
+            common={"motif": "101"},
+            scales={"demo": {"hidden": 16}, "cpu": {"hidden": 200}, "paper": {"hidden": 200}},
+            axes={"size": {"demo": [60], "cpu": [500, 5000], "paper": [500, 1000, 5000]}, "matching": ["rs", "snis"]},
+            seeds={"demo": 1, "cpu": 3, "paper": 10},
+        ),
+        run=run_cell,  # (cell, folder) → plain JSON: the journey that the command calls
+        figures=[
+            Figures(
+                by=["size"],
+                of=[
+                    Figure(name="time rs/snis", at="seconds.λ", where={"matching": "rs"}, over={"matching": "snis"}),
+                    Figure(name="frequency rs/snis", at="models.π.motif", where={"matching": "rs"},
+                           over={"matching": "snis"}),
+                ],
+                paper={500: (2.92, 0.998), 1000: (2.038, 1.009)},  # |D| → one number for each figure
+            )
+        ],
+        tables=[Layout(rows=["size"], columns=["figure"])],
+        plots=[Curves(of={"time rs/snis": "rs / snis"}, x="size", title="Time", levels={"equal": 1.0}, log_x=True)],
+        claims=[Claim(says="rejection takes longer", figure="time rs/snis", above=1.0)],
+    )
+
+Wherever data do not suffice, a function does: `grid`, each of `figures`, `tables`, `plots` and `claims` are called, and
+`Grid`, `Figures`, `Layout`, `Curves` and `Claim` are objects that can be called.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
-Cell = Mapping[str, Any]  # the settings of one run, its seed among them: plain JSON
+from ebar.report.plots import Dots, Panel, draw
+
+Cell = Mapping[str, Any]  # the settings of one run, its seed among them, as plain JSON
+Result = tuple[Cell, dict[str, Any]]  # a cell, and what its run gave
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One published figure: ours with its interval, the document's beside it."""
+    """One published figure: ours with its interval, the paper's beside it."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     value: float | None
     low: float | None
     high: float | None
-    document: float | str | None = None  # the document's own figure, where it gives one
+    document: float | str | None = None  # the paper's own figure, where it gives one
     warning: str | None = None
     over: str | None = None  # what the interval is over: seeds, test items, both, draws
-    values: Sequence[Any] | None = None  # what the figure is made of, one for each seed; no column of the table
-    picture: str | None = None  # a PNG in base 64, for the plot; no column of the table
+    values: Sequence[Any] | None = None  # what the figure is made of, one for each seed; not on the page
+    picture: str | None = None  # a PNG in base 64, for the plot; not on the page
 
 
-@runtime_checkable
-class Recipe(Protocol):
-    """A table or figure that can be run again."""
+class Laid(NamedTuple):
+    """A table as text: what it shows, its header and cells, and what its intervals are over."""
 
-    title: str
-    source: str  # which table or figure of which document, or that it is ebar's own
-
-    def grid(self, scale: str) -> list[Cell]:
-        """Every run, in order; each is independent of the others."""
-        ...
-
-    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
-        """One run. What it gives must be plain JSON.
-
-        `folder` is the run's own: what a long run leaves there it finds again when it was killed and is run anew.
-        """
-        ...
-
-    def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:
-        """The published figures, from all runs."""
-        ...
-
-    def plot(self, rows: Sequence[Row], path: Path) -> None:
-        """The picture, as SVG."""
-        ...
-
-
-@runtime_checkable
-class Shares(Protocol):
-    """A recipe whose finished runs serve others too: a run is the same wherever its cell and its commit are."""
-
-    @property
-    def runs(self) -> str | None:
-        """The name they are kept under; None: the recipe's own."""
-        ...
+    caption: str
+    header: list[str]
+    cells: list[list[str]]
+    notes: list[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,39 +81,67 @@ class Recorded:
 
     rows: Sequence[Row]
     cells: Sequence[Cell]
-    beside: Callable[[str], Sequence[Row]] = lambda name: ()  # rows of another recipe that were read off the same runs
+    beside: Callable[[str], Sequence[Row]] = lambda name: ()  # rows of another recipe, read off the same runs
 
 
 Items = str | Callable[[Row, Sequence[Cell]], str]
+Range = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What a page must say of a recipe's rows for them to be read rightly."""
+    """What a page must say for its figures to be read rightly."""
 
     items: Items = ""  # what the interval of a single run is over
     shared: str = ""  # what all seeds have in common, whose error an interval over seeds therefore lacks
-    ranges: Mapping[str, tuple[float, float]] = field(
-        default_factory=dict
-    )  # name of a figure → least and most it can be
-    # Of the document's figures: their data, where those are not ours.
+    ranges: Mapping[str, Range] = field(default_factory=dict)  # name of a figure → least and most it can be
+    # The data of the paper's figures, where those are not ours.
     elsewhere: Callable[[Sequence[Cell]], str | None] = lambda cells: None
-    # Recorded rows with the names and the document's figures that they have today.
+    # Recorded rows with the names and the paper's figures that they have today.
     correct: Callable[[Recorded], Sequence[Row]] = lambda recorded: recorded.rows
-    # What sets the runs apart from the document's, in words.
+    # What sets the runs apart from the paper's, in words.
     departures: Callable[[Sequence[Cell]], list[str]] = lambda cells: []
 
 
-@runtime_checkable
-class Read(Protocol):
-    """A recipe that says how it is to be read."""
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A table or figure that can be run again."""
+
+    title: str
+    source: str  # which table or figure of which paper, or that it is ebar's own
+    # At a scale: every run, in order; each is independent of the others.
+    grid: Callable[[str], list[Cell]]
+    # One run, whose result must be plain JSON. The folder is its own: what an interrupted run leaves there it finds
+    # again when it is run anew.
+    run: Callable[[Cell, Path], dict[str, Any]]
+    figures: Sequence[Callable[[Sequence[Result]], list[Row]]]
+    plots: Sequence[Callable[[Sequence[Row]], Sequence[Panel | Dots]]] = ()
+    tables: Sequence[Callable[[Sequence[Row], str], Laid]] = ()  # as the paper lays them out; empty: a list of all rows
+    claims: Sequence[Callable[[Sequence[Row]], str]] = ()  # what the paper says, and whether it is so here
+    notes: Callable[[Sequence[Row]], list[str]] = lambda rows: []
+    picture: Callable[[Sequence[Row], Path], None] | None = None  # in place of plots
+    runs: str | None = None  # recipes read off the same runs name one folder for them
+    reading: Reading = field(default_factory=Reading)
+
+    def rows(self, results: Sequence[Result]) -> list[Row]:
+        """The published figures, from all runs."""
+        return [row for part in self.figures for row in part(results)]
+
+    def plot(self, rows: Sequence[Row], path: Path) -> None:
+        """The picture, as SVG."""
+        if self.picture is not None:
+            return self.picture(rows, path)
+        draw([panel for part in self.plots for panel in part(rows)], path)
+        return None
 
     @property
-    def reading(self) -> Reading: ...
+    def read(self) -> Reading:
+        """The reading, with what single figures say of their ranges and intervals."""
+        own = [figure for part in self.figures for figure in getattr(part, "of", ())]
+        ranges = {figure.name: figure.range for figure in own if figure.range is not None}
 
+        def items(row: Row, cells: Sequence[Cell]) -> str:
+            said = next((one.items for one in own if one.items and one.names(row.name)), self.reading.items)
+            return said if isinstance(said, str) else said(row, cells)
 
-@runtime_checkable
-class Remarks(Protocol):
-    """A recipe that has something to say about its figures: what differs from the document, and why."""
-
-    def remarks(self, rows: Sequence[Row]) -> list[str]: ...
+        return replace(self.reading, ranges={**ranges, **self.reading.ranges}, items=items)

@@ -1,4 +1,4 @@
-"""A result read back from its JSON, and made ready to be shown: over what each interval is, within what can be."""
+"""A result read back from its JSON; each interval with what it is over, and cut off where its figure ends."""
 
 import json
 import math
@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ebar.recipes.recipe import Cell, Read, Reading, Recipe, Recorded, Row
+from ebar.recipes.recipe import Cell, Reading, Recipe, Recorded, Row
 
 SAME = "the same in all"
 
@@ -36,11 +36,6 @@ def read_result(path: Path, recipe: Recipe) -> tuple[dict[str, Any], Recorded]:
 
     cells = record.get("cells") or recipe.grid(scale)
     return record, Recorded(rows=[row_from(row) for row in record["rows"]], cells=cells, beside=beside)
-
-
-def reading_of(recipe: Recipe) -> Reading:
-    """The recipe's own, or one that knows nothing but seeds."""
-    return recipe.reading if isinstance(recipe, Read) else Reading()
 
 
 def settled(rows: Sequence[Row], cells: Sequence[Cell], reading: Reading) -> list[Row]:

@@ -1,7 +1,6 @@
 """Runs a recipe's grid resumably on all cores and records the result."""
 
 import hashlib
-import importlib
 import json
 import os
 import shutil
@@ -16,9 +15,9 @@ from typing import Any, NamedTuple
 
 from ebar.errors import UserError, choose
 from ebar.progress import bar
-from ebar.recipes import RECIPES, SCALES
-from ebar.recipes.recipe import Cell, Recipe, Row, Shares
-from ebar.recipes.recorded import reading_of, settled
+from ebar.recipes import RECIPES, SCALES, load
+from ebar.recipes.recipe import Cell, Recipe, Row
+from ebar.recipes.recorded import settled
 from ebar.recipes.render import FORMAT, write_page
 from ebar.store.environment import environment
 from ebar.store.writing import replace, saving, to_json
@@ -35,14 +34,6 @@ class Outcome(NamedTuple):
     content: bytes | None
     failure: str = ""
     trace: str = ""  # empty where the user can mend it
-
-
-def load(name: str) -> Recipe:
-    """A recipe by name."""
-    recipe = importlib.import_module(choose(RECIPES, name, "recipe")).RECIPE
-    if not isinstance(recipe, Recipe):
-        raise TypeError(f"{name} is not a recipe")
-    return recipe
 
 
 def recorded(output: Path) -> dict[str, list[str]]:
@@ -68,8 +59,7 @@ def reproduce(
         raise UserError(f"There is no scale {scale!r}: choose one of {', '.join(SCALES)}.")
     recipe = load(name)
     grid = recipe.grid(scale)
-    kept_as = (recipe.runs if isinstance(recipe, Shares) else None) or name
-    folder = work / f"{kept_as}.{scale}"
+    folder = work / f"{recipe.runs or name}.{scale}"
     folder.mkdir(parents=True, exist_ok=True)
     if fresh:
         shutil.rmtree(folder)
@@ -91,7 +81,7 @@ def reproduce(
     if failed:
         raise _error(name, failed)
     finished = [json.loads(path.read_text()) for path in kept]
-    rows = recipe.rows(scale, [(entry["cell"], entry["result"]) for entry in finished])
+    rows = recipe.rows([(entry["cell"], entry["result"]) for entry in finished])
     path = result_path(name, scale, output)
     path.parent.mkdir(parents=True, exist_ok=True)
     record = {
@@ -108,7 +98,7 @@ def reproduce(
         # Of all runs together, those of an earlier, interrupted call included.
         "wall_seconds": round(sum(entry["seconds"] for entry in finished), 1),
         "cells": grid,
-        "rows": [_plain(row) for row in settled(rows, grid, reading_of(recipe))],
+        "rows": [_plain(row) for row in settled(rows, grid, recipe.read)],
     }
     with saving(str(path)):
         replace(path, to_json(record, indent=1))

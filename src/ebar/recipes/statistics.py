@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ebar.maths.importance import all_warnings
-from ebar.recipes.experiment import Result
-from ebar.recipes.recipe import Row
+from ebar.recipes.recipe import Result, Row
 from ebar.types import Estimate
 
 

@@ -38,7 +38,7 @@ def test_stories_at_the_smallest_scale(tmp_path: Path) -> None:
         results.append((cell, STORIES.run(cell, folder)))
     # Run again, every stage is read back.
     assert STORIES.run(results[0][0], tmp_path / "0")["tuned"] == results[0][1]["tuned"]
-    rows = STORIES.rows("demo", results)
+    rows = STORIES.rows(results)
     moments = {(row.settings["case"], row.settings["of"]): row for row in rows if row.name == readings.MOMENT}
     assert moments["pointwise", readings.STEERED].value == 1
     assert moments["pointwise", readings.AFTER].value == 1

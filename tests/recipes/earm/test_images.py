@@ -17,7 +17,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, dict[str, 
 
 
 def test_figures_are_of_both_networks_with_and_without(made):
-    rows = table5.RECIPE.rows("demo", made)
+    rows = table5.RECIPE.rows(made)
     tests = [row for row in rows if row.name == table5.BITS]
     assert [row.settings["model"] for row in tests] == [
         "PixelCNN", "PixelCNN with E-ARM", "Gated PixelCNN", "Gated PixelCNN with E-ARM",
@@ -32,6 +32,6 @@ def test_both_recipes_read_the_same_runs(made):
 
 
 def test_sheets_are_pictures(made):
-    rows = figure1.RECIPE.rows("demo", made)
+    rows = figure1.RECIPE.rows(made)
     assert len(rows) == 8
     assert all(base64.b64decode(row.picture or "").startswith(b"\x89PNG") for row in rows)

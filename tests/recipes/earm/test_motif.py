@@ -25,7 +25,7 @@ from ebar.recipes.earm.motif import (
     objectives,
 )
 from ebar.recipes.gam import data_efficiency
-from ebar.recipes.gam.settings import gam_of
+from ebar.recipes.gam.cells import configured
 from ebar.recipes.recipe import Cell, Recipe
 from ebar.store.writing import to_json
 from ebar.training.checkpoints import Checkpoints
@@ -86,21 +86,22 @@ def test_a_run_called_again_finds_everything_done(run: Run) -> None:
 
 
 def test_r_and_the_data_are_those_of_data_efficiency() -> None:
-    theirs = {(cell["size"], cell["seed"]): gam_of(cell) for cell in data_efficiency.cells("cpu")
+    theirs = {(cell["size"], cell["seed"]): cell["configuration"] for cell in data_efficiency.RECIPE.grid("cpu")
               if cell["recipe"] == "tuned"}  # fmt: skip
-    ours = {(cell["size"], cell["seed"]): gam_of(cell) for cell in RECIPE.grid("cpu")}
+    ours = {(cell["size"], cell["seed"]): cell["configuration"] for cell in RECIPE.grid("cpu")}
     assert isinstance(RECIPE, Recipe)
     assert all(ours[key] == theirs[key] for key in ours.keys() & theirs.keys())
     assert {(500, 0), (500, 1), (500, 2)} <= ours.keys() & theirs.keys()
 
 
-def test_fakes_are_enough_and_the_chance_of_truth_ends_at_its_least() -> None:
+def test_fakes_are_enough_and_the_chance_of_truth_ends_at_its_least(tmp_path: Path) -> None:
     for scale in SIZES:
         for cell in RECIPE.grid(scale):
-            assert cell["earm"]["draws"] * gam_of(cell).base.batch_size >= FAKES
-            assert 0 < cell["start_epoch"] < cell["epochs"]
+            base = cell["configuration"]["base"]
+            assert cell["earm"]["draws"] * base["batch_size"] >= FAKES
+            assert 0 < cell["start_epoch"] < base["epochs"]
     cell = RECIPE.grid("demo")[0]
-    settings = base_settings(gam_of(cell))
+    settings = base_settings(configured(cell["configuration"], tmp_path))
     way = objectives(cell, 1000)[SCHEDULED](build_model(settings, build_corpus(settings).space))
     assert isinstance(way, ScheduledSampling)
     chances = [chance_of_truth(step, way.decay, way.k, way.slope, way.floor) for step in (0, 500, 1000, 2000)]
@@ -130,7 +131,7 @@ def _told(value: float) -> dict[str, float]:
 
 @pytest.mark.parametrize("scale", SIZES)
 def test_differences_are_paired_by_seed(scale: str, tmp_path: Path) -> None:
-    rows = RECIPE.rows(scale, made_up(scale))
+    rows = RECIPE.rows(made_up(scale))
     for sign, figure in ((1, COST_DIFFERENCE), (-1, MOTIF_DIFFERENCE)):
         paired = [row for row in rows if row.name == figure]
         assert len(paired) == 3 * len(SIZES[scale])

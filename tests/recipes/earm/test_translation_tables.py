@@ -92,7 +92,7 @@ def test_readings_need_no_run_that_table_1_has_not(name: str, scale: str) -> Non
     recipe = READINGS[name].RECIPE
     assert {json.dumps(cell) for cell in recipe.grid(scale)} <= finished
     assert recipe.runs == table1.RECIPE.runs
-    assert recipe.work is table1.RECIPE.work
+    assert recipe.run is table1.RECIPE.run
 
 
 def test_bleu_by_length_stands_beside_the_documents_bin_of_the_same_rank() -> None:
@@ -149,7 +149,7 @@ def test_resampling_is_compared_with_beam_search_of_the_same_model() -> None:
 
 
 def test_other_metrics_and_meteor_only_where_it_was_measured() -> None:
-    found = results(table10.RECIPE.cells("demo"))
+    found = results(table10.RECIPE.grid("demo"))
     rows = table10.figures(found)
     assert {row.name for row in rows if "METEOR" in row.name} == set()
     two = one(rows, "ROUGE-1", system="base")

@@ -42,13 +42,13 @@ def test_coefficients_of_the_context_beat_one_for_all_and_that_beats_none(
 ) -> None:
     monkeypatch.setattr(conditional, "TEST", 500)
     monkeypatch.setattr(conditional, "LOG_Z_DRAWS", 1000)
-    cell = {"seed": 0, "size": 250, "hidden": 16, "epochs": 10, "steps": 40, "draws": 150}
+    cell = {"seed": 0, "data": 250, "hidden": 16, "epochs": 10, "steps": 40, "draws": 150}
     results: list[Any] = [(cell, RECIPE.run(cell, tmp_path))]
     found = results[0][1]
     assert found["cross_entropy_r"] > conditional_entropy()
     assert found["gain_conditional"] > found["gain_constant"] + 0.2  # the seed is fixed
     assert found["gain_constant"] > 0
-    rows = RECIPE.rows("demo", results)
+    rows = RECIPE.rows(results)
     assert rows[0].settings["entropy"] == conditional_entropy()
     RECIPE.plot(rows, tmp_path / "plot.svg")
     assert "<svg" in (tmp_path / "plot.svg").read_text()

@@ -56,7 +56,7 @@ def made_up(scale: str) -> list[tuple[Any, dict[str, Any]]]:
 
 @pytest.mark.parametrize("scale", BUDGETS)
 def test_differences_are_paired_by_seed(scale: str, tmp_path: Path) -> None:
-    rows = RECIPE.rows(scale, made_up(scale))
+    rows = RECIPE.rows(made_up(scale))
     paired = [row for row in rows if row.name == "total_variation_minus_distillation"]
     assert len(paired) == len(BUDGETS[scale]) * (len(DEMO if scale == "demo" else ARMS) - 1)
     for row in paired:
@@ -74,5 +74,5 @@ def test_differences_are_paired_by_seed(scale: str, tmp_path: Path) -> None:
 def test_warnings_of_runs_reach_the_rows() -> None:
     results = made_up("demo")
     results[-1][1]["warnings"] = ["the draws are worth nothing"]
-    warned = {row.warning for row in RECIPE.rows("demo", results)}
+    warned = {row.warning for row in RECIPE.rows(results)}
     assert warned == {None, "1 of 2 runs: the draws are worth nothing"}

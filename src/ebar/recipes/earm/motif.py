@@ -36,7 +36,8 @@ from ebar.objectives.earm import Earm
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
 from ebar.objectives.scheduled_sampling import ScheduledSampling
 from ebar.recipes.experiment import Experiment, Result
-from ebar.recipes.gam.settings import MOTIF, cell_for, gam_of
+from ebar.recipes.gam.cells import configured
+from ebar.recipes.gam.settings import gam_grid
 from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import as_estimate, grouped, over_seeds
 from ebar.report.plots import Dots
@@ -45,7 +46,6 @@ from ebar.training.optimisers import OPTIMISERS
 from ebar.training.schedules import SCHEDULES
 from ebar.types import Estimate, Objective
 
-FT = "1001111"
 R, SCHEDULED, EARM, STUDENT = "r", "r + scheduled sampling", "r + E-ARM", "π (GAM)"
 RIVALS = (SCHEDULED, EARM, STUDENT)
 FOLDERS = {R: "r", SCHEDULED: "scheduled_sampling", EARM: "earm"}
@@ -66,11 +66,12 @@ def cells(scale: str) -> list[Cell]:
 
 
 def _cell(scale: str, size: int, seed: int) -> Cell:
-    cell = cell_for(scale, motif=MOTIF, ft=FT, size=size, seed=seed, recipe="tuned", exact=True)
-    draws = -(-FAKES // gam_of(cell).base.batch_size)
+    [cell] = gam_grid({"size": [size], "seed": [seed]}, recipe="tuned", exact=True)(scale)
+    base = cell["configuration"]["base"]
+    draws = -(-FAKES // base["batch_size"])
     return {
         **cell,
-        "start_epoch": cell["epochs"] // 2,
+        "start_epoch": base["epochs"] // 2,
         "least_truth": 0.8,
         "earm": {"weight": 0.05, "recent": 2, "draws": draws},
     }
@@ -78,7 +79,7 @@ def _cell(scale: str, size: int, seed: int) -> Cell:
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """All four models, each measured over all strings of the language."""
-    gam = gam_of(cell)
+    gam = configured(cell["configuration"], folder)
     run = base_settings(gam)
     corpus = build_corpus(run)
     assert corpus.language is not None

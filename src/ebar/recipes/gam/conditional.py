@@ -1,6 +1,5 @@
 """Equations 2 and 3 at work: the context decides which motif comes, and only λ(C) can say so."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,13 @@ from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.objectives.conditional_moments import ConditionalMoments
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.recipes.claims import Claim
+from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.gam.small import fit_early
-from ebar.recipes.recipe import Cell, Reading, Row
-from ebar.recipes.statistics import over_seeds
-from ebar.report.plots import Line, Panel, draw
+from ebar.recipes.grid import Grid
+from ebar.recipes.layout import Layout
+from ebar.recipes.plots import Curves
+from ebar.recipes.recipe import Cell, Recipe
 from ebar.samplers.draw import draw as gather
 from ebar.samplers.importance import Importance
 from ebar.types import Context, Sequences
@@ -65,80 +67,39 @@ def sample(size: int, *, generator: Generator) -> tuple[Sequences, Context]:
     return x, Context(Sequences(given, torch.full((size,), 3)))
 
 
-class Conditional:
-    """The recipe."""
-
-    title = "A conditional GAM: the context decides which motif comes"
-    source = "Parshakova et al. 2019, equations 2 and 3 (no experiment there)"
-    reading = Reading()
-
-    def grid(self, scale: str) -> list[Cell]:
-        return [
-            {"seed": seed, "size": size, "hidden": HIDDEN[scale], "epochs": EPOCHS[scale], "steps": STEPS[scale],
-             "draws": DRAWS[scale]}
-            for size in SIZES[scale]
-            for seed in range(SEEDS[scale])
-        ]  # fmt: skip
-
-    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
-        seed, size = cell["seed"], cell["size"]
-        generator = Generator().manual_seed(folded(seed, size))
-        train, held_out = (sample(number, generator=generator) for number in (size, max(100, size // 4)))
-        test = sample(TEST, generator=generator)
-        space = languages()[0].space
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(folded(seed, 1))
-            backbone = Lstm(space.vocabulary, layers=1, hidden=cell["hidden"], dropout=0.1)
-            r = Autoregressive(backbone, Softmax(backbone.width, space.vocabulary), space)
-            networks: dict[str, Network] = {
-                "constant": Constant(len(MOTIFS)),
-                "conditional": Recurrent(space.vocabulary, len(MOTIFS)),
-            }
+def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
+    """r, and P_λ with one λ for all and with λ(C), each by its cost on test pairs."""
+    seed, size = cell["seed"], cell["data"]
+    generator = Generator().manual_seed(folded(seed, size))
+    train, held_out = (sample(number, generator=generator) for number in (size, max(100, size // 4)))
+    test = sample(TEST, generator=generator)
+    space = languages()[0].space
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(folded(seed, 1))
+        backbone = Lstm(space.vocabulary, layers=1, hidden=cell["hidden"], dropout=0.1)
+        r = Autoregressive(backbone, Softmax(backbone.width, space.vocabulary), space)
+        networks: dict[str, Network] = {
+            "constant": Constant(len(MOTIFS)),
+            "conditional": Recurrent(space.vocabulary, len(MOTIFS)),
+        }
+    fit_early(
+        r, MaximumLikelihood(model=r), train, held_out, batch_size=50, epochs=cell["epochs"], patience=3,
+        learning_rate=3e-3, seed=seed, generator=generator,
+    )  # fmt: skip
+    found = {"cross_entropy_r": float(negative_log_scores(r, *test).mean())}
+    features = Features([Motif(motif=motif, alphabet="01", end=space.end) for motif in MOTIFS])
+    for name, network in networks.items():
+        energy = ConditionalLinear(features, network)
+        p = Tilted(r, energy)
+        batches = max(5, size // 250)
+        objective = ConditionalMoments(model=p, draws=cell["draws"])
         fit_early(
-            r, MaximumLikelihood(model=r), train, held_out, batch_size=50, epochs=cell["epochs"], patience=3,
-            learning_rate=3e-3, seed=seed, generator=generator,
+            energy, objective, train, held_out, batch_size=-(-size // batches),
+            epochs=-(-cell["steps"] // batches), patience=4, learning_rate=0.05, seed=seed, generator=generator,
         )  # fmt: skip
-        found = {"cross_entropy_r": float(negative_log_scores(r, *test).mean())}
-        features = Features([Motif(motif=motif, alphabet="01", end=space.end) for motif in MOTIFS])
-        for name, network in networks.items():
-            energy = ConditionalLinear(features, network)
-            p = Tilted(r, energy)
-            batches = max(5, size // 250)
-            objective = ConditionalMoments(model=p, draws=cell["draws"])
-            fit_early(
-                energy, objective, train, held_out, batch_size=-(-size // batches),
-                epochs=-(-cell["steps"] // batches), patience=4, learning_rate=0.05, seed=seed, generator=generator,
-            )  # fmt: skip
-            found[f"cross_entropy_{name}"] = _cost(p, *test, generator=generator)
-            found[f"gain_{name}"] = found["cross_entropy_r"] - found[f"cross_entropy_{name}"]
-        return found
-
-    def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:
-        truth = conditional_entropy()
-        rows = []
-        for size in dict.fromkeys(cell["size"] for cell, _ in results):
-            own = [result for cell, result in results if cell["size"] == size]
-            settings = {"data": size, "entropy": truth}
-            for name in own[0]:
-                rows.append(over_seeds(name, settings, [result[name] for result in own]))
-        return rows
-
-    def plot(self, rows: Sequence[Row], path: Path) -> None:
-        lines = []
-        for name, label in FIGURES.items():
-            own = [row for row in rows if row.name == f"cross_entropy_{name}"]
-            lines.append(
-                Line(
-                    name=label,
-                    x=[float(row.settings["data"]) for row in own],
-                    y=[row.value or 0.0 for row in own],
-                    low=[row.value or 0.0 if row.low is None else row.low for row in own],
-                    high=[row.value or 0.0 if row.high is None else row.high for row in own],
-                )
-            )
-        levels = {"H(x|C)": float(rows[0].settings["entropy"])}
-        title = "cross-entropy, nats per sequence"
-        draw([Panel(title=title, x_label="|D|", y_label=title, lines=lines, levels=levels, log_x=True)], path)
+        found[f"cross_entropy_{name}"] = _cost(p, *test, generator=generator)
+        found[f"gain_{name}"] = found["cross_entropy_r"] - found[f"cross_entropy_{name}"]
+    return found
 
 
 def _cost(p: Tilted, x: Sequences, context: Context, *, generator: Generator) -> float:
@@ -149,4 +110,39 @@ def _cost(p: Tilted, x: Sequences, context: Context, *, generator: Generator) ->
     return float((negative_log_scores(p, x, context) + values[which]).mean())
 
 
-RECIPE = Conditional()
+TITLE = "cross-entropy, nats per sequence"
+RECIPE = Recipe(
+    title="A conditional GAM: the context decides which motif comes",
+    source="Parshakova et al. 2019, equations 2 and 3 (no experiment there)",
+    grid=Grid(
+        common={"hidden": HIDDEN, "epochs": EPOCHS, "steps": STEPS, "draws": DRAWS}, axes={"data": SIZES}, seeds=SEEDS
+    ),
+    run=run_cell,
+    figures=[
+        Figures(
+            by=("data",),
+            of=[
+                Figure(name=name, at=name, about=lambda runs: {"entropy": conditional_entropy()})
+                for name in (
+                    "cross_entropy_r",
+                    *(f"{what}_{of}" for of in ("constant", "conditional") for what in ("cross_entropy", "gain")),
+                )
+            ],
+        )
+    ],
+    tables=[Layout(rows=("data", "entropy"), names={"data": "|D|", "entropy": "H(x|C)"})],
+    plots=[
+        Curves(
+            of={f"cross_entropy_{name}": label for name, label in FIGURES.items()},
+            x="data",
+            x_label="|D|",
+            title=TITLE,
+            log_x=True,
+            levels={"H(x|C)": lambda rows: float(rows[0].settings["entropy"])},
+        )
+    ],
+    claims=[
+        Claim(says="one λ for all gains over r", figure="gain_constant", above=0.0),
+        Claim(says="λ(C) gains over r", figure="gain_conditional", above=0.0),
+    ],
+)

@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,13 @@ from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.recipes.claims import Claim
+from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.gam.small import fit_early
-from ebar.recipes.recipe import Cell, Reading, Row
-from ebar.recipes.statistics import over_seeds
-from ebar.report.plots import Line, Panel, draw
+from ebar.recipes.grid import Grid
+from ebar.recipes.layout import Layout
+from ebar.recipes.plots import Curves
+from ebar.recipes.recipe import Cell, Recipe, Result
 from ebar.samplers.draw import draw as gather
 from ebar.samplers.importance import Importance
 from ebar.samplers.rejection import Rejection
@@ -85,85 +89,36 @@ def demanded(base: Any, *, key: bytes = KEY) -> Tilted:
     return Tilted(base, Linear(absent, torch.tensor([-math.inf], dtype=torch.float64)))
 
 
-class Cryptographic:
-    """The recipe."""
-
-    title = "A keyed hash bit: what P_λ gains at once and π cannot"
-    source = "Parshakova et al. 2019, footnote 4 (a claim there, without figures)"
-    reading = Reading(ranges=dict.fromkeys(("frequency_r", "frequency_pi", "acceptance"), (0.0, 1.0)))
-
-    def grid(self, scale: str) -> list[Cell]:
-        return [
-            {"seed": seed, "bits": BITS[scale], "distilled": size, "hidden": HIDDEN[scale], "epochs": EPOCHS[scale]}
-            for size in DISTILLED[scale]
-            for seed in range(SEEDS[scale])
-        ]
-
-    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
-        space, seed = Space(2, cell["bits"]), cell["seed"]
-        generator = Generator().manual_seed(folded(seed, 0))
-        train, held_out, test = (
-            noise_with_the_bit(space, size, generator=generator) for size in (DATA, HELD_OUT, TEST)
-        )
-        r = _learnt(cell, space, train, held_out, folded(seed, 1), generator)
-        p = demanded(r)
-        z = log_z(gather(Importance(), p, DRAWS, generator=generator))[0].estimate
-        kept = sum_of = 0
-        parts = []
-        for part in Rejection().attempts(p, cell["distilled"] + HELD_OUT, generator=generator):
-            parts.append(part.x)
-            kept, sum_of = kept + int(part.accepted.sum()), sum_of + int(part.proposed.sum())
-        drawn = Sequences.join(parts)
-        pi = _learnt(
-            cell, space, drawn.select(torch.arange(HELD_OUT, HELD_OUT + cell["distilled"])),
-            drawn.select(torch.arange(HELD_OUT)), folded(seed, 2), generator,
-        )  # fmt: skip
-        bit = KeyedHashBit()
-        costs = {name: float(negative_log_scores(model, test).mean()) for name, model in (("r", r), ("pi", pi))}
-        costs["p"] = float(negative_log_scores(p, test).mean()) + z.value
-        return {
-            **{f"cross_entropy_{name}": cost for name, cost in costs.items()},
-            "gain_p": costs["r"] - costs["p"],
-            "gain_pi": costs["r"] - costs["pi"],
-            "gain_pi_over_noise": cell["bits"] * math.log(2) - costs["pi"],
-            "frequency_r": float(bit(r.sample(DRAWS, generator=generator)).mean()),
-            "frequency_pi": float(bit(pi.sample(DRAWS, generator=generator)).mean()),
-            "acceptance": kept / sum_of,
-        }
-
-    def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:
-        noise = BITS[scale] * math.log(2)
-        exact = {
-            "cross_entropy_r": noise, "cross_entropy_p": noise - math.log(2), "cross_entropy_pi": noise,
-            "gain_p": math.log(2), "gain_pi": 0.0, "gain_pi_over_noise": 0.0,
-            "frequency_r": 0.5, "frequency_pi": 0.5, "acceptance": 0.5,
-        }  # fmt: skip
-        rows = []
-        for size in dict.fromkeys(cell["distilled"] for cell, _ in results):
-            own = [result for cell, result in results if cell["distilled"] == size]
-            settings = {"bits": BITS[scale], "distilled": size}
-            for name, theory in exact.items():
-                known = settings if theory is None else {**settings, "exact": theory}
-                rows.append(over_seeds(name, known, [result[name] for result in own]))
-        return rows
-
-    def plot(self, rows: Sequence[Row], path: Path) -> None:
-        names = {"gain_p": "P_λ", "gain_pi": "π"}
-        lines = []
-        for name, label in names.items():
-            own = [row for row in rows if row.name == name]
-            lines.append(
-                Line(
-                    name=label,
-                    x=[float(row.settings["distilled"]) for row in own],
-                    y=[row.value or 0.0 for row in own],
-                    low=[row.value or 0.0 if row.low is None else row.low for row in own],
-                    high=[row.value or 0.0 if row.high is None else row.high for row in own],
-                )
-            )
-        levels = {"log 2": math.log(2), "nothing": 0.0}
-        title = "nats per sequence gained over r"
-        draw([Panel(title=title, x_label="distilled samples", y_label=title, lines=lines, levels=levels)], path)
+def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
+    """r, P_λ and π: their costs on test strings, and how often they have the bit."""
+    space, seed = Space(2, cell["bits"]), cell["seed"]
+    generator = Generator().manual_seed(folded(seed, 0))
+    train, held_out, test = (noise_with_the_bit(space, size, generator=generator) for size in (DATA, HELD_OUT, TEST))
+    r = _learnt(cell, space, train, held_out, folded(seed, 1), generator)
+    p = demanded(r)
+    z = log_z(gather(Importance(), p, DRAWS, generator=generator))[0].estimate
+    kept = sum_of = 0
+    parts = []
+    for part in Rejection().attempts(p, cell["distilled"] + HELD_OUT, generator=generator):
+        parts.append(part.x)
+        kept, sum_of = kept + int(part.accepted.sum()), sum_of + int(part.proposed.sum())
+    drawn = Sequences.join(parts)
+    pi = _learnt(
+        cell, space, drawn.select(torch.arange(HELD_OUT, HELD_OUT + cell["distilled"])),
+        drawn.select(torch.arange(HELD_OUT)), folded(seed, 2), generator,
+    )  # fmt: skip
+    bit = KeyedHashBit()
+    costs = {name: float(negative_log_scores(model, test).mean()) for name, model in (("r", r), ("pi", pi))}
+    costs["p"] = float(negative_log_scores(p, test).mean()) + z.value
+    return {
+        **{f"cross_entropy_{name}": cost for name, cost in costs.items()},
+        "gain_p": costs["r"] - costs["p"],
+        "gain_pi": costs["r"] - costs["pi"],
+        "gain_pi_over_noise": cell["bits"] * math.log(2) - costs["pi"],
+        "frequency_r": float(bit(r.sample(DRAWS, generator=generator)).mean()),
+        "frequency_pi": float(bit(pi.sample(DRAWS, generator=generator)).mean()),
+        "acceptance": kept / sum_of,
+    }
 
 
 def _learnt(
@@ -180,4 +135,50 @@ def _learnt(
     return model
 
 
-RECIPE = Cryptographic()
+# What theory says: a multiple of the cost of noise, bits·log 2, and what is added to it.
+EXACT = {
+    "cross_entropy_r": (1, 0.0), "cross_entropy_p": (1, -math.log(2)), "cross_entropy_pi": (1, 0.0),
+    "gain_p": (0, math.log(2)), "gain_pi": (0, 0.0), "gain_pi_over_noise": (0, 0.0), "frequency_r": (0, 0.5),
+    "frequency_pi": (0, 0.5), "acceptance": (0, 0.5),
+}  # fmt: skip
+
+
+def theory(runs: Sequence[Result], *, noises: int, more: float) -> dict[str, float]:
+    """The exact figure, were the hash a fair coin."""
+    return {"exact": noises * (runs[0][0]["bits"] * math.log(2)) + more}
+
+
+RECIPE = Recipe(
+    title="A keyed hash bit: what P_λ gains at once and π cannot",
+    source="Parshakova et al. 2019, footnote 4 (a claim there, without figures)",
+    grid=Grid(common={"bits": BITS, "hidden": HIDDEN, "epochs": EPOCHS}, axes={"distilled": DISTILLED}, seeds=SEEDS),
+    run=run_cell,
+    figures=[
+        Figures(
+            by=("bits", "distilled"),
+            of=[
+                Figure(
+                    name=name,
+                    at=name,
+                    about=partial(theory, noises=noises, more=more),
+                    range=(0.0, 1.0) if name.startswith(("frequency", "acceptance")) else None,
+                )
+                for name, (noises, more) in EXACT.items()
+            ],
+        )
+    ],
+    tables=[Layout(rows=("figure", "exact"), columns=("distilled",))],
+    plots=[
+        Curves(
+            of={"gain_p": "P_λ", "gain_pi": "π"},
+            x="distilled",
+            x_label="distilled samples",
+            title="nats per sequence gained over r",
+            levels={"log 2": math.log(2), "nothing": 0.0},
+        )
+    ],
+    claims=[
+        Claim(says="P_λ gains over r at once", figure="gain_p", above=0.6),
+        Claim(says="π gains nothing like it", figure="gain_pi", below=0.1),
+    ],
+)

@@ -1,75 +1,78 @@
-"""What document 000's Figures 2 to 7 share: cross-entropy, ℓ1_mom and motif frequency against |D|."""
+"""Figures 2 to 7 of Parshakova et al. 2019: cross-entropy, ℓ1_mom and motif frequency against |D|."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
-from ebar.recipes.experiment import Experiment, Result
-from ebar.recipes.gam.cells import curve, entropy_rows, gam_experiment, panel, standard_rows
-from ebar.recipes.gam.settings import SIZES, cell_for
-from ebar.recipes.recipe import Cell, Row
-from ebar.report.plots import Panel
+from ebar.recipes.figures import Figures
+from ebar.recipes.gam.cells import ENTROPY, READING, STANDARD, run_cell
+from ebar.recipes.gam.settings import MIXED, MOTIF, PURE, SIZES, gam_grid
+from ebar.recipes.layout import Layout
+from ebar.recipes.plots import Curves
+from ebar.recipes.recipe import Recipe
 
-KEYS = ("motif", "ft", "presence", "regime", "matching", "size")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """A panel, or a row of panels: which language, which features, which regime."""
-
-    motif: str
-    ft: str
-    presence: float = 1.0
-    regime: str = "two_stage"
+PANELS = ("motif", "ft", "presence", "regime")
+KEYS = (*PANELS, "matching", "size")
+# Panel → the figures in it, with the names of their lines.
+CURVES = {
+    "cross-entropy, nats per token": {"cross-entropy of r": "r, {matching}", "cross-entropy of π": "π, {matching}"},
+    "motif frequency, 2,000 draws": {"motif frequency of r": "r, {matching}", "motif frequency of π": "π, {matching}"},
+    "ℓ1_mom to the truth": {"ℓ1_mom of r": "r, {matching}", "ℓ1_mom of the distilled set": "distilled, {matching}"},
+}  # fmt: skip
 
 
-def figure(title: str, source: str, settings: Sequence[Setting], *, moments: bool) -> Experiment:
-    """A figure with these settings; at scale demo only its first, at scale cpu its first two |D|."""
-
-    def cells(scale: str) -> list[Cell]:
-        sizes = {"demo": (60,), "cpu": (500, 5000), "paper": SIZES}[scale]
-        chosen = settings[:1] if scale == "demo" else settings
-        methods = ("rs", "snis") if scale == "paper" else ("newton",)
-        return [
-            cell_for(
-                scale, motif=one.motif, ft=one.ft, presence=one.presence, regime=one.regime, size=size, seed=0,
-                matching=matching,
+def figure(number: int, title: str, settings: Sequence[dict[str, Any]], panels: int = 3) -> Recipe:
+    """A figure with these settings; at scale demo only its first, at scale cpu two |D|."""
+    return Recipe(
+        title=title,
+        source=f"Parshakova et al. 2019, Figure {number}",
+        grid=gam_grid(
+            {
+                "setting": {"demo": settings[:1], "cpu": settings, "paper": settings},
+                "matching": {"demo": ["newton"], "cpu": ["newton"], "paper": ["rs", "snis"]},
+                "size": {"demo": (60,), "cpu": (500, 5000), "paper": SIZES},
+            }
+        ),
+        run=run_cell,
+        figures=[Figures(by=KEYS, of=[ENTROPY, *STANDARD])],
+        tables=[Layout(rows=KEYS, names={"size": "|D|"})],
+        plots=[
+            Curves(
+                of=lines,
+                x="size",
+                x_label="|D|",
+                y_label=label,
+                title="{motif}, ft {ft}, presence {presence:g}, {regime}",
+                by=("matching",),
+                panels=PANELS,
+                levels={"H": "entropy"} if label.startswith("cross-entropy") else {},
+                log_x=True,
             )
-            for one in chosen
-            for matching in methods
-            for size in sizes
-        ]  # fmt: skip
-
-    def figures(results: Sequence[Result]) -> list[Row]:
-        return entropy_rows(results, KEYS) + standard_rows(results, KEYS)
-
-    return gam_experiment(title=title, source=source, cells=cells, figures=figures, panels=_panels(moments))
+            for label, lines in list(CURVES.items())[:panels]
+        ],
+        reading=READING,
+    )
 
 
-def _panels(moments: bool) -> Callable[[Sequence[Row]], list[Panel]]:
-    def panels(rows: Sequence[Row]) -> list[Panel]:
-        found = []
-        keys = ("motif", "ft", "presence", "regime")
-        for key in dict.fromkeys(tuple(row.settings[name] for name in keys) for row in rows):
-            own: dict[str, Any] = dict(zip(keys, key, strict=True))
-            title = f"{own['motif']}, ft {own['ft']}" + ("" if own["presence"] == 1 else ", mixture")
-            title += "" if own["regime"] == "two_stage" else ", cyclical"
-            methods = dict.fromkeys(
-                row.settings["matching"] for row in rows if all(row.settings[name] == own[name] for name in keys)
-            )
-
-            def lines(figure: str, who: str, own: dict[str, Any] = own, methods: Any = methods) -> list[Any]:
-                return [curve(rows, figure, f"{who}, {method}", **own, matching=method) for method in methods]
-
-            entropy = next(row.value for row in rows if row.name == "entropy" and row.settings["motif"] == own["motif"]
-                           and row.settings["presence"] == own["presence"])  # fmt: skip
-            costs = lines("cross-entropy of r", "r") + lines("cross-entropy of π", "π")
-            found.append(panel(f"CE: {title}", "nats per token", costs, {"H": float(entropy or 0.0)}))
-            if moments:
-                distances = lines("ℓ1_mom of r", "r") + lines("ℓ1_mom of the distilled set", "distilled")
-                found.append(panel("ℓ1_mom", "to the truth", distances))
-            frequencies = lines("motif frequency of r", "r") + lines("motif frequency of π", "π")
-            found.append(panel("motif frequency", "of 2,000 draws", frequencies))
-        return found
-
-    return panels
+FIGURE2 = figure(
+    2,
+    "Cross-entropy and motif frequency against |D|, two-stage training",
+    [
+        {"motif": "001001100111", "ft": "0111111"},
+        {"motif": "1011100111001", "ft": "1011111"},
+        {"motif": MOTIF},
+        {"motif": MOTIF, "presence": 0.9},
+    ],
+    panels=2,
+)
+FIGURE3 = figure(3, "Cyclical training against |D|", [{"regime": "cyclical"}])
+FIGURE4, FIGURE5, FIGURE6 = (
+    figure(number, f"Pure D, {what}: motifs of all rarities", [{"motif": motif, "ft": ft} for motif in PURE])
+    for number, what, ft in (
+        (4, "features supermotif and submotif", "0111111"),
+        (5, "features motif and submotif", "1011111"),
+        (6, "feature motif", "1001111"),
+    )
+)
+FIGURE7 = figure(
+    7, "Mixture D, feature motif: motifs of all rarities", [{"motif": motif, "presence": 0.9} for motif in MIXED]
+)

@@ -25,9 +25,11 @@ from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.objectives import MaximumLikelihood, PolicyGradient, Rounds
-from ebar.recipes.recipe import Cell, Reading, Row
-from ebar.recipes.statistics import over_seeds
-from ebar.report.plots import Line, Panel, draw
+from ebar.recipes.figures import Figure, Figures
+from ebar.recipes.grid import Grid
+from ebar.recipes.layout import Layout
+from ebar.recipes.plots import Curves
+from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
 from ebar.samplers.draw import draw as gather
 from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead, guided
@@ -180,101 +182,40 @@ def _ahead(budget: int, generator: Generator) -> Distribution:
     return guided(target(), surrogate=NGram(order=4), draws=int(SURROGATE_SHARE * budget), generator=generator)
 
 
-class PolicyGradientAgainstDistillation:
-    """The recipe."""
+def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
+    """One way to spend the draws: how far π is from p in the end."""
+    arm, seed = ARMS[cell["arm"]], cell["seed"]
+    target()
+    generator = Generator().manual_seed(folded(seed, cell["draws"]))
+    policy = fresh(folded(seed, 1)) if arm.fresh else _copy_of_base()
+    began, replaced = time.perf_counter(), 0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if arm.divergence is None:
+            steps = distil(arm, policy, cell["draws"], seed, generator)
+        else:
+            steps, replaced = follow(arm, policy, cell["draws"], generator)
+    seconds = time.perf_counter() - began
+    policy.eval()
+    with torch.no_grad():
+        log_p, log_policy = (exact.log_probabilities(model)[0].double() for model in (target(), policy))
+    return {
+        "total_variation": float(divergences.total_variation(log_p, log_policy)),
+        "kl": float(divergences.kl(log_p, log_policy)),
+        "steps": steps,
+        "replaced": replaced,
+        "seconds": seconds,
+        "warnings": sorted({str(warning.message) for warning in caught}),
+    }
 
-    title = "Policy gradient against distillation: total variation to p at equal numbers of draws"
-    source = "ebar's own"
-    reading = Reading(
-        ranges={
-            "total_variation": (0.0, 1.0),
-            "kl": (0.0, math.inf),
-            "steps": (0.0, math.inf),
-            "seconds": (0.0, math.inf),
-        },
-        shared="All seeds have the same target, whose probabilities are known: an interval speaks for other trainings "
-        "on this target.",
-    )
 
-    def grid(self, scale: str) -> list[Cell]:
-        return [
-            {"arm": name, "draws": draws, "seed": seed}
-            for draws in BUDGETS[scale]
-            for name in (DEMO if scale == "demo" else ARMS)
-            for seed in SEEDS[scale]
-        ]
-
-    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
-        arm, seed = ARMS[cell["arm"]], cell["seed"]
-        target()
-        generator = Generator().manual_seed(folded(seed, cell["draws"]))
-        policy = fresh(folded(seed, 1)) if arm.fresh else _copy_of_base()
-        began, replaced = time.perf_counter(), 0
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            if arm.divergence is None:
-                steps = distil(arm, policy, cell["draws"], seed, generator)
-            else:
-                steps, replaced = follow(arm, policy, cell["draws"], generator)
-        seconds = time.perf_counter() - began
-        policy.eval()
-        with torch.no_grad():
-            log_p, log_policy = (exact.log_probabilities(model)[0].double() for model in (target(), policy))
-        return {
-            "total_variation": float(divergences.total_variation(log_p, log_policy)),
-            "kl": float(divergences.kl(log_p, log_policy)),
-            "steps": steps,
-            "replaced": replaced,
-            "seconds": seconds,
-            "warnings": sorted({str(warning.message) for warning in caught}),
-        }
-
-    def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:
-        found = {(cell["arm"], cell["draws"], cell["seed"]): result for cell, result in results}
-        seeds = SEEDS[scale]
-        with torch.no_grad():
-            log_p, log_r = (exact.log_probabilities(model)[0].double() for model in (target(), target().base))
-        rows = []
-        for name, figure in (("total_variation", divergences.total_variation), ("kl", divergences.kl)):
-            start = float(figure(log_p, log_r))
-            rows.append(Row(name=f"{name}_of_r", settings={}, value=start, low=start, high=start))
-        for arm, draws in dict.fromkeys((cell["arm"], cell["draws"]) for cell, _ in results):
-            own = [found[arm, draws, seed] for seed in seeds]
-            settings = {"arm": arm, "draws": draws}
-            troubled = sum(bool(result["warnings"]) for result in own)
-            warning = f"{troubled} of {len(own)} runs: {_first(own)}" if troubled else None
-            for name in ("total_variation", "kl", "steps", "seconds"):
-                rows.append(over_seeds(name, settings, [float(result[name]) for result in own], warning=warning))
-            if arm != REFERENCE:
-                for name in ("total_variation", "kl"):
-                    differences = [
-                        found[arm, draws, seed][name] - found[REFERENCE, draws, seed][name] for seed in seeds
-                    ]
-                    rows.append(over_seeds(f"{name}_minus_distillation", settings, differences, warning=warning))
-        return rows
-
-    def plot(self, rows: Sequence[Row], path: Path) -> None:
-        start = {row.name: row.value for row in rows if not row.settings}
-        panels = []
-        for figure, label in (("total_variation", "total variation to p"), ("kl", "KL(p‖π)")):
-            lines = []
-            for arm in dict.fromkeys(row.settings["arm"] for row in rows if row.settings):
-                own = [row for row in rows if row.name == figure and row.settings["arm"] == arm]
-                lines.append(
-                    Line(
-                        name=arm,
-                        x=[float(row.settings["draws"]) for row in own],
-                        y=[row.value or 0.0 for row in own],
-                        dashed=ARMS[arm].divergence is None,
-                    )
-                )
-            panels.append(
-                Panel(
-                    title=label, x_label="draws", y_label=label, lines=lines, log_x=True, log_y=True,
-                    levels={"r": start[f"{figure}_of_r"] or 0.0},
-                )
-            )  # fmt: skip
-        draw(panels, path)
+def start(results: Sequence[Result]) -> list[Row]:
+    """How far r is from p."""
+    with torch.no_grad():
+        log_p, log_r = (exact.log_probabilities(model)[0].double() for model in (target(), target().base))
+    found = {"total_variation": divergences.total_variation, "kl": divergences.kl}
+    values = {f"{name}_of_r": float(figure(log_p, log_r)) for name, figure in found.items()}
+    return [Row(name=name, settings={}, value=value, low=value, high=value) for name, value in values.items()]
 
 
 def _copy_of_base() -> Autoregressive:
@@ -283,8 +224,43 @@ def _copy_of_base() -> Autoregressive:
     return copy.deepcopy(base).requires_grad_(True)
 
 
-def _first(results: Sequence[dict[str, Any]]) -> str:
-    return next(str(result["warnings"][0]) for result in results if result["warnings"])
+def warned(result: dict[str, Any]) -> str | None:
+    """The first warning of a run."""
+    return str(result["warnings"][0]) if result["warnings"] else None
 
 
-RECIPE = PolicyGradientAgainstDistillation()
+AMOUNT = (0.0, math.inf)
+LABELS = {"total_variation": "total variation to p", "kl": "KL(p‖π)"}
+RECIPE = Recipe(
+    title="Policy gradient against distillation: total variation to p at equal numbers of draws",
+    source="ebar's own",
+    grid=Grid(
+        axes={"draws": BUDGETS, "arm": {"demo": DEMO, "cpu": list(ARMS), "paper": list(ARMS)}, "seed": SEEDS},
+    ),
+    run=run_cell,
+    figures=[
+        start,
+        Figures(
+            by=("arm", "draws"),
+            of=[
+                Figure(name="total_variation", at="total_variation", warns=warned, range=(0.0, 1.0)),
+                *(Figure(name=name, at=name, warns=warned, range=AMOUNT) for name in ("kl", "steps", "seconds")),
+                *(Figure(name=f"{name}_minus_distillation", at=name, minus={"arm": REFERENCE}, warns=warned)
+                  for name in LABELS),
+            ],
+        ),
+    ],
+    tables=[
+        Layout(rows=("arm",), columns=("draws",), figures=(name,), caption=f"{label[0].upper()}{label[1:]}:")
+        for name, label in [*LABELS.items(), ("total_variation_minus_distillation", "total variation − distillation's")]
+    ],
+    plots=[
+        Curves(of={name: "{arm}"}, by=("arm",), x="draws", title=label, levels={"r": f"{name}_of_r"}, bands=False,
+               dashed=[arm for arm, way in ARMS.items() if way.divergence is None], log_x=True, log_y=True)
+        for name, label in LABELS.items()
+    ],
+    reading=Reading(
+        shared="All seeds have the same target, whose probabilities are known: an interval is valid for other "
+        "trainings on this target.",
+    ),
+)  # fmt: skip

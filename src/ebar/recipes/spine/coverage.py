@@ -23,9 +23,10 @@ from ebar.features.motif import Motif
 from ebar.maths.proportions import wilson
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
-from ebar.recipes.recipe import Cell, Row
-from ebar.recipes.statistics import as_dot, grouped
-from ebar.report.plots import Dots, draw
+from ebar.recipes.layout import Layout
+from ebar.recipes.plots import Points
+from ebar.recipes.recipe import Cell, Recipe, Result, Row
+from ebar.recipes.statistics import grouped
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw as drawn_by
 from ebar.types import Context, Distribution, Estimate, Sequences, Space
@@ -68,86 +69,75 @@ def case(sampler: str, name: str) -> Case:
     return Case(Tilted(base, tilt), base, features, context)
 
 
-class Coverage:
-    """The recipe."""
+def cells(scale: str) -> list[Cell]:
+    """Repetitions of each case, so many in a run."""
+    repetitions, at_once = SIZES[scale]
+    cases = [(name, kind) for name in SAMPLERS for kind in ("unconditional", "conditional")]
+    cases += [("look_ahead", name) for name in MOTIFS]
+    return [
+        {"sampler": sampler, "target": name, "repetitions": at_once, "seed": seed}
+        for sampler, name in cases
+        for seed in range(_wanted(sampler, name, repetitions) // at_once)
+    ]
 
-    title = f"Coverage of 95 % intervals from {DRAWS:,} draws, called with nothing but the draws"
-    source = "ebar's own"
 
-    def grid(self, scale: str) -> list[Cell]:
-        repetitions, at_once = SIZES[scale]
-        cases = [(name, kind) for name in SAMPLERS for kind in ("unconditional", "conditional")]
-        cases += [("look_ahead", name) for name in MOTIFS]
-        return [
-            {"sampler": sampler, "target": name, "repetitions": at_once, "seed": seed}
-            for sampler, name in cases
-            for seed in range(_wanted(sampler, name, repetitions) // at_once)
-        ]
+def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
+    """Of every figure: how often its interval held the truth, how often it warned, and its mean width."""
+    one = case(cell["sampler"], cell["target"])
+    truths = {name: value.detach() for name, value in _truths(one).items()}
+    generator = Generator().manual_seed(1000 * cell["seed"] + 7)
+    counts = {name: {"covered": 0, "warned": 0, "width": 0.0, "of": 0} for name in truths}
+    rows = 1 if one.context is None else one.context.rows
+    for _ in range(-(-cell["repetitions"] // rows)):
+        sampler = SAMPLERS[cell["sampler"]]()
+        for name, found in _estimates(one, sampler, generator).items():
+            for estimate, truth in zip(found, truths[name].tolist(), strict=True):
+                counts[name]["covered"] += estimate.low <= truth <= estimate.high
+                counts[name]["warned"] += estimate.warning is not None
+                counts[name]["width"] += estimate.high - estimate.low
+                counts[name]["of"] += 1
+    return {name: count for name, count in counts.items() if count["of"]}
 
-    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
-        """Of every figure: how often its interval held the truth, how often it warned, and its mean width."""
-        one = case(cell["sampler"], cell["target"])
-        truths = {name: value.detach() for name, value in _truths(one).items()}
-        generator = Generator().manual_seed(1000 * cell["seed"] + 7)
-        counts = {name: {"covered": 0, "warned": 0, "width": 0.0, "of": 0} for name in truths}
-        rows = 1 if one.context is None else one.context.rows
-        for _ in range(-(-cell["repetitions"] // rows)):
-            sampler = SAMPLERS[cell["sampler"]]()
-            for name, found in _estimates(one, sampler, generator).items():
-                for estimate, truth in zip(found, truths[name].tolist(), strict=True):
-                    counts[name]["covered"] += estimate.low <= truth <= estimate.high
-                    counts[name]["warned"] += estimate.warning is not None
-                    counts[name]["width"] += estimate.high - estimate.low
-                    counts[name]["of"] += 1
-        return {name: count for name, count in counts.items() if count["of"]}
 
-    def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:
-        found = []
-        for (sampler, target), own in grouped(results, ("sampler", "target")).items():
-            for name in own[0][1]:
-                covered, warned, width, of = (
-                    sum(result[name][key] for _, result in own) for key in ("covered", "warned", "width", "of")
-                )
-                settings = {
-                    "sampler": sampler,
-                    "target": target,
-                    "estimate": name,
-                    "mean width": f"{width / of:.3g}",
-                    "warned": f"{warned / of:.1%}",
-                }
-                low, high = wilson(float(covered), float(of))
-                over = f"{of:,} repetitions"
-                found.append(Row(name="coverage", settings=settings, value=covered / of, low=low, high=high, over=over))
-        return found
+def figures(results: Sequence[Result]) -> list[Row]:
+    """How often the interval of each estimate held the truth."""
+    found = []
+    for (sampler, target), own in grouped(results, ("sampler", "target")).items():
+        for name in own[0][1]:
+            covered, warned, width, of = (
+                sum(result[name][key] for _, result in own) for key in ("covered", "warned", "width", "of")
+            )
+            settings = {
+                "sampler": sampler,
+                "target": target,
+                "estimate": name,
+                "mean width": f"{width / of:.3g}",
+                "warned": f"{warned / of:.1%}",
+            }
+            low, high = wilson(float(covered), float(of))
+            over = f"{of:,} repetitions"
+            found.append(Row(name="coverage", settings=settings, value=covered / of, low=low, high=high, over=over))
+    return found
 
-    def remarks(self, rows: Sequence[Row]) -> list[str]:
-        """Which coverages are not what an interval of 95 % should have, and why."""
-        said = [
-            "Every interval is that of the plainest call on the draws; nothing told the estimators how they were made. "
-            "Draws of Markov chains say nothing of Z, so there log Z and divergences are refused."
-        ]
-        outside = [row for row in rows if not LEAST <= (row.value or 0.0) <= MOST]
-        exact_ones = [row for row in outside if float(row.settings["mean width"]) < 1e-9]
-        if exact_ones:
-            said.append("The log Z of a distribution is 0, and is found without error: its interval always holds it.")
-        others = [row for row in outside if row not in exact_ones]
-        names = "; ".join(
-            f"{row.settings['sampler']}, {row.settings['target']}, {row.settings['estimate']}: {row.value:.3f}"
-            for row in others
-        )
-        whole = f"All other coverages lie between {LEAST} and {MOST}."
-        said.append(f"Outside {LEAST} to {MOST}: {names}." if names else whole)
-        return said
 
-    def plot(self, rows: Sequence[Row], path: Path) -> None:
-        panels: dict[str, dict[str, Estimate]] = {}
-        for row in rows:
-            if row.name == "coverage":
-                label = f"{row.settings['sampler']}, {row.settings['target']}"
-                share = as_dot(row)
-                less = Estimate(share.value - LEVEL, share.low - LEVEL, share.high - LEVEL, share.effective_sample_size)
-                panels.setdefault(row.settings["estimate"], {})[label] = less
-        draw([Dots(title=name, x_label=f"coverage − {LEVEL}", rows=own) for name, own in panels.items()], path)
+def notes(rows: Sequence[Row]) -> list[str]:
+    """Which coverages are not what an interval of 95 % should have, and why."""
+    said = [
+        "Every interval is that of the plainest call on the draws; nothing told the estimators how they were made. "
+        "Draws of Markov chains say nothing of Z, so there log Z and divergences are refused."
+    ]
+    outside = [row for row in rows if not LEAST <= (row.value or 0.0) <= MOST]
+    exact_ones = [row for row in outside if float(row.settings["mean width"]) < 1e-9]
+    if exact_ones:
+        said.append("The log Z of a distribution is 0, and is found without error: its interval always holds it.")
+    others = [row for row in outside if row not in exact_ones]
+    names = "; ".join(
+        f"{row.settings['sampler']}, {row.settings['target']}, {row.settings['estimate']}: {row.value:.3f}"
+        for row in others
+    )
+    whole = f"All other coverages lie between {LEAST} and {MOST}."
+    said.append(f"Outside {LEAST} to {MOST}: {names}." if names else whole)
+    return said
 
 
 def _wanted(sampler: str, target: str, repetitions: int) -> int:
@@ -174,4 +164,22 @@ def _estimates(one: Case, sampler: Any, generator: Generator) -> dict[str, list[
     return found
 
 
-RECIPE = Coverage()
+RECIPE = Recipe(
+    title=f"Coverage of 95 % intervals from {DRAWS:,} draws, called with nothing but the draws",
+    source="ebar's own",
+    grid=cells,
+    run=run_cell,
+    figures=[figures],
+    tables=[Layout(rows=("sampler", "target"), columns=("estimate",))],
+    plots=[
+        Points(
+            of=["coverage"],
+            panels=("estimate",),
+            label="{sampler}, {target}",
+            title="{estimate}",
+            x_label=f"coverage − {LEVEL}",
+            less=LEVEL,
+        )
+    ],
+    notes=notes,
+)

@@ -1,7 +1,7 @@
 """Every sampler on a target whose every probability is known: total variation and cost against n."""
 
+import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ from ebar.features.motif import Motif
 from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
-from ebar.recipes.recipe import Cell, Reading, Row
-from ebar.recipes.statistics import over_seeds
-from ebar.report.plots import Line, Panel, draw
+from ebar.recipes.figures import Figure, Figures
+from ebar.recipes.grid import Grid
+from ebar.recipes.layout import Layout
+from ebar.recipes.plots import Curves
+from ebar.recipes.recipe import Cell, Reading, Recipe
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw as gather
 from ebar.types import Sampler, Space, Weighted
@@ -40,90 +42,28 @@ def target() -> Tilted:
     return Tilted(base, Linear(features, torch.tensor([4.0, -0.2], dtype=torch.float64)))
 
 
-class Samplers:
-    """The recipe."""
-
-    title = "Samplers on an enumerable target: total variation and cost against the number of draws"
-    source = "ebar's own"
-    reading = Reading(
-        ranges={"total_variation": (0.0, 1.0)},
-        # What the ideal costs was never measured: records of the first format have 0 for it.
-        correct=lambda recorded: [
-            row for row in recorded.rows if row.settings["sampler"] != IDEAL or row.name == "total_variation"
-        ],
-        shared="All seeds have the same target: an interval speaks for other draws from it.",
-    )
-
-    def grid(self, scale: str) -> list[Cell]:
-        names = [name for name in SAMPLERS if name != "ancestral"]  # a tilted model has nothing to draw it from
-        return [
-            {"sampler": name, "n": n, "seed": seed}
-            for n in SIZES[scale]
-            for name in [IDEAL, *names]
-            for seed in range(SEEDS[scale])
-        ]
-
-    def run(self, cell: Cell, folder: Path) -> dict[str, Any]:
-        tilted = target()
-        truth = exact.log_probabilities(tilted)[0].detach().exp()
-        generator = Generator().manual_seed(cell["seed"])
-        if cell["sampler"] == IDEAL:
-            counts = torch.bincount(
-                torch.multinomial(truth, cell["n"], True, generator=generator), minlength=len(truth)
-            )
-            return {"total_variation": _distance(counts / cell["n"], truth), "energies_per_draw": 0.0, "seconds": 0.0}
-        sampler: Sampler = SAMPLERS[cell["sampler"]](**OPTIONS.get(cell["sampler"], {}))
-        asked = []
-        # Rejection and look-ahead know what to do with a linear energy only, so it is not wrapped but watched.
-        assert isinstance(tilted.energy, Linear)
-        tilted.energy.register_forward_hook(lambda _, inputs, __: asked.append(len(inputs[0].lengths)))
-        began = time.perf_counter()
-        drawn = gather(sampler, tilted, cell["n"], generator=generator)
-        seconds = time.perf_counter() - began
-        return {
-            "total_variation": _distance(_histogram(drawn), truth),
-            "energies_per_draw": sum(asked) / cell["n"],
-            "seconds": seconds,
-        }
-
-    def rows(self, scale: str, results: Sequence[tuple[Cell, dict[str, Any]]]) -> list[Row]:
-        rows = []
-        for name in dict.fromkeys(cell["sampler"] for cell, _ in results):
-            for n in SIZES[scale]:
-                own = [result for cell, result in results if (cell["sampler"], cell["n"]) == (name, n)]
-                settings = {"sampler": name, "n": n}
-                rows.append(_figure("total_variation", settings, own))
-                if name == IDEAL:
-                    continue
-                rows.append(_figure("energies_per_draw", settings, own))
-                micro = [1e6 * result["seconds"] / n for result in own]
-                rows.append(over_seeds("microseconds_per_draw", settings, micro, least=0.0))
-        return rows
-
-    def plot(self, rows: Sequence[Row], path: Path) -> None:
-        panels = []
-        for figure, label in (("total_variation", "total variation to p"), ("energies_per_draw", "energies per draw")):
-            lines = []
-            for name in dict.fromkeys(row.settings["sampler"] for row in rows):
-                own = [row for row in rows if row.name == figure and row.settings["sampler"] == name]
-                if figure == "energies_per_draw" and name == IDEAL:
-                    continue
-                lines.append(
-                    Line(
-                        name=name,
-                        x=[float(row.settings["n"]) for row in own],
-                        y=[row.value or 0.0 for row in own],
-                        low=[row.low or 0.0 for row in own],
-                        high=[row.high or 0.0 for row in own],
-                        dashed=name == IDEAL,
-                    )
-                )
-            panels.append(Panel(title=label, x_label="draws n", y_label=label, lines=lines, log_x=True, log_y=True))
-        draw(panels, path)
-
-
-def _figure(name: str, settings: dict[str, Any], results: Sequence[dict[str, Any]]) -> Row:
-    return over_seeds(name, settings, [result[name] for result in results], least=0.0)
+def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
+    """Draws of one sampler, how far they are from p, and what they cost."""
+    tilted = target()
+    truth = exact.log_probabilities(tilted)[0].detach().exp()
+    generator = Generator().manual_seed(cell["seed"])
+    if cell["sampler"] == IDEAL:
+        counts = torch.bincount(torch.multinomial(truth, cell["n"], True, generator=generator), minlength=len(truth))
+        found = {"total_variation": _distance(counts / cell["n"], truth)}
+        return {**found, "energies_per_draw": None, "microseconds_per_draw": None}
+    sampler: Sampler = SAMPLERS[cell["sampler"]](**OPTIONS.get(cell["sampler"], {}))
+    asked = []
+    # Rejection and look-ahead know what to do with a linear energy only, so it is not wrapped but watched.
+    assert isinstance(tilted.energy, Linear)
+    tilted.energy.register_forward_hook(lambda _, inputs, __: asked.append(len(inputs[0].lengths)))
+    began = time.perf_counter()
+    drawn = gather(sampler, tilted, cell["n"], generator=generator)
+    seconds = time.perf_counter() - began
+    return {
+        "total_variation": _distance(_histogram(drawn), truth),
+        "energies_per_draw": sum(asked) / cell["n"],
+        "microseconds_per_draw": 1e6 * seconds / cell["n"],
+    }
 
 
 def _histogram(drawn: Weighted) -> Float[Tensor, " sequences"]:
@@ -140,4 +80,34 @@ def _distance(found: Float[Tensor, " sequences"], truth: Float[Tensor, " sequenc
     return float((found - truth).abs().sum() / 2)
 
 
-RECIPE = Samplers()
+FIGURES = {
+    "total_variation": ("total variation to p", (0.0, 1.0)),
+    "energies_per_draw": ("energies per draw", (0.0, math.inf)),
+    "microseconds_per_draw": ("microseconds per draw", (0.0, math.inf)),
+}
+RECIPE = Recipe(
+    title="Samplers on an enumerable target: total variation and cost against the number of draws",
+    source="ebar's own",
+    # A tilted model has nothing for ancestral sampling to draw it from.
+    grid=Grid(axes={"n": SIZES, "sampler": [IDEAL, *(name for name in SAMPLERS if name != "ancestral")]}, seeds=SEEDS),
+    run=run_cell,
+    figures=[
+        Figures(by=("sampler", "n"), of=[Figure(name=name, at=name, range=ends) for name, (_, ends) in FIGURES.items()])
+    ],
+    tables=[
+        Layout(rows=("sampler",), columns=("n",), figures=(name,), caption=f"{label[0].upper()}{label[1:]}:")
+        for name, (label, _) in FIGURES.items()
+    ],
+    plots=[
+        Curves(of={name: "{sampler}"}, by=("sampler",), x="n", x_label="draws n", title=FIGURES[name][0],
+               dashed=(IDEAL,), log_x=True, log_y=True)
+        for name in ("total_variation", "energies_per_draw")
+    ],
+    reading=Reading(
+        # What the ideal costs was never measured: records of the first format have 0 for it.
+        correct=lambda recorded: [
+            row for row in recorded.rows if row.settings["sampler"] != IDEAL or row.name == "total_variation"
+        ],
+        shared="All seeds have the same target: an interval is valid for other draws from it.",
+    ),
+)  # fmt: skip

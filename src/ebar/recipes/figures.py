@@ -1,0 +1,167 @@
+"""Figures of finished runs: where each is in a result, how runs are grouped and paired, and what the paper has."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from ebar.recipes.crossed import with_items
+from ebar.recipes.recipe import Items, Range, Result, Row
+from ebar.recipes.statistics import as_estimate, grouped, over_seeds, said_of_runs
+from ebar.types import Estimate
+
+Read = str | Callable[..., Any]  # a path in a run's result such as "models.π.exact", or a function of it
+Each = Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]
+SMALLEST = 1e-12  # of a divisor: a ratio to 0 is large, and finite
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One figure of a group of runs that differ in nothing but the seed."""
+
+    name: str  # with settings of `each` in it where they belong: "moment of {feature}"
+    at: Read
+    # The figure stands for several, such as one for each feature: setting → label → what stands in the path for it, or
+    # a function from a result to such a mapping. A setting that the name has is not shown beside it.
+    each: Mapping[str, Each] = field(default_factory=dict)
+    where: Mapping[str, Any] = field(default_factory=dict)  # only runs with these settings
+    minus: Mapping[str, Any] | None = None  # less the same of the run that differs from this one in these settings
+    over: Mapping[str, Any] | None = None  # … divided by it
+    # More settings to show.
+    about: Mapping[str, Any] | Callable[[Sequence[Result]], Mapping[str, Any]] = field(default_factory=dict)
+    # The paper's own: by the row's settings (a value or a tuple), or in the order of `each`, or a function of settings.
+    paper: Mapping[Any, Any] | Sequence[Any] | Callable[[Mapping[str, Any]], Any] = field(default_factory=dict)
+    single: Read | None = None  # where a run's own interval is, if not with its figure
+    exact: bool = False  # known without error, and the same in all runs of a group
+    warns: Read | None = None  # a run's warning, where its estimate has none
+    empty: str | None = None  # what to say where no run has the figure; None: there is no row then
+    shared: str = ""  # test items that all seeds share, whose error (that of the first seed) belongs in the interval
+    items: Items = ""  # what the interval of a single run is over
+    range: Range | None = None  # the least and the most that it can be
+    # In place of Student's interval over seeds.
+    summary: Callable[[str, Mapping[str, Any], list[float]], Row] | None = None
+
+    def names(self, name: str) -> bool:
+        """Whether rows of this name are of this figure."""
+        return re.fullmatch(re.sub(r"\\\{.*?\\\}", ".*", re.escape(self.name)), name) is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Figures of runs that are grouped by the same settings."""
+
+    by: Sequence[str]
+    of: Sequence[Figure]
+    # What a row's settings are → the paper's number for each figure, in their order.
+    paper: Mapping[Any, Sequence[Any]] = field(default_factory=dict)
+
+    def __call__(self, results: Sequence[Result]) -> list[Row]:
+        rows = []
+        for group, runs in grouped(results, self.by).items():
+            settings = dict(zip(self.by, group, strict=True))
+            for place, figure in enumerate(self.of):
+                for row in _rows(figure, settings, runs, results, self.by):
+                    told = _told(self.paper, row.settings, settings)
+                    rows.append(row if told is None else replace(row, document=told[place]))
+        return rows
+
+
+def found(result: Any, read: Read, **each: Any) -> Any:
+    """What is there: an `Estimate` where the JSON has one."""
+    if not isinstance(read, str):
+        value = read(result, **each)
+    else:
+        value = result
+        for part in read.split("."):
+            key = part.format(**each)
+            value = value[int(key)] if isinstance(value, list) else value[key]
+    return as_estimate(value) if isinstance(value, Mapping) and "low" in value else value
+
+
+def _rows(
+    figure: Figure, group: Mapping[str, Any], runs: Sequence[Result], results: Sequence[Result], by: Sequence[str]
+) -> Iterator[Row]:
+    runs = [run for run in runs if all(run[0][key] == value for key, value in figure.where.items())]
+    runs, partners = _paired(figure, runs, results, by)
+    if not runs:
+        return
+    first = runs[0][1]
+    each = {key: one(first) if callable(one) else one for key, one in figure.each.items()}
+    for place, labels in enumerate(product(*each.values())):
+        said = dict(zip(each, labels, strict=True))
+        parts = {key: each[key][label] for key, label in said.items()}
+        name = figure.name.format(**said)
+        settings = {**group, **{key: label for key, label in said.items() if f"{{{key}}}" not in figure.name}}
+        settings |= figure.about(runs) if callable(figure.about) else figure.about
+        document = _paper(figure, place, settings | said, group)
+        values = [found(result, figure.at, **parts) for _, result in runs]
+        if partners is not None:
+            others = [_number(found(result, figure.at, **parts)) for result in partners]
+            pairs = zip(values, others, strict=True)
+            values = [
+                _number(one) - other if figure.over is None else _number(one) / max(other, SMALLEST)
+                for one, other in pairs
+            ]
+        yield from _row(figure, name, settings, values, runs, parts, document)
+
+
+def _row(
+    figure: Figure, name: str, settings: Mapping[str, Any], values: list[Any], runs: Sequence[Result],
+    parts: Mapping[str, Any], document: Any,
+) -> Iterator[Row]:  # fmt: skip
+    values = [value for value in values if value is not None]
+    if not values or (figure.empty is not None and len(values) < len(runs)):
+        if figure.empty is not None:
+            yield Row(name=name, settings=settings, value=None, low=None, high=None, warning=figure.empty)
+        return
+    if figure.exact:
+        value = _number(values[0])
+        yield Row(name=name, settings=settings, value=value, low=value, high=value, document=document)
+        return
+    if figure.summary is not None:
+        yield replace(figure.summary(name, settings, [_number(value) for value in values]), document=document)
+        return
+    single = None if figure.single is None else found(runs[0][1], figure.single, **parts)
+    warning = figure.warns and said_of_runs([found(result, figure.warns, **parts) for _, result in runs])
+    numbers = [_number(value) for value in values]
+    estimates = values if figure.single is None and all(isinstance(value, Estimate) for value in values) else numbers
+    row = over_seeds(name, settings, estimates, single=single, document=document, warning=warning or None)
+    if figure.shared:
+        row = with_items(row, single or (values[0] if isinstance(values[0], Estimate) else None), figure.shared)
+    yield row
+
+
+def _paired(
+    figure: Figure, runs: Sequence[Result], results: Sequence[Result], by: Sequence[str]
+) -> tuple[Sequence[Result], list[dict[str, Any]] | None]:
+    """The runs that have a partner, and its results: a run of the same group and seed but for some settings."""
+    other = figure.minus if figure.over is None else figure.over
+    if other is None:
+        return runs, None
+    keys = list(dict.fromkeys([*by, *other, "seed"]))
+    known = {tuple(cell[key] for key in keys): result for cell, result in results}
+    runs = [run for run in runs if any(run[0][key] != value for key, value in other.items())]
+    return runs, [known[tuple({**cell, **other}[key] for key in keys)] for cell, _ in runs]
+
+
+def _paper(figure: Figure, place: int, settings: Mapping[str, Any], group: Mapping[str, Any]) -> Any:
+    if callable(figure.paper):
+        return figure.paper(settings)
+    if isinstance(figure.paper, Mapping):
+        return _told(figure.paper, settings, group)
+    return figure.paper[place] if place < len(figure.paper) else None
+
+
+def _told(table: Mapping[Any, Any], settings: Mapping[str, Any], group: Mapping[str, Any]) -> Any:
+    """An entry of a paper's table: by all of a row's settings, or by those of its group."""
+    for known in (settings, group):
+        key = tuple(known.values())
+        told = table.get(key[0] if len(key) == 1 else key)
+        if told is not None:
+            return told
+    return None
+
+
+def _number(value: Any) -> float:
+    return value.value if isinstance(value, Estimate) else float(value)

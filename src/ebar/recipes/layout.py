@@ -1,0 +1,153 @@
+"""Tables as text: laid out as the paper has them, ours and theirs side by side, or as a list of all figures."""
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ebar.recipes.plots import chosen
+from ebar.recipes.recipe import Laid, Row
+
+FIGURE = "figure"  # stands for the name of a figure where settings are named
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Settings down the side and along the top; "figure" among them stands for the names of figures."""
+
+    rows: Sequence[str]
+    columns: Sequence[str] = (FIGURE,)
+    figures: Sequence[str] = ("*",)  # those shown; a name that ends in * stands for all that begin so
+    where: Mapping[str, Any] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)  # settings, their values or figures → what stands for them
+    caption: str = ""
+
+    def __call__(self, rows: Sequence[Row], elsewhere: str = "") -> Laid:
+        """`elsewhere` says of which data the paper's figures are, where those are not ours."""
+        shown = list(dict.fromkeys(id(row) for name in self.figures for row in chosen(rows, name, self.where)))
+        by_id = {id(row): row for row in rows}
+        own = [row for place in shown if (row := by_id[place]).value is not None]
+        placed: dict[tuple[Any, ...], Row] = {}
+        for row in own:
+            place = (self._key(row, self.rows), self._key(row, self.columns))
+            if placed.setdefault(place, row) is not row:
+                raise ValueError(f"two figures at {place}: {placed[place]} and {row}")
+        sides, tops = (_ordered([place[end] for place in placed]) for end in (0, 1))
+        beside = {top for (_, top), row in placed.items() if row.document is not None}
+        paper = f"paper ({elsewhere})" if elsewhere else "paper"
+        header = [self.names.get(key, key) for key in self.rows]
+        for top in tops:
+            header += [self._label(top, self.columns) or "ours"] + ([paper] if top in beside else [])
+        warnings: dict[str, int] = {}
+        cells = []
+        for side in sides:
+            line = [self._word(value) for value in side]
+            for top in tops:
+                found = placed.get((side, top))
+                line.append("" if found is None else _ours(found, warnings))
+                line += [text(None if found is None else found.document)] if top in beside else []
+            cells.append(line)
+        notes = [f"Intervals: {_over(placed)}."] if any(row.over for row in own) else []
+        return Laid(self.caption, header, cells, notes + [f"⚠{number}: {said}" for said, number in warnings.items()])
+
+    def _key(self, row: Row, keys: Sequence[str]) -> tuple[Any, ...]:
+        return tuple(row.name if key == FIGURE else row.settings.get(key) for key in keys)
+
+    def _word(self, value: Any) -> str:
+        return self.names.get(str(value), text(value))
+
+    def _label(self, values: tuple[Any, ...], keys: Sequence[str]) -> str:
+        words = (
+            f"{self.names.get(key, key)} {text(value)}" if isinstance(value, int | float) else self._word(value)
+            for key, value in zip(keys, values, strict=True)
+        )
+        return ", ".join(word for word in words if word)
+
+
+def _ordered(keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Each once, those with the same beginning together, otherwise as they come."""
+    known = [list(dict.fromkeys(values)) for values in zip(*keys, strict=True)]
+    return sorted(
+        dict.fromkeys(keys), key=lambda key: [ranks.index(one) for ranks, one in zip(known, key, strict=True)]
+    )
+
+
+def _ours(row: Row, warnings: dict[str, int]) -> str:
+    exact = row.low is None or row.high is None or row.low == row.high
+    ends = "" if exact else f" ({text(row.low)} … {text(row.high)})"
+    mark = f" ⚠{warnings.setdefault(row.warning, len(warnings) + 1)}" if row.warning else ""
+    return f"{text(row.value)}{ends}{mark}"
+
+
+def _over(placed: Mapping[tuple[Any, ...], Row]) -> str:
+    """What intervals are over: once for all, or by figure, line or column, whichever tells them apart."""
+    known = {place: row for place, row in placed.items() if row.over}
+    overs = list(dict.fromkeys(str(row.over) for row in known.values()))
+    if len(overs) == 1:
+        return overs[0]
+    ways: list[Callable[[tuple[Any, ...], Row], Hashable]] = [
+        lambda place, row: row.name, lambda place, row: place[0], lambda place, row: place[1],
+        lambda place, row: (*place[0], *place[1]),
+    ]  # fmt: skip
+    for way in ways:
+        told: dict[Any, set[str]] = {}
+        for place, row in known.items():
+            told.setdefault(way(place, row), set()).add(str(row.over))
+        if all(len(one) == 1 for one in told.values()):
+            break
+    parts = [f"{over} ({', '.join(_plain(key) for key, one in told.items() if over in one)})" for over in overs]
+    return "; ".join(parts)
+
+
+def _plain(key: Any) -> str:
+    return " ".join(text(part) for part in key if part is not None) if isinstance(key, tuple) else str(key)
+
+
+def listed(rows: Sequence[Row], elsewhere: str = "") -> Laid:
+    """All figures one below the other, a column for each setting, and none where all is empty."""
+    settings = list(dict.fromkeys(key for row in rows for key in row.settings))
+    paper = f"paper ({elsewhere})" if elsewhere else "paper"
+    header = [FIGURE, *settings, "ours", "interval", "over", paper, "warning"]
+    cells = [
+        [
+            row.name,
+            *(text(row.settings.get(key)) for key in settings),
+            text(row.value) or "–",
+            "" if row.low is None or row.high is None else f"{text(row.low)} … {text(row.high)}",
+            text(row.over),
+            text(row.document),
+            text(row.warning),
+        ]
+        for row in rows
+    ]
+    # A table of one's own has no paper beside it, and most have no warnings.
+    shown = [place for place, name in enumerate(header) if name == "ours" or any(row[place] for row in cells)]
+    return Laid("", [header[place] for place in shown], [[row[place] for place in shown] for row in cells], [])
+
+
+def markdown(laid: Laid) -> list[str]:
+    """A table as lines of Markdown, with its caption above and its notes below."""
+    lines = [laid.header, ["---"] * len(laid.header), *laid.cells]
+    table = ["| " + " | ".join(escaped(cell) for cell in line) + " |" for line in lines]
+    return [
+        *([laid.caption, ""] if laid.caption else []),
+        *table,
+        "",
+        *(line for note in laid.notes for line in (note, "")),
+    ]
+
+
+def text(value: Any) -> str:
+    """Four digits of a number; what JSON has no number for stands in a record as a string, and means the same."""
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int):
+        return str(value)
+    return str(value) if not math.isfinite(value) else f"{value:.4g}"
+
+
+def escaped(words: str) -> str:
+    """Text within a table or a link."""
+    return " ".join(words.replace("|", "\\|").split())
