@@ -10,11 +10,11 @@ from ebar.config.gam import Gam, as_gam, gam_parser
 from ebar.config.options import parse
 from ebar.journeys.gam.journey import travel
 from ebar.journeys.gam.measure import DRAWS, measure
-from ebar.journeys.train_run import as_yaml
 from ebar.recipes.figures import Figure
 from ebar.recipes.gam.settings import departures
 from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import as_estimate
+from ebar.store.yaml import as_yaml
 from ebar.types import Estimate
 
 
