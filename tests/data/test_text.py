@@ -8,6 +8,8 @@ import torch
 
 from ebar.data import text as module
 from ebar.data.bpe import Bpe
+from ebar.data.corpus import read_data
+from ebar.data.kinds import TextData
 from ebar.data.text import blocks_of, read_text, read_tokens, texts_of, windows
 from ebar.data.tokenisers import Alphabet, Bytes, Words
 from ebar.errors import UserError
@@ -84,3 +86,14 @@ def test_what_cannot_be_read_says_so(tmp_path):
 def test_wikitext_2_has_the_tokens_everyone_counts():
     valid = Path(os.environ["EBAR_DATA"]) / "wikitext-2" / "valid.txt.xz"
     assert len(read_tokens(valid, Words.train(texts_of(valid)))) == 217_646
+
+
+def test_a_part_of_the_windows_is_spread_over_the_text(tmp_path):
+    for name in ("train", "validation"):
+        (tmp_path / name).write_bytes(bytes(range(40)))
+    data = TextData(
+        train=tmp_path / "train", validation=tmp_path / "validation", length=4, windows=4, held_out_windows=2
+    )
+    corpus = read_data(data)
+    assert corpus.train.tokens[:, 0].tolist() == [0, 12, 24, 36]
+    assert corpus.validation.tokens[:, 0].tolist() == [0, 36]

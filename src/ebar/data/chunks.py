@@ -20,6 +20,7 @@ from ebar.data.text import texts_of as lines_of
 from ebar.data.text_parts import texts_of
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
+from ebar.maths.rows import evenly
 from ebar.store.writing import replace as replace_file
 from ebar.store.writing import saving
 from ebar.types import Context, Sequences
@@ -40,7 +41,7 @@ class Positives(NamedTuple):
         rows = len(self.x.lengths)
         if most is None or most >= rows:
             return self
-        return self.select(torch.linspace(0, rows - 1, most).round().long().clamp(max=rows - 1))
+        return self.select(evenly(rows, most))
 
     def select(self, rows: Tensor) -> "Positives":
         return Positives(self.x.select(rows), None if self.context is None else self.context.select(rows))

@@ -73,6 +73,10 @@ class TextData:
     """Most tokens of the training text, from its beginning on; by default all."""
     held_out_limit: int | None = None
     """Most tokens of the validation text and of the test text; by default all."""
+    windows: int | None = None
+    """Most training windows, evenly spread over the text; by default all."""
+    held_out_windows: int | None = None
+    """Most windows of the validation text and of the test text, evenly spread; by default all."""
     cache: Path | None = None
     """Folder for the tokens of a training text that is larger than memory: written once, read as needed."""
 

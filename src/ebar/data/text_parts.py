@@ -9,7 +9,7 @@ from ebar.data.packed import Packed, fingerprint, pack_stream
 from ebar.data.text import Texts, blocks_of, read_tokens, windows
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
-from ebar.maths.rows import take
+from ebar.maths.rows import evenly, take
 from ebar.types import Sequences
 
 
@@ -30,12 +30,15 @@ def text_parts(data: TextData, tokeniser: Tokeniser) -> dict[str, Sequences | Pa
     assert train is not None
     parts: dict[str, Sequences | Packed] = {}
 
-    def read(texts: Texts, limit: int | None) -> Sequences:
-        return windows(read_tokens(texts, tokeniser)[:limit], data.length)
+    def read(texts: Texts, limit: int | None, most: int | None) -> Sequences:
+        found = windows(read_tokens(texts, tokeniser)[:limit], data.length)
+        return found if most is None else take(found, evenly(len(found.lengths), most))
 
     if data.cache is not None:
-        if data.limit is not None:
-            raise UserError("A text that stays on disk is read as a whole: leave out data.limit or data.cache.")
+        if data.limit is not None or data.windows is not None:
+            raise UserError(
+                "A text that stays on disk is read as a whole: leave out data.limit and data.windows, or data.cache."
+            )
         if validation is None:
             raise UserError("A text that stays on disk needs a validation file of its own: give data.validation.")
         place = data.dataset if data.train is None else data.train
@@ -45,12 +48,12 @@ def text_parts(data: TextData, tokeniser: Tokeniser) -> dict[str, Sequences | Pa
             vocabulary=tokeniser.size, length=data.length,
         )  # fmt: skip
     else:
-        parts["train"] = read(train, data.limit)
+        parts["train"] = read(train, data.limit, data.windows)
     if validation is None:
         parts["train"], parts["validation"] = _last_tenth(parts["train"])
     else:
-        parts["validation"] = read(validation, data.held_out_limit)
-    parts["test"] = parts["validation"] if test is None else read(test, data.held_out_limit)
+        parts["validation"] = read(validation, data.held_out_limit, data.held_out_windows)
+    parts["test"] = parts["validation"] if test is None else read(test, data.held_out_limit, data.held_out_windows)
     return parts
 
 

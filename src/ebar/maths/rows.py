@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from jaxtyping import Int
 from torch import Tensor
 
@@ -20,6 +21,11 @@ def take(tree: Any, rows: slice | Int[Tensor, " selected"]) -> Any:
     if isinstance(tree, Mapping):
         return {key: take(branch, rows) for key, branch in tree.items()}
     raise TypeError(f"a batch is made of tensors, tuples, lists, dictionaries and None, not {type(tree).__name__}")
+
+
+def evenly(rows: int, most: int) -> Int[Tensor, " selected"]:
+    """At most so many of the rows, evenly spread from the first to the last."""
+    return torch.linspace(0, rows - 1, min(most, rows)).round().long().clamp(max=rows - 1)
 
 
 def named_tensors(tree: Any, name: str = "batch") -> dict[str, Tensor]:

@@ -55,6 +55,7 @@ class Evaluation:
     drawn: Negatives
     of_data: Float[Tensor, " prefixes"]
     of_draws: Float[Tensor, "prefixes draws"]
+    generator: Generator  # that the random numbers came from, to go on with
     systems: dict[str, Sequences]  # a continuation of each prefix: the data's, the base's, the joint model's
     perplexity: JointPerplexity
     last: LastStep | None
@@ -145,7 +146,7 @@ def evaluate(
         of_data = measured_energy(energy, x, context).double().cpu()
     log_q = -negative_log_scores(base.q, x, context).cpu()
     generator = Generator(device=base.device).manual_seed(folded(own, CHOOSING))
-    rows = torch.arange(len(drawn))
+    rows, texts = torch.arange(len(drawn)), 0 if base.tokeniser is None else shown
     chosen = chosen_by_energy(of_draws.to(base.device), generator).cpu()
     systems = {
         "data": data.x,
@@ -162,6 +163,7 @@ def evaluate(
         drawn=drawn,
         of_data=of_data,
         of_draws=of_draws,
+        generator=generator,
         systems=systems,
         perplexity=perplexity,
         last=_last(base, energy, data, how, generator),
@@ -169,7 +171,7 @@ def evaluate(
         unique=unique_ratios(
             systems, end=base.q.space.end, orders=[n for n in (1, 2, 3, 4) if n <= int(data.x.lengths.max())]
         ),
-        continued=[_continued(base, data.context, systems, perplexity, row) for row in range(min(shown, len(drawn)))],
+        continued=[_continued(base, data.context, systems, perplexity, row) for row in range(min(texts, len(drawn)))],
     )
 
 
