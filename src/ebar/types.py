@@ -294,14 +294,9 @@ class Sampler(Protocol):
     weighted: ClassVar[bool]  # True: its draws are properly weighted. False: they tend to p, and say nothing of Z
 
     def stream(
-        self,
-        target: "Target",
-        n: int,
-        *,
-        proposal: Distribution | None = None,
-        context: Context | None = None,
+        self, target: "Target", n: int, *, proposal: Distribution | None = None, context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Weighted]:
+    ) -> Iterator[Weighted]:  # fmt: skip
         """At least n draws for each row of the context, in batches of bounded size.
 
         Over the batches of one stream, draws of the same group number depend on one another.

@@ -246,7 +246,6 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     ),
     "samplers.beam.beam_search": lambda w: beam.beam_search(w.base, w.context, width=2, best=2),
     "samplers.beam.decode": lambda w: beam.decode(w.base, w.context, width=2),
-    "samplers.draw.propose": lambda w: drawing.propose(w.other, 3, w.context, w.generator()),
     "samplers.draw.log_weights": lambda w: [
         drawing.log_weights(target, w.other, w.x, torch.zeros(3).double(), w.context)
         for target in (w.p, w.base, w.gam)
@@ -338,7 +337,7 @@ DOES_NOT_MEASURE = {
     "samplers.beam": "Beams.first alike by_source restored score",
     "samplers.draw": "group_size numbered proposal_for shares",
     "samplers.files": "load_draws save_draws",
-    "samplers.greedy": "limits stepper_of",
+    "samplers.greedy": "limits",
     # One step at a time is in the model's own mode, as for every stepwise model: whoever measures by steps is above.
     "samplers.guided": "Guided.advance Guided.expected_log_weight Guided.log_ratio_bound Guided.plain Guided.start "
     "Guided.tilted GuidedState.select",

@@ -10,11 +10,11 @@ from torch import Generator, Tensor
 from ebar.estimators.models import Model
 from ebar.estimators.support import Support
 from ebar.maths.importance import all_warnings, check_weights
-from ebar.models.scoring import measured_energy, score
+from ebar.models.scoring import measured_energy, propose, score
 from ebar.models.tilted import Tilted
 from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
-from ebar.types import Context, Distribution, SamplesWithLogProb, Sequences, Weighted, context_rows
+from ebar.types import Context, Distribution, Sequences, Weighted, context_rows
 
 BATCH = 4096  # sequences scored at once, over all rows of the context
 
@@ -62,7 +62,8 @@ def draw_comparison(
         for source, count in zip(sources, counts, strict=True):
             for start in range(0, count, most):
                 size = min(most, count - start)
-                x, known = _propose(source, size, context, generator)
+                x, log_prob = propose(source, size, context, generator)
+                known: Known = [(source, log_prob.double())]
                 log_r = torch.logsumexp(torch.stack([_known(known, other, x, context) for other in sources]), 0)
                 log_r = log_r - torch.tensor(float(len(sources)), dtype=torch.float64).log()
                 parts[2].append(log_r.reshape(rows, size))
@@ -97,13 +98,6 @@ def comparison_of(drawn: Weighted, p: Model, q: Model, *, context: Context | Non
 
 
 Known = list[tuple[object, Tensor]]  # log-probabilities of the batch at hand, by the model they belong to
-
-
-def _propose(source: Distribution, n: int, context: Context | None, generator: Generator) -> tuple[Sequences, Known]:
-    if isinstance(source, SamplesWithLogProb):
-        x, log_prob = source.sample_with_log_prob(n, context, generator=generator)
-        return x, [(source, log_prob.double())]
-    return source.sample(n, context, generator=generator), []
 
 
 def _known(known: Known, model: Model, x: Sequences, context: Context | None) -> Float[Tensor, " batch"]:

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ebar.backbones.backbone import Quick, Stepper
-from ebar.models.stepwise import Advances, ByChainRule, teacher_forced
+from ebar.backbones.backbone import Stepper
+from ebar.models.stepwise import ByChainRule, stepper_of, teacher_forced
 from ebar.types import Context, Space, State, Stepwise
 
 
@@ -82,11 +82,7 @@ class LocallyResidual(ByChainRule):
 
     def stepper(self, state: LocallyResidualState) -> Stepper:
         """Each model's own way to draw."""
-        return _Steps(self, _stepper(self.base, state.base), _stepper(self.residual, state.residual))
-
-
-def _stepper(model: Any, state: State) -> Stepper:
-    return model.stepper(state) if isinstance(model, Quick) else Advances(model, state)
+        return _Steps(self, stepper_of(self.base, state.base), stepper_of(self.residual, state.residual))
 
 
 class _Steps:

@@ -5,9 +5,9 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
-from ebar.backbones.backbone import Quick, Stepper
+from ebar.backbones.backbone import Stepper
 from ebar.errors import UserError
-from ebar.models.stepwise import Advances
+from ebar.models.stepwise import stepper_of
 from ebar.types import Context, SamplesWithLogProb, Sequences, Space, State, Stepwise
 
 
@@ -38,7 +38,7 @@ class Prompted(nn.Module):
         return self.model.advance(tokens, state)
 
     def stepper(self, state: Any) -> Stepper:
-        return self.model.stepper(state) if isinstance(self.model, Quick) else Advances(self.model, state)
+        return stepper_of(self.model, state)
 
     def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         return self.model.log_prob(x, self._only(context))

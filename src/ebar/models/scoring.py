@@ -1,11 +1,12 @@
 """Asking an energy or a model for numbers, as samplers and estimators do: without dropout, shapes checked."""
 
+import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Generator, Tensor
 
 from ebar.modes import evaluation_mode
 from ebar.shapes import of_shape
-from ebar.types import Context, Distribution, Energy, Scored, Sequences
+from ebar.types import Context, Distribution, Energy, SamplesWithLogProb, Scored, Sequences, context_rows
 
 
 def measured_energy(
@@ -14,6 +15,25 @@ def measured_energy(
     """E(x, C) in evaluation mode, whatever mode the energy is in."""
     with evaluation_mode(energy):
         return checked_energy(energy, x, context)
+
+
+@torch.no_grad()
+def propose(
+    source: Distribution, n: int, context: Context | None, generator: Generator
+) -> tuple[Sequences, Float[Tensor, " batch"]]:
+    """n draws for each row of the context and their log-probability, in evaluation mode.
+
+    Where the source knows the log-probability from drawing (`SamplesWithLogProb`), the draws are not scored again.
+    """
+    with evaluation_mode(source):
+        if isinstance(source, SamplesWithLogProb):
+            x, log_prob = source.sample_with_log_prob(n, context, generator=generator)
+        else:
+            x = source.sample(n, context, generator=generator)
+            log_prob = score(source, x, context)
+    drawn = (context_rows(context) * n,)
+    of_shape(x.lengths, drawn, f"The lengths of {n} draws for each context")
+    return x, of_shape(log_prob, drawn, f"The log-probabilities of {n} draws for each context")
 
 
 def checked_energy(energy: Energy[Sequences], x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
-from ebar.backbones.backbone import Quick
+from ebar.backbones.backbone import Quick, Stepper
 from ebar.errors import UserError
 from ebar.modes import evaluation_mode
 from ebar.shapes import of_shape
@@ -266,7 +266,7 @@ def draw_block(
     `stems` are the tokens read so far, none by default; `space` is the model's after the context, the model's own by
     default. Rows that have ended are no longer computed.
     """
-    stepper = model.stepper(state) if isinstance(model, Quick) else Advances(model, state)
+    stepper = stepper_of(model, state)
     space = model.space if space is None else space
     rows, device = len(logits), logits.device
     first = 0 if stems is None else stems.shape[1]
@@ -292,6 +292,11 @@ def draw_block(
             logits = stepper.step(token)
     width = int(lengths.max()) if rows else 0
     return Sequences(tokens[:, :width], lengths), picked[:, :width]
+
+
+def stepper_of(model: Stepwise, state: State) -> Stepper:
+    """The model's own stepper where it has one, else one that repeats `advance`."""
+    return model.stepper(state) if isinstance(model, Quick) else Advances(model, state)
 
 
 class Advances:

@@ -9,13 +9,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ebar.backbones.backbone import Quick, Stepper
+from ebar.backbones.backbone import Stepper
 from ebar.models.stepwise import (
     BLOCK,
-    Advances,
     ByChainRule,
     drawn_at_once,
     only_end_in_last_place,
+    stepper_of,
 )
 from ebar.types import Context, Space, State, Stepwise
 
@@ -100,7 +100,7 @@ class Truncated(ByChainRule):
 
     def stepper(self, state: TruncatedState) -> Stepper:
         """The model's own way to draw, reshaped."""
-        inner = self.model.stepper(state.model) if isinstance(self.model, Quick) else Advances(self.model, state.model)
+        inner = stepper_of(self.model, state.model)
         return _Steps(self, inner, state.place)
 
 

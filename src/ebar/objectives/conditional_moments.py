@@ -14,10 +14,10 @@ from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.maths.importance import SMALLEST_SAMPLE
 from ebar.maths.log_space import effective_sample_size, log_mean_exp, normalised
-from ebar.models.scoring import checked_energy
+from ebar.models.scoring import checked_energy, propose
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
-from ebar.types import Clock, Context, Distribution, Loss, SamplesWithLogProb, Sequences
+from ebar.types import Clock, Context, Distribution, Loss, Sequences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +70,7 @@ class ConditionalMoments:
         """Draws for each context, and log r/g: a gradient only where the base learns."""
         base = self.model.base
         source = base if self.proposal is None else self.proposal
-        with torch.no_grad(), evaluation_mode(source):
-            if isinstance(source, SamplesWithLogProb):
-                x, log_g = source.sample_with_log_prob(self.draws, context, generator=generator)
-            else:
-                x = source.sample(self.draws, context, generator=generator)
-                log_g = source.log_prob(x, context)
+        x, log_g = propose(source, self.draws, context, generator)
         if source is base and not self.train_base:
             return x, torch.zeros_like(log_g)
         with torch.set_grad_enabled(self.train_base and torch.is_grad_enabled()), evaluation_mode(base):

@@ -4,8 +4,7 @@ import torch
 from jaxtyping import Int
 from torch import Generator, Tensor
 
-from ebar.backbones.backbone import Quick
-from ebar.models.stepwise import Advances, draw_tokens
+from ebar.models.stepwise import draw_tokens, stepper_of
 from ebar.modes import evaluation_mode
 from ebar.types import Context, Sequences, Stepwise
 
@@ -33,7 +32,7 @@ def draw_fakes(
         if prefix is not None and before > 0:
             after, state = model.advance(prefix, state)
             logits = after[:, -1]
-        stepper = model.stepper(state) if isinstance(model, Quick) else Advances(model, state)
+        stepper = stepper_of(model, state)
         alive = torch.arange(rows, device=device)
         for place in range(width):
             token = draw_tokens(torch.log_softmax(logits, 1), generator)

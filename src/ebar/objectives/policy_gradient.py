@@ -22,10 +22,10 @@ from ebar.errors import UserError, choose
 from ebar.maths.divergences import DIVERGENCES
 from ebar.maths.importance import SMALLEST_SAMPLE, check_weights
 from ebar.maths.log_space import effective_sample_size, log_mean_exp
-from ebar.models.scoring import measured_energy, score
+from ebar.models.scoring import measured_energy, propose, score
 from ebar.models.tilted import Tilted
 from ebar.objectives.running import RunningMean, WeightedSums
-from ebar.types import Clock, Context, Distribution, Loss, SamplesWithLogProb, Sequences, Target
+from ebar.types import Clock, Context, Distribution, Loss, Sequences, Target
 
 LEAST_MASS = 0.5  # of p, that recent draws must find: below, the proposal has lost sight of the rest
 
@@ -144,11 +144,7 @@ class PolicyGradient:
     @torch.no_grad()
     def _draw(self, n: int, context: Context | None, generator: Generator) -> Drawn:
         q = self._proposal()
-        if isinstance(q, SamplesWithLogProb):
-            x, log_q = q.sample_with_log_prob(n, context, generator=generator)
-        else:
-            x = q.sample(n, context, generator=generator)
-            log_q = score(q, x, context)
+        x, log_q = propose(q, n, context, generator)
         target = self.target
         if isinstance(target, Tilted) and target.base is q:
             log_weights = -measured_energy(target.energy, x, context)

@@ -8,7 +8,8 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from ebar.errors import UserError
-from ebar.samplers.draw import log_weights, propose
+from ebar.models.scoring import propose
+from ebar.samplers.draw import log_weights
 from ebar.types import Context, Distribution, Sequences, Target, Weighted, context_rows
 
 

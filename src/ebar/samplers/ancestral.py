@@ -22,14 +22,9 @@ class Ancestral:
     """Sequences at a time, over all rows of the context."""
 
     def stream(
-        self,
-        target: Target,
-        n: int,
-        *,
-        proposal: Distribution | None = None,
-        context: Context | None = None,
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Weighted]:
+    ) -> Iterator[Weighted]:  # fmt: skip
         if not isinstance(target, Distribution):
             raise UserError(
                 "A tilted model cannot be drawn from token by token, because its normaliser is not known: "

@@ -49,14 +49,9 @@ class Annealed:
     """Particles at a time, over all systems and rows of the context."""
 
     def stream(
-        self,
-        target: Target,
-        n: int,
-        *,
-        proposal: Distribution | None = None,
-        context: Context | None = None,
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Weighted]:
+    ) -> Iterator[Weighted]:  # fmt: skip
         return numbered(self._systems(Scene(target, proposal_for(target, proposal), context, generator), n))
 
     def _systems(self, scene: Scene, n: int) -> Iterator[Weighted]:

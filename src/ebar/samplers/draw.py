@@ -16,12 +16,10 @@ from ebar.models.scoring import measured_energy, score
 from ebar.models.tilted import Tilted
 from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
-from ebar.shapes import of_shape
 from ebar.types import (
     Context,
     Distribution,
     Sampler,
-    SamplesWithLogProb,
     Sequences,
     Target,
     Weighted,
@@ -38,22 +36,6 @@ def proposal_for(target: Target, proposal: Distribution | None) -> Distribution:
     if isinstance(target, Distribution):
         return target
     raise UserError("This target has no base distribution to propose from: give a proposal.")
-
-
-@torch.no_grad()
-@in_evaluation_mode
-def propose(
-    proposal: Distribution, n: int, context: Context | None, generator: Generator
-) -> tuple[Sequences, Float[Tensor, " batch"]]:
-    """n draws for each row of the context, and their log-probability, from the drawing itself where it is known."""
-    if isinstance(proposal, SamplesWithLogProb):
-        x, log_q = proposal.sample_with_log_prob(n, context, generator=generator)
-    else:
-        x = proposal.sample(n, context, generator=generator)
-        log_q = score(proposal, x, context)
-    drawn = (context_rows(context) * n,)
-    of_shape(x.lengths, drawn, f"The lengths of {n} draws for each context")
-    return x, of_shape(log_q, drawn, f"The log-probabilities of {n} draws for each context")
 
 
 @torch.no_grad()

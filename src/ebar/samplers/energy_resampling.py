@@ -10,11 +10,10 @@ from ebar.energies.own_logits import OwnLogits, Reading
 from ebar.errors import UserError
 from ebar.maths.importance import check_weights
 from ebar.maths.log_space import effective_sample_size
-from ebar.models.scoring import measured_energy
+from ebar.models.scoring import measured_energy, propose
 from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
 from ebar.samplers.beam import alike, beam_search, restored
-from ebar.samplers.draw import propose
 from ebar.samplers.resample import flat, multinomial
 from ebar.types import Context, Distribution, Sequences, Stepwise, Weighted, context_rows
 

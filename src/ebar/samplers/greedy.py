@@ -4,11 +4,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ebar.backbones.backbone import Quick, Stepper
 from ebar.errors import UserError
-from ebar.models.stepwise import Advances
+from ebar.models.stepwise import stepper_of
 from ebar.modes import in_evaluation_mode
-from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
+from ebar.types import Context, Sequences, Space, Stepwise, context_rows
 
 Limit = int | Int[Tensor, " rows"] | None
 
@@ -24,11 +23,6 @@ def limits(maximal_length: Limit, space: Space, rows: int, device: torch.device)
     if rows and int(wanted.min()) < 1:
         raise UserError(f"maximal_length must be at least 1, not {int(wanted.min())}.")
     return wanted.clamp(max=space.length)
-
-
-def stepper_of(model: Stepwise, state: State) -> Stepper:
-    """The model's own quick way to go on, or repeated `advance`."""
-    return model.stepper(state) if isinstance(model, Quick) else Advances(model, state)
 
 
 @torch.no_grad()

@@ -7,10 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from ebar.backbones.backbone import Quick
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
-from ebar.models.stepwise import BLOCK, Advances, draw_tokens, sequence_log_prob
+from ebar.models.stepwise import BLOCK, draw_tokens, sequence_log_prob, stepper_of
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
 from ebar.samplers.guided_ahead import backward, log_largest_ratio
@@ -212,7 +211,7 @@ class Guided:
 
         Rows that have ended are no longer computed.
         """
-        stepper = self.base.stepper(state) if isinstance(self.base, Quick) else Advances(self.base, state)
+        stepper = stepper_of(self.base, state)
         length, end, rows, device = self.states.space.length, self.space.end, len(logits), logits.device
         tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
         lengths = torch.full((rows,), length, device=device)

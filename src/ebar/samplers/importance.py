@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from torch import Generator
 
-from ebar.samplers.draw import log_weights, proposal_for, propose, shares
+from ebar.models.scoring import propose
+from ebar.samplers.draw import log_weights, proposal_for, shares
 from ebar.types import Context, Distribution, Target, Weighted, context_rows
 
 
@@ -24,14 +25,9 @@ class Importance:
     """Sequences at a time, over all rows of the context."""
 
     def stream(
-        self,
-        target: Target,
-        n: int,
-        *,
-        proposal: Distribution | None = None,
-        context: Context | None = None,
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Weighted]:
+    ) -> Iterator[Weighted]:  # fmt: skip
         proposal = proposal_for(target, proposal)
         for size in shares(n, context, self.batch_size):
             x, log_q = propose(proposal, size, context, generator)

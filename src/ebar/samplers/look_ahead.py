@@ -99,14 +99,9 @@ class LookAhead:
         return guided(target, surrogate=surrogate, draws=draws, context=context, generator=generator)
 
     def stream(
-        self,
-        target: Target,
-        n: int,
-        *,
-        proposal: Distribution | None = None,
-        context: Context | None = None,
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Weighted]:
+    ) -> Iterator[Weighted]:  # fmt: skip
         if proposal is None:
             proposal = self.proposal(target, context, n=n, generator=generator)
         if not isinstance(proposal, Guided) or not isinstance(target, Tilted) or target.base is not proposal.base:

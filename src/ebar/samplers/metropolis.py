@@ -43,14 +43,9 @@ class Metropolis:
     """Chains at a time, over all rows of the context."""
 
     def stream(
-        self,
-        target: Target,
-        n: int,
-        *,
-        proposal: Distribution | None = None,
-        context: Context | None = None,
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Weighted]:
+    ) -> Iterator[Weighted]:  # fmt: skip
         parts = self.attempts(target, n, proposal=proposal, context=context, generator=generator)
         for number, part in enumerate(parts):
             chains = len(part.x.lengths) // context_rows(context)
@@ -59,14 +54,9 @@ class Metropolis:
             yield Weighted(part.x, weights, groups, estimates_z=False)
 
     def attempts(
-        self,
-        target: Target,
-        n: int,
-        *,
-        proposal: Distribution | None = None,
-        context: Context | None = None,
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Attempts]:
+    ) -> Iterator[Attempts]:  # fmt: skip
         """The draws of `stream`, one of each chain at a time, with the moves accepted since the last (burn-in too)."""
         scene = Scene(target, proposal_for(target, proposal), context, generator)
         cycle = itertools.cycle(moves_in(self.moves, scene.proposal.space))

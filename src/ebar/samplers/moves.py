@@ -10,9 +10,10 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from ebar.errors import UserError
+from ebar.models.scoring import propose
 from ebar.models.stepwise import draw_tokens
 from ebar.samplers.accept import coin
-from ebar.samplers.draw import log_weights, propose
+from ebar.samplers.draw import log_weights
 from ebar.samplers.redraw import redraw
 from ebar.types import Context, Distribution, Sequences, Stepwise, Target, context_rows
 

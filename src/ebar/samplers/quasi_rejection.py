@@ -8,8 +8,9 @@ from typing import ClassVar
 from torch import Generator
 
 from ebar.errors import UserError
+from ebar.models.scoring import propose
 from ebar.samplers.accept import Attempts, accept, weighed
-from ebar.samplers.draw import group_size, log_weights, numbered, proposal_for, propose, shares
+from ebar.samplers.draw import group_size, log_weights, numbered, proposal_for, shares
 from ebar.types import Context, Distribution, Target, Weighted
 
 
@@ -34,14 +35,9 @@ class QuasiRejection:
     """Sequences at a time, over all rows of the context."""
 
     def stream(
-        self,
-        target: Target,
-        n: int,
-        *,
-        proposal: Distribution | None = None,
-        context: Context | None = None,
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Weighted]:
+    ) -> Iterator[Weighted]:  # fmt: skip
         proposal = proposal_for(target, proposal)
         log_beta = self.ceiling(target, proposal, context, generator=generator)
         parts = replace(self, log_beta=log_beta).attempts(
@@ -56,14 +52,9 @@ class QuasiRejection:
         return _largest_log_weight(target, proposal, context, generator) if self.log_beta is None else self.log_beta
 
     def attempts(
-        self,
-        target: Target,
-        n: int,
-        *,
-        proposal: Distribution | None = None,
-        context: Context | None = None,
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Attempts]:
+    ) -> Iterator[Attempts]:  # fmt: skip
         """The draws of `stream`, with the numbers of proposals they took."""
         proposal = proposal_for(target, proposal)
         log_beta = self.ceiling(target, proposal, context, generator=generator)

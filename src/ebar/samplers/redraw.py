@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from ebar.backbones.backbone import Quick
-from ebar.models.stepwise import Advances, draw_tokens
+from ebar.models.stepwise import draw_tokens, stepper_of
 from ebar.modes import in_evaluation_mode
 from ebar.types import Context, Sequences, Stepwise, context_rows
 
@@ -42,7 +41,7 @@ def redraw(
     logits, state = model.start(conditions, context)
     condition = torch.arange(conditions, device=logits.device).repeat_interleave(rows // conditions)
     logits, state = logits[condition], state.select(condition)
-    stepper = model.stepper(state) if isinstance(model, Quick) else Advances(model, state)
+    stepper = stepper_of(model, state)
     tokens, lengths = torch.zeros_like(x.tokens), torch.full_like(x.lengths, space.length)
     log_q, log_gain = torch.zeros_like(logits[:, 0]), torch.zeros_like(logits[:, 0])
     going = torch.arange(rows, device=logits.device)

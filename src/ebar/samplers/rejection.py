@@ -32,27 +32,17 @@ class Rejection:
     """Sequences at a time, over all rows of the context."""
 
     def stream(
-        self,
-        target: Target,
-        n: int,
-        *,
-        proposal: Distribution | None = None,
-        context: Context | None = None,
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Weighted]:
+    ) -> Iterator[Weighted]:  # fmt: skip
         log_bound = self.bound(target, proposal)
         parts = self.attempts(target, n, proposal=proposal, context=context, generator=generator)
         return numbered(weighed(part, log_bound, group_size(n)) for part in parts)
 
     def attempts(
-        self,
-        target: Target,
-        n: int,
-        *,
-        proposal: Distribution | None = None,
-        context: Context | None = None,
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Attempts]:
+    ) -> Iterator[Attempts]:  # fmt: skip
         """The draws of `stream`, with the numbers of proposals instead of weights."""
         log_bound = self.bound(target, proposal)
         proposal = proposal_for(target, proposal)

@@ -8,7 +8,8 @@ from torch import Generator
 
 from ebar.errors import choose
 from ebar.maths.log_space import log_mean_exp
-from ebar.samplers.draw import group_size, log_weights, numbered, proposal_for, propose
+from ebar.models.scoring import propose
+from ebar.samplers.draw import group_size, log_weights, numbered, proposal_for
 from ebar.samplers.resample import RESAMPLERS, flat
 from ebar.samplers.systems import in_groups, systems
 from ebar.types import Context, Distribution, Target, Weighted, context_rows
@@ -33,14 +34,9 @@ class Resampling:
     """Proposals at a time, over all rows of the context."""
 
     def stream(
-        self,
-        target: Target,
-        n: int,
-        *,
-        proposal: Distribution | None = None,
-        context: Context | None = None,
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Weighted]:
+    ) -> Iterator[Weighted]:  # fmt: skip
         return numbered(self._pools(target, n, proposal_for(target, proposal), context, generator))
 
     def _pools(

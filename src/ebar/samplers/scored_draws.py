@@ -8,10 +8,10 @@ from torch import Generator, Tensor
 
 from ebar.features.feature import Features
 from ebar.maths.importance import check_weights
-from ebar.models.scoring import measured_energy
+from ebar.models.scoring import measured_energy, propose
 from ebar.models.tilted import Tilted
 from ebar.progress import bar
-from ebar.samplers.draw import propose, shares
+from ebar.samplers.draw import shares
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import LookAhead
 from ebar.types import Sequences

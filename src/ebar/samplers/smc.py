@@ -56,14 +56,9 @@ class Smc:
     """Particles at a time, over all systems and rows of the context."""
 
     def stream(
-        self,
-        target: Target,
-        n: int,
-        *,
-        proposal: Distribution | None = None,
-        context: Context | None = None,
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
         generator: Generator,
-    ) -> Iterator[Weighted]:
+    ) -> Iterator[Weighted]:  # fmt: skip
         stepwise = proposal_for(target, proposal)
         if not isinstance(stepwise, Stepwise):
             raise UserError("Sequential Monte Carlo needs a proposal that goes token by token: use importance.")

@@ -31,9 +31,8 @@ from ebar.journeys.control.subject import behind_prompt
 from ebar.maths.randomness import folded
 from ebar.models.loading import save_pretrained
 from ebar.models.pretrained import Pretrained
-from ebar.models.scoring import score
+from ebar.models.scoring import propose, score
 from ebar.objectives import PolicyGradient, Rounds
-from ebar.samplers.draw import propose
 from ebar.samplers.scored_draws import ScoredDraws, draw_scored
 from ebar.store.writing import TEMPORARY, replace_folder, saving, to_json
 from ebar.store.yaml import as_yaml

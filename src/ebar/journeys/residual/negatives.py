@@ -27,8 +27,8 @@ from torch import Generator, Tensor
 from ebar.errors import UserError
 from ebar.estimators.models import device_of
 from ebar.maths.randomness import folded
+from ebar.models.scoring import propose
 from ebar.progress import bar
-from ebar.samplers.draw import propose
 from ebar.store.writing import replace, saving, sweep, to_json
 from ebar.training.batches import moved
 from ebar.training.distillation.fingerprint import fingerprint

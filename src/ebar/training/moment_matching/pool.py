@@ -13,9 +13,9 @@ from torch import Generator, Tensor
 
 from ebar.features.feature import Features
 from ebar.maths.enumeration import all_sequences
+from ebar.models.scoring import propose
 from ebar.modes import evaluation_mode
 from ebar.progress import bar, shown
-from ebar.samplers.draw import propose
 from ebar.samplers.guided import Guided
 from ebar.types import Distribution, Sequences
 
