@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from ebar.backbones.pretrained import llama2c
-from ebar.backbones.pretrained.hugging_face import quiet
 from ebar.backbones.pretrained.lora import merged, with_lora
 from ebar.energies.loading import load_encoder
 from ebar.errors import UserError
+from ebar.hugging_face import quiet
 from ebar.models.loading import Loaded, load_causal, save_pretrained
 from ebar.models.pretrained_stepper import PretrainedStepper
 from ebar.models.stepwise import ancestral_by_token, token_log_probs
@@ -274,7 +274,7 @@ def test_missing_packages_are_one_sentence_each(tmp_path, monkeypatch):
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr("ebar.backbones.pretrained.hugging_face.import_module", missing)
+    monkeypatch.setattr("ebar.hugging_face.import_module", missing)
     with pytest.raises(UserError, match=r"need the package transformers: install it with pip install 'ebar\[hf\]'"):
         load_causal(tmp_path, length=6)
     with pytest.raises(UserError, match=r"needs the package peft: install it with pip install 'ebar\[hf\]'"):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from ebar.build.terms import absolute
 from ebar.cli import control, control_sample
-from ebar.cli.control_fit import _absolute as absolute
 from ebar.cli.trained import build_sampler
 from ebar.errors import UserError
 from ebar.recipes.control.toy import write_toy

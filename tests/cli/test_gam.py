@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from ebar.build.terms import terms_of
 from ebar.cli import main
-from ebar.config.bit_vector import terms_of
 from ebar.journeys.gam import measure
 
 MODEL = [

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from ebar.automata.motif import ends_with
 from ebar.data.tokenisers import Alphabet
 from ebar.errors import UserError
-from ebar.features import FEATURES
 from ebar.features.accepted import Accepted
 from ebar.features.expression import Expression
 from ebar.features.feature import Feature, Features, Followed
@@ -105,7 +104,6 @@ def test_names_tell_features_apart():
     names = [feature.name for feature, _ in examples(2)]
     assert len(set(names)) == len(names)
     assert names[:2] == ["motif 101", "no motif 101"]
-    assert set(FEATURES) == {"accepted", "expression", "length", "motif", "ngram_count", "predicate", "starts_with"}
 
 
 def x_of(*rows: list[int]) -> Sequences:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jsonargparse.typing import PositiveFloat
 
+from ebar.build.terms import absolute, kinds_help
 from ebar.cli.show import show_json, show_table
 from ebar.cli.train import run_folder
 from ebar.config.control import Control
@@ -14,7 +15,6 @@ from ebar.config.options import parse, parser
 from ebar.journeys.control.fit import check, fit
 from ebar.journeys.control.folder import another, take_over
 from ebar.journeys.control.report import MOMENTS, distance_rows, lambda_warnings, moment_rows, write_fit_page
-from ebar.journeys.control.terms import KINDS
 from ebar.progress import shown
 from ebar.store.writing import to_json
 from ebar.store.yaml import as_yaml
@@ -23,7 +23,6 @@ from ebar.training import open_run
 
 def main(words: Sequence[str]) -> int:
     """λ, or that of a run that has it; and fresh draws."""
-    kinds = "; ".join(f"{kind}: {what}" for kind, what in KINDS.items())
     options = parser(
         words,
         "control fit",
@@ -33,7 +32,7 @@ def main(words: Sequence[str]) -> int:
     )
     options.add_argument("--config", action="config", help="YAML file with any of these options")
     options.add_argument("--features", nargs="+", type=str, default=[], metavar="KIND:ARGUMENT=MOMENT",
-        help=f"what is wanted of the text; ! in front of KIND means absent. {kinds}")  # fmt: skip
+        help=f"what is wanted of the text; ! in front of KIND means absent. {kinds_help()}")  # fmt: skip
     options.add_class_arguments(Control, skip={"features"}, instantiate=False)
     options.add_argument("--name", type=str, default="control", help="of the run: its folder is RUNS/NAME")
     options.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs")
@@ -43,7 +42,7 @@ def main(words: Sequence[str]) -> int:
     given = parse(options, words).as_dict()
     name, runs, within, as_json = (given.pop(key) for key in ("name", "runs", "within", "json"))
     given.pop("config", None)
-    control = Control(**{**given, "features": tuple(_absolute(term) for term in given["features"])})
+    control = Control(**{**given, "features": tuple(absolute(term) for term in given["features"])})
     control = Control(**{**asdict(control), "model": _place(control.model)})
     folder = run_folder(runs, name)
     config = as_yaml(asdict(control))
@@ -67,16 +66,6 @@ def main(words: Sequence[str]) -> int:
         sys.stdout.write(f"⚠ {warning}\n")
     sys.stdout.write(f"{folder / 'report.html'}\n")
     return 0
-
-
-def _absolute(term: str) -> str:
-    """Files by their whole path, so that the run can be gone on with from any folder."""
-    words, _, moment = term.rpartition("=")
-    kind, _, place = words.partition(":")
-    path, _, name = place.rpartition(":")
-    if kind.removeprefix("!") in ("predicate", "score", "classifier") and path and Path(path).exists():
-        return f"{kind}:{Path(path).resolve()}:{name}={moment}"
-    return term
 
 
 def _place(model: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from jsonargparse.typing import PositiveFloat, PositiveInt
 from torch import Generator
 
-from ebar.build.energy import build_energy, build_feature
+from ebar.build.terms import read_energy, read_feature
 from ebar.cli.show import show_json, show_table
 from ebar.cli.trained import (
     add_sampler,
@@ -19,13 +19,14 @@ from ebar.cli.trained import (
     truncated,
 )
 from ebar.config.options import parse, parser
+from ebar.data.tokenisers import reading_of
 from ebar.errors import UserError
 from ebar.estimators.budget import Budget, budget_or_reason, mean_influence
 from ebar.estimators.divergences import divergence
 from ebar.estimators.draws import read
 from ebar.estimators.log_z import log_z_of
 from ebar.estimators.moments import moments_of
-from ebar.features.feature import Features
+from ebar.features.feature import Features, bind
 from ebar.maths.divergences import DIVERGENCES
 from ebar.models.tilted import Tilted
 from ebar.progress import shown
@@ -61,14 +62,15 @@ def main(words: Sequence[str]) -> int:
         raise UserError("There is nothing to estimate without an energy: give --tilt KIND:ARGUMENT=COEFFICIENT.")
     trained = load_trained(arguments.run)
     base = truncated(trained.model, arguments)
-    energy = build_energy(arguments.tilt, trained.corpus.alphabet, base.space)
+    reading = reading_of(trained.corpus.tokeniser, base.space)
+    energy = read_energy(arguments.tilt, reading)
     target = Tilted(base, energy)
     sampler = build_sampler(arguments)
     if not sampler.weighted:
         raise UserError(
             f"The sampler {arguments.sampler.kind} gives draws without weights, which say nothing of Z: choose another."
         )
-    more = [build_feature(words, trained.corpus.alphabet, base.space) for words in arguments.feature]
+    more = [bind(read_feature(words), reading) for words in arguments.feature]
     features = Features([*energy.features.features, *more])
     coefficients = zip(energy.features.names, energy.coefficients.tolist(), strict=True)
     forbidden = {name for name, coefficient in coefficients if coefficient == -math.inf}

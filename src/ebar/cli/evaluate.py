@@ -10,7 +10,7 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch import Generator
 
 from ebar.automata import entropy, measures
-from ebar.build.energy import build_feature
+from ebar.build.terms import read_feature
 from ebar.cli.measured import Measured, text_figures, translation_figures
 from ebar.cli.show import plain, show_json, show_table
 from ebar.cli.trained import Trained, load_trained
@@ -20,7 +20,8 @@ from ebar.estimators.models import device_of
 from ebar.evaluation.bits_per_dimension import bits_per_dimension
 from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.frequencies import frequencies, mean_length
-from ebar.features.feature import Features
+from ebar.features.feature import Features, bind
+from ebar.features.motif import Motif
 from ebar.progress import shown
 from ebar.report.page import Samples
 from ebar.report.run_page import write_run_page
@@ -55,7 +56,7 @@ def main(words: Sequence[str]) -> int:
     arguments = parse(options, words)
     trained = load_trained(arguments.run)
     corpus = trained.corpus
-    features = Features([build_feature(words, corpus.alphabet, corpus.space) for words in arguments.feature])
+    features = Features([bind(read_feature(words), corpus.reading) for words in arguments.feature])
     generator = Generator(device=device_of(trained.model)).manual_seed(arguments.seed)
     with shown(not arguments.json), torch.no_grad():
         if corpus.sources("test") is not None:
@@ -105,7 +106,7 @@ def _figures(trained: Trained, drawn: Sequences, features: Features) -> dict[str
             high=costs.per_sequence.high - nats,
         )
         if corpus.language.motif is not None:
-            motif = build_feature(f"motif:{corpus.language.motif}", corpus.alphabet, corpus.space)
+            motif = bind(Motif(corpus.language.motif), corpus.reading)
             figures.update(_named("frequency", drawn, Features([motif])))
     figures.update(_named("frequency", drawn, features))
     figures["mean_length"] = mean_length(drawn)

@@ -9,12 +9,13 @@ from jsonargparse.typing import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Generator
 
 from ebar.build.corpus import build_corpus
-from ebar.build.energy import KINDS, build_energy
 from ebar.build.entry import make
 from ebar.build.model import load_model
+from ebar.build.terms import kinds_help, read_energy
 from ebar.config.options import add_kind, group
 from ebar.config.run import Chosen, read_run
 from ebar.data.corpus import Corpus
+from ebar.data.tokenisers import reading_of
 from ebar.errors import UserError
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
@@ -43,9 +44,9 @@ def load_trained(folder: Path) -> Trained:
 
 def add_tilt(options: ArgumentParser) -> None:
     """Options that tilt the model."""
-    kinds = "; ".join(f"{kind}: {what}" for kind, what in KINDS.items())
     options.add_argument("--tilt", nargs="+", default=[], metavar="KIND:ARGUMENT=COEFFICIENT",
-        help=f"terms of the energy, each adding COEFFICIENT·feature to the log-score; ! in front means absent. {kinds}",
+        help="terms of the energy, each adding COEFFICIENT·feature to the log-score; ! in front means absent. "
+        + kinds_help(),
     )  # fmt: skip
 
 
@@ -86,7 +87,7 @@ def tilted(base: Stepwise, arguments: Namespace, trained: Trained) -> Tilted | N
     """The model tilted by the terms given, if any are."""
     if not arguments.tilt:
         return None
-    return Tilted(base, build_energy(arguments.tilt, trained.corpus.alphabet, base.space))
+    return Tilted(base, read_energy(arguments.tilt, reading_of(trained.corpus.tokeniser, base.space)))
 
 
 def build_sampler(arguments: Namespace) -> Sampler:

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from ebar.backbones import BACKBONES
-from ebar.config.bit_vector import terms_of
+from ebar.build.terms import absolute, terms_of
 from ebar.config.options import add_kind, chosen_kind, group, parser
 from ebar.config.run import Chosen
 from ebar.data.kinds import DATA
@@ -115,20 +114,13 @@ def as_gam(arguments: Namespace) -> Gam:
 
 def _terms(arguments: Namespace, data: Chosen) -> tuple[str, ...]:
     if arguments.ft is None:
-        return tuple(map(_absolute, arguments.features))
+        return tuple(map(absolute, arguments.features))
     if arguments.features:
         raise UserError("Give --features or --ft, not both.")
     motif = data.options.get("motif")
     if motif is None:
         raise UserError("--ft names features of a language's motif, and these data have none: give --features.")
     return tuple(terms_of(motif, arguments.ft))
-
-
-def _absolute(term: str) -> str:
-    """A predicate's file by its whole path, so that the run can be gone on with from any folder."""
-    kind, _, place = term.partition(":")
-    path, _, name = place.rpartition(":")
-    return f"predicate:{Path(path).resolve()}:{name}" if kind == "predicate" and path and "\0" not in path else term
 
 
 def _matching(chosen: Chosen) -> Chosen:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ebar.automata.lift import byte_level
 from ebar.data.tokenisers import check_tokens
 from ebar.errors import UserError
 
@@ -60,6 +61,9 @@ class Bpe:
     def decode(self, tokens: list[int]) -> str:
         check_tokens(tokens, self.size)
         return str(self._tokenizer.decode(tokens, skip_special_tokens=False))
+
+    def spellings(self) -> list[bytes | None]:
+        return [*byte_level([self._tokenizer.id_to_token(token) for token in range(self.size)])]
 
     def to_json(self) -> str:
         return json.dumps({"kind": "bpe", "model": json.loads(self.model)}, ensure_ascii=False) + "\n"

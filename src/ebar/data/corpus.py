@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import Generator
 
+from ebar.automata.reading import Reading
 from ebar.data.built_tokeniser import SOURCE_TOKENISER, TOKENISER, build_tokeniser, written
 from ebar.data.corpora import longest_of, read_corpus, symbols_of, validation_size
 from ebar.data.images import Images, binarised, read_images
@@ -16,7 +18,7 @@ from ebar.data.packed import Packed, PackedPairs
 from ebar.data.parallel_parts import build_tokenisers, longest_target, parallel_parts, written_pairs
 from ebar.data.text import texts_of as lines_of
 from ebar.data.text_parts import text_parts, texts_of
-from ebar.data.tokenisers import Alphabet, Tokeniser, space_of
+from ebar.data.tokenisers import Alphabet, Tokeniser, reading_of, space_of
 from ebar.errors import UserError, choose
 from ebar.maths.randomness import folded
 from ebar.types import Context, Sequences, Space
@@ -49,6 +51,11 @@ class Corpus:
     @property
     def test(self) -> Sequences:
         return self.sequences("test")
+
+    @cached_property
+    def reading(self) -> Reading:
+        """How tokens are read as text: what features are bound to."""
+        return reading_of(self.tokeniser, self.space)
 
     @property
     def alphabet(self) -> Alphabet:

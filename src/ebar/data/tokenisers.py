@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from ebar.automata.reading import Reading
 from ebar.errors import UserError, choose
 from ebar.types import Space
 
@@ -39,6 +40,15 @@ class DecodesAfter(Protocol):
     """A tokeniser whose tokens spell something else in the middle of a text."""
 
     def decode_after(self, before: list[int], tokens: list[int]) -> str: ...
+
+
+@runtime_checkable
+class Spells(Protocol):
+    """A tokeniser whose tokens spell bytes whatever stands beside them: features can follow its text."""
+
+    def spellings(self) -> list[bytes | None]:
+        """What each token spells; None for one that spells nothing."""
+        ...
 
 
 @runtime_checkable
@@ -99,6 +109,9 @@ class Alphabet:
         spelt = self.symbols + REPLACEMENT
         return "".join(spelt[token] for token in tokens)
 
+    def spellings(self) -> list[bytes | None]:
+        return [symbol.encode() for symbol in self.symbols + REPLACEMENT * self.unknown]
+
     def to_json(self) -> str:
         return _written("characters", symbols=self.symbols, unknown=self.unknown)
 
@@ -118,6 +131,9 @@ class Bytes:
     def decode(self, tokens: list[int]) -> str:
         check_tokens(tokens, self.size)
         return bytes(tokens).decode(errors="replace")
+
+    def spellings(self) -> list[bytes | None]:
+        return [bytes([value]) for value in range(self.size)]
 
     def to_json(self) -> str:
         return _written("bytes")
@@ -201,6 +217,18 @@ def read_tokeniser(text: str) -> Tokeniser:
         return choose(readers, fields["kind"], "tokeniser")(fields)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"This is no tokeniser written by ebar: {type(error).__name__}, {error}.") from None
+
+
+def reading_of(tokeniser: Tokeniser | None, space: Space, *, before: str = "") -> Reading:
+    """How sequences of a space are read as text, for features; `before` is text that they continue."""
+    alphabet = tokeniser.symbols if isinstance(tokeniser, Alphabet) and not tokeniser.unknown else None
+    if not isinstance(tokeniser, Spells):
+        decode = None if tokeniser is None else tokeniser.decode
+        return Reading(end=space.end, longest=space.length, decode=decode, before=before)
+    spellings = [*tokeniser.spellings(), *[None] * space.vocabulary][: space.vocabulary]
+    if space.end is not None:
+        spellings[space.end] = None
+    return Reading(end=space.end, longest=space.length, alphabet=alphabet, spellings=spellings, before=before)
 
 
 def space_of(tokeniser: Tokeniser, length: int, *, end: bool = True) -> Space:

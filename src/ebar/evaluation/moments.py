@@ -26,7 +26,7 @@ def true_moment(truth: ProbabilisticAutomaton, feature: Feature) -> float:
         return probability(truth, feature.automaton)
     if isinstance(feature, Length):
         return mean_length(truth)
-    if isinstance(feature, NgramCount):
+    if isinstance(feature, NgramCount) and feature.alphabet is not None:
         return expected_count(truth, ends_with(spell(feature.ngram, feature.alphabet), len(feature.alphabet)))
     raise UserError(
         f"No automaton follows the feature {feature.name!r}, so its exact mean is not known: "

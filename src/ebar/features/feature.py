@@ -1,6 +1,7 @@
 """What a feature is, and how a family of them is evaluated: vectorised, and once per sample."""
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -8,6 +9,7 @@ from torch import Tensor
 from torch.utils.weak import TensorWeakRef, WeakIdKeyDictionary
 
 from ebar.automata.deterministic import Dfa
+from ebar.automata.reading import Reading
 from ebar.errors import UserError
 from ebar.modes import evaluation_mode
 from ebar.shapes import of_shape
@@ -38,6 +40,36 @@ class Followed(Protocol):
 
     @property
     def automaton(self) -> Dfa: ...
+
+
+@runtime_checkable
+class Bindable(Protocol):
+    """A feature that is made without knowing a model's tokens, and bound to them."""
+
+    def bind(self, reading: Reading) -> "Feature":
+        """The feature for a model's tokens; itself where it is bound already."""
+        ...
+
+
+def bind(feature: Any, reading: Reading) -> "Feature":
+    """The feature for a model's tokens, which `reading` describes (`Corpus.reading`).
+
+    A feature that is bound already, or that needs no binding, is returned unchanged.
+    """
+    found: Feature = feature.bind(reading) if isinstance(feature, Bindable) else feature
+    return found
+
+
+def negated(feature: Any) -> "Feature | None":
+    """The opposite of a feature that is there or not; None for one that has degrees and no opposite."""
+    if not hasattr(feature, "absent") or not is_dataclass(feature):
+        return None
+    own: Any = feature
+    changed: dict[str, Any] = {"absent": not own.absent}
+    if any(field.name == "name" for field in fields(own)):
+        changed["name"] = own.name.removeprefix("no ") if own.absent else f"no {own.name}"
+    opposite: Feature = replace(own, **changed)
+    return opposite
 
 
 class _Kept(NamedTuple):

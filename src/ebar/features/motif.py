@@ -1,28 +1,30 @@
 """A motif occurs."""
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import KW_ONLY, dataclass
 
 from jaxtyping import Float
 from torch import Tensor
 
 from ebar.automata.deterministic import Dfa
-from ebar.automata.motif import contains, spell
-from ebar.features.accepted import accepted
+from ebar.automata.motif import contains
+from ebar.automata.reading import Reading
+from ebar.features.accepted import accepted, automaton_of, bound, symbols
 from ebar.types import Context, Sequences
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Motif:
-    """1 where the motif occurs in the sequence, 0 elsewhere; `absent` turns them round.
+    """A string that occurs: 1 where it does, 0 elsewhere; `absent` exchanges them.
 
-    Document 000's features are 0 where the motif is present: those are the absent ones.
+    Parshakova et al. 2019 use features that are 0 where the motif is present: those are the absent ones.
     """
 
     motif: str
-    alphabet: str
-    end: int | None
+    _: KW_ONLY
     absent: bool = False
+    alphabet: str | None = None
+    end: int | None = None
+    reading: Reading | None = None
 
     low = 0.0
     high = 1.0
@@ -33,13 +35,13 @@ class Motif:
 
     @property
     def automaton(self) -> Dfa:
-        return _automaton(self.motif, self.alphabet, self.absent)
+        return automaton_of(self)
+
+    def language(self, alphabet: str | None) -> Dfa:
+        return contains(*symbols(self.motif, alphabet))
+
+    def bind(self, reading: Reading) -> "Motif":
+        return bound(self, reading)
 
     def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         return accepted(self.automaton, x, self.end)
-
-
-@lru_cache(maxsize=256)
-def _automaton(motif: str, alphabet: str, absent: bool) -> Dfa:
-    present = contains(spell(motif, alphabet), len(alphabet))
-    return ~present if absent else present

@@ -1,27 +1,32 @@
 """How often an n-gram occurs."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import KW_ONLY, dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ebar.automata.motif import spell
+from ebar.automata.reading import Reading
 from ebar.errors import UserError
+from ebar.features.accepted import UnboundError
 from ebar.types import Context, Sequences
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class NgramCount:
-    """The number of occurrences of an n-gram, overlapping ones included: "00" occurs twice in "000".
+    """A string, counted: how often it occurs, overlapping occurrences included ("00" occurs twice in "000").
 
     Bounded: occurrences are at least the n-gram's smallest period apart, and `longest` is the space's length.
     """
 
     ngram: str
-    alphabet: str
-    end: int | None
-    longest: int
+    _: KW_ONLY
+    alphabet: str | None = None
+    end: int | None = None
+    longest: int | None = None
+    reading: Reading | None = None
 
     low = 0.0
 
@@ -31,15 +36,34 @@ class NgramCount:
 
     @property
     def high(self) -> float:
-        size = len(self.ngram)
-        room = self.longest - size - (self.end is not None)
-        period = next(shift for shift in range(1, size + 1) if self.ngram[shift:] == self.ngram[: size - shift])
-        return float(1 + room // period) if room >= 0 else 0.0
+        ngram: str | bytes = self.ngram
+        if self.longest is None:
+            return math.inf
+        room = self.longest - (self.end is not None)
+        if self.reading is not None:
+            ngram = self.ngram.encode()
+            room = room * max(len(one or b"") for one in self.reading.bytes_of) + len(self.reading.before.encode())
+        period = next(shift for shift in range(1, len(ngram) + 1) if ngram[shift:] == ngram[: len(ngram) - shift])
+        return float(1 + (room - len(ngram)) // period) if room >= len(ngram) else 0.0
+
+    def bind(self, reading: Reading) -> "NgramCount":
+        if self.alphabet is not None or self.reading is not None:
+            return self
+        where = replace(self, end=reading.end, longest=reading.longest)
+        if reading.characters is None:
+            return replace(where, reading=reading)
+        spell(self.ngram, reading.characters)
+        return replace(where, alphabet=reading.characters)
 
     def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-        tokens = spell(self.ngram, self.alphabet)
-        if not tokens:
+        if not self.ngram:
             raise UserError("An n-gram needs at least one token.")
+        if self.reading is not None:
+            counts = [self._in_text(self.reading, x.prefix(row)) for row in range(len(x.lengths))]
+            return torch.tensor(counts, dtype=torch.float64, device=x.tokens.device)
+        if self.alphabet is None:
+            raise UnboundError(self.name)
+        tokens = spell(self.ngram, self.alphabet)
         windows = x.tokens.shape[1] - len(tokens) + 1
         if windows < 1:
             return torch.zeros(len(x.lengths), dtype=torch.float64, device=x.tokens.device)
@@ -47,3 +71,10 @@ class NgramCount:
         for shift, token in enumerate(tokens):
             found &= x.tokens[:, shift : shift + windows] == token
         return found.sum(1).to(torch.float64)
+
+    def _in_text(self, reading: Reading, tokens: list[int]) -> int:
+        """Over bytes, as automata read them: UTF-8 makes an occurrence in bytes one in characters."""
+        inside = tokens[:-1] if self.end is not None and tokens and tokens[-1] == self.end else tokens
+        text = reading.before.encode() + b"".join(reading.bytes_of[token] or b"" for token in inside)
+        ngram = self.ngram.encode()
+        return sum(text.startswith(ngram, place) for place in range(len(text)))

@@ -1,36 +1,58 @@
 """Any Python function of a sequence."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ebar.automata.reading import Reading
 from ebar.errors import UserError
+from ebar.features.accepted import UnboundError
 from ebar.modes import evaluation_mode
 from ebar.shapes import of_shape
 from ebar.types import Context, Sequences
 
+UNBOUND = -1  # in place of an end: no token has this number
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True)
 class Predicate:
-    """function(tokens), the end token left out; given a decoder, function(decode(tokens)).
+    """FILE.py:FUNCTION, a function of the text: true or false, or a number from 0 to 1.
 
-    A truth value, or a number between `low` and `high`. With `conditional` the function takes a second argument,
-    the context's tokens, or what they decode to. It is called once per row and must depend on nothing else.
+    In Python it is given as it is. Once bound it reads text, before which stands what the reading has `before`. Made
+    with an `end` and no decoder it reads the list of tokens, the end left out. It is called once per row and must
+    depend on nothing else; `low` and `high` bound it. With `conditional` it takes a second argument, the context's
+    tokens, or what they decode to. With `truth`, or where it is to be `absent`, only whether it holds counts.
     """
 
-    name: str
     function: Callable[..., Any]
-    end: int | None
+    _: KW_ONLY
+    name: str = ""
+    absent: bool = False
+    truth: bool = False
+    end: int | None = UNBOUND
     decode: Callable[[list[int]], Any] | None = None
+    before: str = ""
     conditional: bool = False
     low: float = 0.0
     high: float = 1.0
 
+    def __post_init__(self) -> None:
+        if not self.name:
+            own = getattr(self.function, "__name__", type(self.function).__name__)
+            object.__setattr__(self, "name", f"no {own}" if self.absent else own)
+
+    def bind(self, reading: Reading) -> "Predicate":
+        if self.end != UNBOUND:
+            return self
+        return replace(self, end=reading.end, decode=reading.text, before=reading.before)
+
     def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        if self.end == UNBOUND:
+            raise UnboundError(self.name)
         if self.conditional and context is None:
             raise UserError(f"Feature {self.name!r} looks at the context, and there is none.")
         with torch.no_grad(), evaluation_mode(self.function):
@@ -40,10 +62,12 @@ class Predicate:
     def _value(self, x: Sequences, context: Context | None, row: int) -> float:
         tokens = x.prefix(row)
         try:
-            arguments = [self._seen(tokens)]
+            seen = self._seen(tokens)
+            arguments = [self.before + seen if self.before else seen]
             if self.conditional and context is not None:
                 arguments.append(self._seen(context.given.prefix(row)))
-            value = float(self._called(*arguments))
+            found = self._called(*arguments)
+            value = float(bool(found) is not self.absent if self.truth or self.absent else found)
         except UserError as error:
             raise UserError(f"Feature {self.name!r} on the sequence {tokens}: {error}") from error
         except Exception as error:

@@ -1,25 +1,27 @@
 """The sequence begins with a prefix."""
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import KW_ONLY, dataclass
 
 from jaxtyping import Float
 from torch import Tensor
 
 from ebar.automata.deterministic import Dfa
-from ebar.automata.motif import spell, starts_with
-from ebar.features.accepted import accepted
+from ebar.automata.motif import starts_with
+from ebar.automata.reading import Reading
+from ebar.features.accepted import accepted, automaton_of, bound, symbols
 from ebar.types import Context, Sequences
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StartsWith:
-    """1 where the sequence begins with the prefix, 0 elsewhere; `absent` turns them round."""
+    """A string that the sequence begins with: 1 where it does, 0 elsewhere; `absent` exchanges them."""
 
     prefix: str
-    alphabet: str
-    end: int | None
+    _: KW_ONLY
     absent: bool = False
+    alphabet: str | None = None
+    end: int | None = None
+    reading: Reading | None = None
 
     low = 0.0
     high = 1.0
@@ -30,13 +32,13 @@ class StartsWith:
 
     @property
     def automaton(self) -> Dfa:
-        return _automaton(self.prefix, self.alphabet, self.absent)
+        return automaton_of(self)
+
+    def language(self, alphabet: str | None) -> Dfa:
+        return starts_with(*symbols(self.prefix, alphabet))
+
+    def bind(self, reading: Reading) -> "StartsWith":
+        return bound(self, reading)
 
     def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         return accepted(self.automaton, x, self.end)
-
-
-@lru_cache(maxsize=256)
-def _automaton(prefix: str, alphabet: str, absent: bool) -> Dfa:
-    present = starts_with(spell(prefix, alphabet), len(alphabet))
-    return ~present if absent else present

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ebar.backbones.pretrained.hugging_face import quiet, transformers
 from ebar.backbones.pretrained.lora import merged
 from ebar.backbones.pretrained.reading import Precision, read_network
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.errors import UserError
+from ebar.hugging_face import quiet, transformers
 from ebar.models.pretrained import Pretrained
 from ebar.types import Space
 

@@ -47,7 +47,7 @@ def occurrences(line: str, feature: Feature, alphabet: Alphabet) -> list[tuple[i
     if isinstance(feature, StartsWith):
         return [(0, len(feature.prefix))] if line.startswith(feature.prefix) else []
     if isinstance(feature, Expression):
-        dfa = compile_expression(feature.expression, feature.alphabet, anywhere=False)
+        dfa = compile_expression(feature.expression, alphabet.symbols, anywhere=False)
         return _matches(alphabet.encode(line), dfa, whole=feature.whole)
     if isinstance(feature, Predicate):
         tokens = torch.tensor([alphabet.encode(line)], dtype=torch.long).reshape(1, len(line))

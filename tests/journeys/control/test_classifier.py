@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ebar.errors import UserError
-from ebar.journeys.control.classifier import classifier
+from ebar.features.classifier import classifier
 from ebar.journeys.control.subject import Subject
 from ebar.journeys.control.terms import read_terms
 from ebar.types import Sequences
@@ -32,7 +32,7 @@ def place(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_labels_are_probabilities(place: Path, subject: Subject) -> None:
     texts = ["ab", "c ab", "a" * 10]
-    glad, sad = (classifier(f"{place}:{label}", device=torch.device("cpu"))(texts) for label in ("glad", "sad"))
+    glad, sad = (classifier(f"{place}:{label}").function(texts) for label in ("glad", "sad"))
     assert [one + other for one, other in zip(glad, sad, strict=True)] == pytest.approx([1, 1, 1])
     assert len(set(glad)) == 3
     (term,) = read_terms([f"classifier:{place}:glad=0.6"], subject)
@@ -44,6 +44,6 @@ def test_labels_are_probabilities(place: Path, subject: Subject) -> None:
 def test_a_label_it_has_not_is_one_sentence(place: Path, subject: Subject) -> None:
     for argument in (str(place), f"{place}:merry"):
         with pytest.raises(UserError, match="it has glad, sad"):
-            classifier(argument, device=torch.device("cpu"))
+            classifier(argument)
     with pytest.raises(UserError, match="a degree, which cannot be 0 or 1 in every text"):
         read_terms([f"classifier:{place}:glad=1"], subject)

@@ -130,7 +130,10 @@ def test_what_no_draw_of_q_shows_is_looked_ahead_to(
 @pytest.mark.parametrize(
     ("terms", "sentence"),
     [
-        (("expression:aaaa=0.5",), "None of the 200 draws has 'text aaaa': give more --draws, or a commoner word."),
+        (
+            ("expression:aaaa=0.5",),
+            "None of the 200 draws has 'text aaaa': give more --draws, or a commoner word.",
+        ),
         (
             ("!expression:aaaa=0.5",),
             "Every one of the 200 draws has 'no text aaaa': give more --draws, or a rarer word.",
@@ -341,15 +344,18 @@ def test_predicates_and_scores_need_no_automaton(control: Control, subject: Subj
         ("word:ab", "must end in =MOMENT"),
         ("word:ab=2", "must end in =MOMENT"),
         ("word:ab=half", "must end in =MOMENT"),
-        ("motif:ab=1", "motif"),
+        ("motto:ab=1", "motif"),
         ("word:=1", "needs an argument"),
         ("expression:(=1", "'('"),
-        ("score:nowhere.py:f=1", "give a moment between 0 and 1"),
+        ("score:{mine}:share_of_a=1", "give a moment between 0 and 1"),
+        ("!score:{mine}:share_of_a=0.5", "can be absent"),
         ("predicate:nowhere.py:f=1", "There is no Python file nowhere.py"),
         ("classifier:{empty}:x=0.5", "has no config.json"),
     ],
 )
 def test_a_wrong_term_is_one_sentence(term: str, sentence: str, subject: Subject, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(PREDICATES)
+    term = term.replace("{mine}", str(tmp_path / "mine.py"))
     with pytest.raises(UserError) as raised:
         read_terms([term.replace("{empty}", str(tmp_path))], subject)
     assert sentence in str(raised.value)

@@ -12,12 +12,12 @@ pytest.importorskip("peft")
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers  # noqa: E402
 
-from ebar.backbones.pretrained.hugging_face import quiet  # noqa: E402
 from ebar.build.residual import load_base, load_chunks, load_residual, train_residual  # noqa: E402
 from ebar.config.residual import Residual  # noqa: E402
 from ebar.config.run import Chosen  # noqa: E402
 from ebar.data.chunks import ChunksData  # noqa: E402
 from ebar.errors import UserError  # noqa: E402
+from ebar.hugging_face import quiet  # noqa: E402
 from ebar.journeys.residual.journey import Residual as Trained  # noqa: E402
 from ebar.journeys.residual.settings import Fitting  # noqa: E402
 from ebar.store.yaml import as_yaml  # noqa: E402

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebar.backbones.pretrained.hugging_face import quiet, transformers
 from ebar.errors import UserError
+from ebar.hugging_face import quiet, transformers
 
 HEADER = struct.Struct("<7i")
 PIECE = struct.Struct("<fi")

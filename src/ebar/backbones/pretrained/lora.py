@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from torch import nn
 
-from ebar.backbones.pretrained.hugging_face import peft, quiet
 from ebar.errors import UserError
+from ebar.hugging_face import peft, quiet
 
 
 def with_lora(

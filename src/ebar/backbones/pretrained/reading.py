@@ -7,8 +7,8 @@ from typing import Any, Literal
 import torch
 
 from ebar.backbones.pretrained import llama2c
-from ebar.backbones.pretrained.hugging_face import PICKLES, check_folder, hub_answers, read, refusal, transformers
 from ebar.errors import UserError, choose
+from ebar.hugging_face import PICKLES, check_folder, hub_answers, read, refusal, transformers
 
 Precision = Literal["float64", "float32", "bfloat16", "float16", "8bit"]
 DTYPES = {

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 
+from ebar.automata.reading import Reading
 from ebar.config.control import Control
 from ebar.models.loading import Loaded, load_causal
 from ebar.models.pretrained import Pretrained
@@ -30,13 +32,19 @@ class Subject:
     def device(self) -> torch.device:
         return next((weight.device for weight in self.model.parameters()), torch.device("cpu"))
 
+    @cached_property
+    def reading(self) -> Reading:
+        """How features read its tokens."""
+        space = self.space
+        return Reading(end=space.end, longest=space.length, spellings=self.spellings, before=self.before)
+
     def text(self, x: Sequences) -> list[str]:
         """Each draw as text, spelt as features read it; tokens that spell nothing are left out."""
         return [self.spell(x.prefix(row)) for row in range(len(x.lengths))]
 
     def spell(self, tokens: list[int]) -> str:
         """What tokens spell together."""
-        return b"".join(self.spellings[token] or b"" for token in tokens).decode(errors="replace")
+        return self.reading.text(tokens)
 
 
 def load(control: Control) -> Loaded:

@@ -24,15 +24,15 @@ from pathlib import Path
 from torch import Generator
 
 from ebar.build.corpus import build_corpus
-from ebar.build.energy import build_feature
 from ebar.build.entry import make
+from ebar.build.terms import read_feature
 from ebar.build.train import train_as
 from ebar.config.gam import Gam
 from ebar.config.run import Chosen, Run
 from ebar.data.corpora import read_corpus
 from ebar.data.corpus import Corpus
 from ebar.errors import Interrupted, UserError
-from ebar.features.feature import Features
+from ebar.features.feature import Features, bind
 from ebar.journeys.gam.cyclical import cyclical
 from ebar.journeys.gam.phases import base_settings, in_phase
 from ebar.maths.randomness import folded
@@ -94,7 +94,7 @@ def travel(gam: Gam, folder: Path, *, quiet: bool = True) -> Journey:
     check(gam)
     base_run = base_settings(gam)
     corpus = build_corpus(base_run)
-    features = Features([build_feature(term, corpus.alphabet, corpus.space) for term in gam.features])
+    features = Features([bind(read_feature(term), corpus.reading) for term in gam.features])
     with saving(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
     with timed(folder, "r"):

@@ -154,7 +154,7 @@ def _motif(corpus: Corpus) -> Motif | None:
     """The language's own motif, present: its frequency is asked for whether or not it is a feature."""
     if corpus.language is None or corpus.language.motif is None:
         return None
-    return Motif(motif=corpus.language.motif, alphabet=corpus.alphabet.symbols, end=corpus.space.end, absent=False)
+    return Motif(corpus.language.motif).bind(corpus.reading)
 
 
 def _followed(features: Features) -> bool:

@@ -166,7 +166,7 @@ def _motif(journey: Journey) -> Motif | None:
     corpus = journey.corpus
     if corpus.language is None or corpus.language.motif is None:
         return None
-    return Motif(motif=corpus.language.motif, alphabet=corpus.alphabet.symbols, end=corpus.space.end)
+    return Motif(corpus.language.motif).bind(corpus.reading)
 
 
 def _samples(one: Round) -> Path:

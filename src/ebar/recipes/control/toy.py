@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from ebar.backbones.pretrained.hugging_face import quiet, transformers
+from ebar.hugging_face import quiet, transformers
 from ebar.store.writing import TEMPORARY
 
 LETTERS = "Ġ" + string.ascii_letters + string.digits + ".,!?'-"  # Ġ is a blank

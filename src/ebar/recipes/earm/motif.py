@@ -155,7 +155,7 @@ def _best_step(branch: Branch) -> int:
 def _measured(model: Autoregressive, corpus: Corpus, truth: ProbabilisticAutomaton, seed: int) -> dict[str, Any]:
     assert corpus.language is not None
     assert corpus.language.motif is not None
-    motif = Motif(motif=corpus.language.motif, alphabet=corpus.alphabet.symbols, end=corpus.space.end, absent=False)
+    motif = Motif(corpus.language.motif).bind(corpus.reading)
     # The same random numbers for all models.
     drawn = model.sample(DRAWS, generator=Generator().manual_seed(folded(seed, 4)))
     return {

@@ -1,13 +1,12 @@
 import pytest
 import torch
 
-from ebar.build.energy import build_feature
-from ebar.config.bit_vector import terms_of
+from ebar.build.terms import read_feature, terms_of
 from ebar.data.languages import Language
-from ebar.data.tokenisers import Alphabet
+from ebar.data.tokenisers import Alphabet, reading_of
 from ebar.errors import UserError
 from ebar.evaluation.moments import true_moments
-from ebar.features.feature import Features
+from ebar.features.feature import Features, bind
 
 MOTIF = "10001011111000"
 
@@ -32,7 +31,7 @@ def test_a_bit_chooses_its_feature():
 def test_their_means_on_the_motifs_strings_are_those_of_the_authors_code():
     language = Language(motif=MOTIF, length=30)
     terms = terms_of(MOTIF, "1111111")
-    features = Features([build_feature(term, Alphabet("01"), language.space) for term in terms])
+    features = Features([bind(read_feature(term), reading_of(Alphabet("01"), language.space)) for term in terms])
     means = list(true_moments(language.distribution(), features).values())
     expected = torch.tensor([0.0, 0.52921, 0.0, 0.47061, 0.999885, 0.999987, 0.91106])
     torch.testing.assert_close(torch.tensor(means), expected, atol=6e-6, rtol=0)
