@@ -150,7 +150,7 @@ SMALL = {
     "estimate": ["--n", "60"],
     "evaluate": ["--n", "20"],
     "decode": [],
-    "residual": ["--energy.kind", "unit", "--data.prefix", "8", "--data.continuation", "4", "--fitting.epochs", "1",
+    "residual": ["--energy.kind", "unit", "--data.prefix", "8", "--data.continuation", "4", "--training.epochs", "1",
                  "--evaluation.prefixes", "0"],
     "reproduce": ["--workers", "1", "--output", "results", "--work", "work"],
 }  # fmt: skip

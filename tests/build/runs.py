@@ -4,14 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ebar.config.options import parse
-from ebar.config.run import Run, as_run, run_parser
+from ebar.config.reader import read
+from ebar.config.train import MANUAL, TrainConfig
 
 GERMAN, ENGLISH = ["null", "eins", "zwei", "drei"], ["zero", "one", "two", "three"]
 
 
-def run_of(*words: str) -> Run:
-    return as_run(parse(run_parser(words, "train", "", ""), words))
+def run_of(*words: str) -> TrainConfig:
+    return read(words, MANUAL, TrainConfig)
 
 
 def text(folder: Path, name: str = "text.txt", lines: int = 40) -> Path:

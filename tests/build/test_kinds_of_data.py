@@ -11,7 +11,7 @@ from torch import Generator
 from ebar.build.corpus import build_corpus
 from ebar.build.model import load_model
 from ebar.cli import main
-from ebar.config.run import read_run
+from ebar.config.train import read_train
 from ebar.training import Checkpoints
 from ebar.types import Context
 from tests.build.runs import text, words_for
@@ -53,7 +53,7 @@ def test_a_run_is_the_same_however_often_it_was_stopped(tmp_path, kind, objectiv
 def test_a_trained_run_needs_its_folder_alone(tmp_path, kind, capsys):
     words = words_for(kind, tmp_path)
     folder = trained(tmp_path / "run", words)
-    run = read_run(folder / "config.yaml")
+    run = read_train(folder)
     if kind == "text":
         text(tmp_path).write_text("other words\n" * 40)
     corpus = build_corpus(run, folder)

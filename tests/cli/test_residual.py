@@ -16,7 +16,7 @@ BASE = [
 ]  # fmt: skip
 SMALL = [
     "--data.prefix", "12", "--data.continuation", "6", "--data.chunks", "16", "--data.validation_chunks", "6",
-    "--fitting.epochs", "1", "--fitting.batch_size", "8", "--evaluation.prefixes", "3", "--evaluation.draws", "10",
+    "--training.epochs", "1", "--training.batch_size", "8", "--evaluation.prefixes", "3", "--evaluation.draws", "10",
 ]  # fmt: skip
 BIT = ["--energy.layers", "1", "--energy.hidden", "8", "--energy.heads", "2", "--energy.warm_up", "1"]
 
@@ -57,7 +57,7 @@ def test_a_run_holds_its_configuration_figures_and_page(runs):
     folder = runs / "unit"
     told = yaml.safe_load((folder / "config.yaml").read_text())
     assert told["base"] == str((runs / "base").resolve())
-    assert (told["energy"]["kind"], told["data"]["prefix"], told["fitting"]["form"]) == ("unit", 12, "binary")
+    assert (told["energy"]["kind"], told["data"]["prefix"], told["training"]["form"]) == ("unit", 12, "binary")
     found = json.loads((folder / "results.json").read_text())
     evaluation = found["evaluation"]
     assert (evaluation["prefixes"], evaluation["draws"], len(evaluation["log_z"])) == (3, 10, 3)
@@ -86,8 +86,8 @@ def test_the_same_command_again_reads_everything_back(runs, capsys):
         "--energy.kind",
         "unit",
     ]
-    line = complaint(capsys, *same, "--seed", "7", "--fitting.epochs", "9", "--energy.pool", "all")
-    assert "unit holds a run with another energy.pool, another fitting.epochs, another seed: choose" in line
+    line = complaint(capsys, *same, "--seed", "7", "--training.epochs", "9", "--energy.pool", "all")
+    assert "unit holds a run with another energy.pool, another training.epochs, another seed: choose" in line
     line = complaint(capsys, *same, "--evaluation.draws", "7")
     assert "differs in evaluation.draws only: use `ebar residual evaluate" in line
 
@@ -175,9 +175,9 @@ def test_what_cannot_be_done_is_told_in_one_sentence(runs, capsys, tmp_path):
     assert "There is no energy called 'trit'" in complaint(capsys, *train, "--energy.kind", "trit")
     assert "did you mean --data.prefix" in complaint(capsys, *train, "--data.prefx", "3")
     assert "data.prefix must be 1 or more" in complaint(capsys, *train, "--data.prefix", "0")
-    assert "fitting.negatives must be 1 or more" in complaint(capsys, *train, "--fitting.negatives", "0")
-    line = complaint(capsys, *train, "--negatives.draws", "1", "--fitting.negatives", "2")
-    assert "negatives.draws is 1, fewer than the 2 of fitting.negatives" in line
+    assert "training.negatives must be 1 or more" in complaint(capsys, *train, "--training.negatives", "0")
+    line = complaint(capsys, *train, "--negatives.draws", "1", "--training.negatives", "2")
+    assert "negatives.draws is 1, fewer than the 2 of training.negatives" in line
     line = complaint(capsys, *train, "--data.prefix", "30", "--data.continuation", "6")
     assert "trained on windows of 24: make the prefix or the continuation shorter" in line
     (tmp_path / "empty.txt").write_text("")

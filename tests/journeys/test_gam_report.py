@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ebar.config.gam import Gam
-from ebar.config.run import Chosen
+from ebar.config.gam import GamConfig
+from ebar.config.reader import Chosen
 from ebar.journeys.gam import measure
 from ebar.journeys.gam.journey import Journey, travel
 from ebar.journeys.gam.report import Figures, _said_once, figures_of, write_gam_page
@@ -19,7 +19,7 @@ from ebar.training import open_run
 LANGUAGE = {"motif": "11", "expression": None, "alphabet": "01", "length": 5, "presence": 1.0, "stop": None, "size": 40,
             "test_size": 40}  # fmt: skip
 LSTM = {"layers": 1, "hidden": 4, "dropout": 0.0, "embedding": None, "compiled": False}
-GAM = Gam(
+GAM = GamConfig(
     data=Chosen(kind="language", options=LANGUAGE),
     features=("!motif:11", "expression:0(0|1)0"),
     backbone=Chosen(kind="lstm", options=LSTM),

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ebar.build.train import train_as
-from ebar.config.gam import Gam
-from ebar.config.run import Chosen
+from ebar.config.gam import GamConfig
+from ebar.config.reader import Chosen
 from ebar.errors import Interrupted, UserError
 from ebar.journeys.gam import cyclical as cyclical_module
 from ebar.journeys.gam import journey as journey_module
@@ -28,7 +28,7 @@ DATA = {"motif": "1011", "expression": None, "alphabet": "01", "length": 8, "pre
         "size": 60, "test_size": 100}  # fmt: skip
 
 
-def gam(**more: Any) -> Gam:
+def gam(**more: Any) -> GamConfig:
     settings: dict[str, Any] = {
         "data": Chosen(kind="language", options=DATA),
         "features": ("!motif:1011", "!starts_with:1"),
@@ -40,7 +40,7 @@ def gam(**more: Any) -> Gam:
         "continuation": Phase(epochs=2, batch_size=30, learning_rate=1e-2),
         "refinement": Phase(epochs=2, batch_size=20, learning_rate=1e-2),
     }
-    return Gam(**{**settings, **more})
+    return GamConfig(**{**settings, **more})
 
 
 def weights(journey: Journey) -> dict[str, Tensor]:

@@ -12,7 +12,8 @@ import yaml
 
 from ebar.backbones.lstm import Lstm
 from ebar.build.train import TRUNK, train_as, train_branches
-from ebar.config.run import Chosen, Run
+from ebar.config.reader import Chosen
+from ebar.config.train import TrainConfig
 from ebar.data.corpus import Corpus, read_data
 from ebar.data.kinds import LanguageData
 from ebar.errors import UserError
@@ -80,10 +81,10 @@ def test_a_folder_continues_whatever_the_first_weights_of_the_second_call(data: 
         train(lstm(data), other, training=FOUR, folder=tmp_path / "a")
 
 
-def configuration(**objective: Any) -> Run:
+def configuration(**objective: Any) -> TrainConfig:
     options = {"motif": "11", "length": 5, "size": 40, "test_size": 10}
-    return Run(
-        seed=3, device="cpu", dtype="float32", data=Chosen(kind="language", options=options),
+    return TrainConfig(
+        seed=3, device="cpu", precision="float32", data=Chosen(kind="language", options=options),
         backbone=Chosen(kind="lstm", options={"layers": 1, "hidden": 6, "dropout": 0.2}),
         head=Chosen(kind="softmax", options={}),
         objective=Chosen(kind=objective.pop("kind", "maximum_likelihood"), options=objective),

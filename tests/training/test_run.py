@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ebar.config.control import Control
-from ebar.config.gam import Gam
-from ebar.config.residual import Residual
-from ebar.config.run import Run as RunConfig
+from ebar.config.control import ControlConfig
+from ebar.config.gam import GamConfig
+from ebar.config.residual import ResidualConfig
+from ebar.config.train import TrainConfig
 from ebar.errors import UserError
 from ebar.journeys.control.settings import Tuning
 from ebar.store.differences import differences, named, of_another_kind
@@ -85,7 +85,7 @@ def test_a_folder_of_one_kind_is_never_given_to_another_kind(tmp_path):
     """Every pair of kinds, as their commands describe them; one that lacks options of a later version is the same."""
     kinds = {
         kind.__name__: as_yaml({option.name: 1 for option in fields(kind)})
-        for kind in (RunConfig, Gam, Residual, Control, Tuning)
+        for kind in (TrainConfig, GamConfig, ResidualConfig, ControlConfig, Tuning)
     }
     for kind, config in kinds.items():
         for other, asked in kinds.items():

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ebar.config.run import Chosen
+from ebar.config.reader import Chosen
 from ebar.errors import UserError, choose
 
 

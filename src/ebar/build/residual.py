@@ -10,8 +10,8 @@ from torch import nn
 from ebar.backbones.encoder import BidirectionalTransformer
 from ebar.backbones.pretrained.lora import with_lora
 from ebar.build.model import build_model, load_model
-from ebar.config.residual import Residual, read_residual
-from ebar.config.run import Run, read_run
+from ebar.config.residual import ResidualConfig, read_residual
+from ebar.config.train import TrainConfig, read_train
 from ebar.data.built_tokeniser import TOKENISER, build_tokeniser
 from ebar.data.chunks import CHUNKS, Chunks, stored_chunks
 from ebar.data.kinds import TextData
@@ -40,7 +40,7 @@ class Found(NamedTuple):
     """A base, and the run it was trained in, where that was one of ebar's."""
 
     base: Base
-    run: Run | None
+    run: TrainConfig | None
 
     @property
     def text(self) -> TextData | None:
@@ -48,7 +48,7 @@ class Found(NamedTuple):
         return None if self.run is None else TextData(**self.run.data.options)
 
 
-def train_residual(residual: Residual, folder: Path) -> journey.Residual:
+def train_residual(residual: ResidualConfig, folder: Path) -> journey.Residual:
     """As configured, in a run folder, from where it stands."""
     with saving(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -58,14 +58,14 @@ def train_residual(residual: Residual, folder: Path) -> journey.Residual:
     seeded(folded(residual.seed, journey.WEIGHTS), device=residual.device)
     energy, warm_up = build_energy(residual, found)
     return journey.residual(
-        found.base, energy, chunks, negatives=residual.negatives, fitting=residual.fitting, warm_up=warm_up,
+        found.base, energy, chunks, negatives=residual.negatives, fitting=residual.training, warm_up=warm_up,
         seed=residual.seed, folder=folder,
     )  # fmt: skip
 
 
 def load_residual(folder: Path) -> journey.Residual:
     """A trained residual model from its folder."""
-    residual = read_residual(folder / "config.yaml")
+    residual = read_residual(folder)
     if not (folder / CHUNKS).exists():
         raise UserError(f"{folder} is not trained yet: run `ebar residual train` to its end.")
     found = load_base(residual)
@@ -76,7 +76,7 @@ def load_residual(folder: Path) -> journey.Residual:
     )  # fmt: skip
 
 
-def load_chunks(residual: Residual, found: Found, folder: Path) -> Chunks:
+def load_chunks(residual: ResidualConfig, found: Found, folder: Path) -> Chunks:
     """Those that the folder holds; else those of the text."""
     base, data = found.base, residual.data
     assert base.tokeniser is not None
@@ -89,7 +89,7 @@ def load_chunks(residual: Residual, found: Found, folder: Path) -> Chunks:
     return stored_chunks(folder / CHUNKS, tokeniser, cut)
 
 
-def load_base(residual: Residual) -> Found:
+def load_base(residual: ResidualConfig) -> Found:
     """A run of ebar's, where the folder holds one; else a pretrained model."""
     place = Path(residual.base)
     if place.is_dir() and (place / "config.yaml").exists():
@@ -101,8 +101,8 @@ def load_base(residual: Residual) -> Found:
     return Found(Base(q=loaded.model, tokeniser=loaded.tokeniser), None)
 
 
-def _own(folder: Path, residual: Residual) -> Found:
-    run = read_run(folder / "config.yaml")
+def _own(folder: Path, residual: ResidualConfig) -> Found:
+    run = read_train(folder)
     if run.data.kind != "text":
         raise UserError(f"{folder} was trained on {run.data.kind} data, and a base continues text: train one on text.")
     if run.device != residual.device:
@@ -118,9 +118,9 @@ def _own(folder: Path, residual: Residual) -> Found:
     return Found(Base(q=q.requires_grad_(False), tokeniser=tokeniser, longest=longest), run)
 
 
-def build_energy(residual: Residual, found: Found) -> tuple[Neural, WarmUp | None]:
+def build_energy(residual: ResidualConfig, found: Found) -> tuple[Neural, WarmUp | None]:
     """The energy before any training. Weights are drawn from torch's global state: seed it before."""
-    builders: dict[str, Callable[[Mapping[str, Any], Residual, Found], tuple[Neural, WarmUp | None]]] = {
+    builders: dict[str, Callable[[Mapping[str, Any], ResidualConfig, Found], tuple[Neural, WarmUp | None]]] = {
         "unit": _unit, "bit": _bit, "pretrained": _pretrained,
     }  # fmt: skip
     builder = choose(builders, residual.energy.kind, "energy")
@@ -133,7 +133,7 @@ def build_energy(residual: Residual, found: Found) -> tuple[Neural, WarmUp | Non
         raise UserError(f"The energy cannot be put on {residual.device!r}: {str(error).splitlines()[0]}.") from None
 
 
-def _unit(options: Mapping[str, Any], residual: Residual, found: Found) -> tuple[Neural, None]:
+def _unit(options: Mapping[str, Any], residual: ResidualConfig, found: Found) -> tuple[Neural, None]:
     """A pretrained base's twin reads the text, as any other pretrained network does."""
     told, base = UnitEnergy(**options), found.base
     if found.run is None:
@@ -150,7 +150,7 @@ def _unit(options: Mapping[str, Any], residual: Residual, found: Found) -> tuple
     return unit(twin.backbone, pool=told.pool, bound=told.bound), None
 
 
-def _bit(options: Mapping[str, Any], residual: Residual, found: Found) -> tuple[Neural, WarmUp]:
+def _bit(options: Mapping[str, Any], residual: ResidualConfig, found: Found) -> tuple[Neural, WarmUp]:
     told = BitEnergy(**options)
     network = BidirectionalTransformer(
         found.base.q.space.vocabulary, layers=told.layers, hidden=told.hidden, heads=told.heads, dropout=told.dropout
@@ -161,7 +161,7 @@ def _bit(options: Mapping[str, Any], residual: Residual, found: Found) -> tuple[
     return bit(network, pool=told.pool, bound=told.bound), warm_up
 
 
-def _pretrained(options: Mapping[str, Any], residual: Residual, found: Found) -> tuple[Neural, None]:
+def _pretrained(options: Mapping[str, Any], residual: ResidualConfig, found: Found) -> tuple[Neural, None]:
     told = PretrainedEnergy(**options)
     loaded = load_encoder(told.encoder, device=residual.device)
     if told.frozen_layers:

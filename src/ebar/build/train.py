@@ -1,26 +1,25 @@
 """Training as a configuration says: what `ebar train`, GAM's phases and the recipes have in common."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 from ebar.build.corpus import build_corpus
 from ebar.build.entry import make
 from ebar.build.model import build_model
-from ebar.config.run import Run
+from ebar.config.reader import described, to_yaml
+from ebar.config.train import MANUAL, TrainConfig
 from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.journeys.train import Trained, train
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives import OBJECTIVES
-from ebar.store.yaml import as_yaml
 from ebar.training import OPTIMISERS, SCHEDULES, distributed, seeded
 
 TRUNK = "trunk"
 
 
 def train_as(
-    run: Run,
+    run: TrainConfig,
     folder: Path | None,
     *,
     data: Corpus | None = None,
@@ -46,7 +45,7 @@ def train_as(
         seed=run.seed,
         generator=generator,
         folder=folder,
-        description=resolved(run),
+        description=to_yaml(run) if folder is None else described(folder, MANUAL, run),
         replace_config=replace_config,
         trunk=trunk,
         until=until,
@@ -55,7 +54,7 @@ def train_as(
 
 
 def train_branches(
-    runs: Mapping[str, Run], folder: Path, *, epochs: int, data: Corpus | None = None
+    runs: Mapping[str, TrainConfig], folder: Path, *, epochs: int, data: Corpus | None = None
 ) -> dict[str, Trained[Autoregressive]]:
     """Runs that differ in their objectives, which are alike in the first epochs: those are trained once.
 
@@ -63,8 +62,3 @@ def train_branches(
     """
     train_as(next(iter(runs.values())), folder / TRUNK, data=data, until=epochs)
     return {name: train_as(run, folder / name, data=data, trunk=folder / TRUNK) for name, run in runs.items()}
-
-
-def resolved(run: Run) -> str:
-    """The complete configuration as YAML, every default in it; `read_run` reads it back."""
-    return as_yaml(asdict(run))

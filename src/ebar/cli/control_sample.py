@@ -2,19 +2,20 @@
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from jsonargparse import Namespace
-from jsonargparse.typing import PositiveInt
 from torch import Generator
 
+from ebar.bounds import Count
 from ebar.cli.show import show_json
-from ebar.cli.trained import add_sampler, build_proposal, build_sampler
-from ebar.config.control import Control
-from ebar.config.options import group, parse, parser
+from ebar.cli.trained import build_proposal, build_sampler
+from ebar.config.control import ControlConfig
+from ebar.config.drawing import Drawing
+from ebar.config.reader import Chosen, Manual, argument, read
 from ebar.estimators.effective_samples import EffectiveSamples, effective_samples, effective_samples_of_base, same_draws
 from ebar.estimators.support import Support
 from ebar.journeys.control.fit import Controlled, open_controlled
@@ -26,28 +27,39 @@ from ebar.samplers.look_ahead import LookAhead, guided
 from ebar.samplers.rejection import Rejection
 from ebar.types import Distribution, Sampler, Weighted
 
+MANUAL = Manual(
+    command="control sample",
+    purpose="Draw from the controlled model. Where the draws of a sampler carry weights, each line begins with its "
+    "log-weight and a tab; line breaks are shown as \\n. What a draw is worth goes to standard error, beside "
+    "that of as many draws of the model itself.",
+    example="ebar control sample runs/rabbits --n 5\n"
+    "  ebar control sample runs/rabbits --n 5 --sampler.kind resampling --proposal look_ahead",
+    defaults={"sampler": Chosen(kind="look_ahead")},
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlSampleConfig(Drawing):
+    """What to draw."""
+
+    run: Path = argument()
+    """Folder of `ebar control fit`."""
+    n: Count = 10
+    """Draws."""
+    compare: bool = True
+    """Whether to draw from the model itself, too."""
+    json: bool = False
+    """Print one JSON object."""
+
 
 def main(words: Sequence[str]) -> int:
     """Texts, and what each draw is worth."""
-    options = parser(
-        words,
-        "control sample",
-        "Draw from the controlled model. Where the draws of a sampler carry weights, each line begins with its\n"
-        "log-weight and a tab; line breaks are shown as \\n. What a draw is worth goes to standard error, beside that\n"
-        "of as many draws of the model itself.",
-        "ebar control sample runs/rabbits --n 5\n"
-        "  ebar control sample runs/rabbits --n 5 --sampler.kind resampling --proposal look_ahead",
-    )
-    options.add_argument("run", type=Path, help="folder of `ebar control fit`")
-    options.add_argument("--n", type=PositiveInt, default=10, help="draws")
-    options.add_argument("--compare", type=bool, default=True, help="whether to draw from the model itself, too")
-    add_sampler(options, words, "look_ahead")
-    options.add_argument("--json", action="store_true", help="print one JSON object")
-    arguments = parse(options, words)
+    arguments = read(words, MANUAL, ControlSampleConfig)
     controlled = open_controlled(arguments.run)
     control = controlled.control
-    options.set_defaults(_of_run(control, group(arguments, "sampler")))
-    arguments = parse(options, words)  # again: what was not given is as it was for `fit`
+    # Again: what was not given is as it was for `fit`.
+    defaults = {**MANUAL.defaults, **_of_run(control, arguments.sampler.options)}
+    arguments = read(words, replace(MANUAL, defaults=defaults), ControlSampleConfig)
     target, sampler = controlled.target, build_sampler(arguments)
     generator = Generator(device=controlled.subject.device).manual_seed(arguments.seed)
     with shown(not arguments.json):
@@ -80,7 +92,7 @@ def _worth(drawn: Weighted, controlled: Controlled) -> EffectiveSamples:
     )
 
 
-def _of_run(control: Control, sampler: dict[str, Any]) -> dict[str, int]:
+def _of_run(control: ControlConfig, sampler: Mapping[str, Any]) -> dict[str, int]:
     """Defaults of the sampler's options; what belongs together is not cut apart to save memory."""
     together = [int(sampler[name] or 1) for name in ("proposals_per_draw", "particles", "chains") if name in sampler]
     found = {"batch_size": max(control.rows, 2, *together), "surrogate_draws": control.surrogate_draws}
@@ -88,11 +100,11 @@ def _of_run(control: Control, sampler: dict[str, Any]) -> dict[str, int]:
 
 
 def _proposal(
-    arguments: Namespace, sampler: Sampler, controlled: Controlled, generator: Generator
+    arguments: ControlSampleConfig, sampler: Sampler, controlled: Controlled, generator: Generator
 ) -> Distribution | None:
     if arguments.proposal == "look_ahead" and not isinstance(sampler, LookAhead | Rejection):
         return guided(controlled.target, draws=controlled.control.surrogate_draws, generator=generator)
-    return build_proposal(arguments, sampler, controlled.target, generator)
+    return build_proposal(arguments, sampler, controlled.target, arguments.n, generator)
 
 
 def _tell_texts(

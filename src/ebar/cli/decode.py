@@ -2,18 +2,19 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
-from jsonargparse import Namespace
-from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch import Generator, Tensor
 
+from ebar.bounds import Count, Natural
 from ebar.cli.show import show_json
-from ebar.cli.trained import Trained, add_truncation, load_trained, truncated
-from ebar.config.options import parse, parser
+from ebar.cli.trained import Trained, load_trained, truncated
+from ebar.config.drawing import OfRun, Truncation
+from ebar.config.reader import Manual, option, read
 from ebar.data.corpora import lines
 from ebar.data.corpus import Corpus
 from ebar.data.tokenisers import Tokeniser
@@ -29,37 +30,48 @@ AT_ONCE = 4096  # lines that are read, decoded and written together
 BATCH = 128  # of them in one pass of the model
 
 
+MANUAL = Manual(
+    command="decode",
+    purpose="Translate lines, or continue them: by beam search, greedily, by sampling, or by resampling candidates "
+    "with the model's own energy. Without an input: the test sentences of a translation run, or the empty "
+    "beginning. With --best above 1 each line begins with the number of its source and its log-probability, "
+    "and tabs.",
+    example="ebar decode runs/de-en --input german.txt > english.txt\n"
+    "  echo 'Guten Morgen.' | ebar decode runs/de-en --input - --best 3\n"
+    "  ebar decode runs/de-en --input german.txt --method energy --candidates 10 --weights lse\n"
+    "  ebar decode runs/text --input beginnings.txt --method sample --top_p 0.9 --maximal_length 40",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeConfig(Truncation, OfRun):
+    """How to decode, and what."""
+
+    input: str | None = option(metavar="FILE")
+    """A line each; - reads the pipe."""
+    method: Literal["beam", "greedy", "sample", "energy"] = "beam"
+    """How to decode."""
+    best: Count = 1
+    """Lines for each: the best of a beam, or draws."""
+    width: Count = 5
+    """Of the beam."""
+    length_penalty: float = option(1.0, metavar="A")
+    """Score is log p / length^A."""
+    enough: Count | None = None
+    """Leave a beam once so many of its sequences have ended; by default when nothing better can come."""
+    candidates: Count = 10
+    """For each line, of energy resampling."""
+    weights: Literal["lse", "last_logit"] = "lse"
+    """The energy: see the guide."""
+    distinct: bool = False
+    """Candidates are those of a beam, not draws."""
+    seed: Natural = 0
+    """Of the draws."""
+
+
 def main(words: Sequence[str]) -> int:
     """Print one line for each line of the input, or several with their number and score."""
-    options = parser(
-        words,
-        "decode",
-        "Translate lines, or continue them: by beam search, greedily, by sampling, or by resampling candidates with\n"
-        "the model's own energy. Without an input: the test sentences of a translation run, or the empty beginning.\n"
-        "With --best above 1 each line begins with the number of its source and its log-probability, and tabs.",
-        "ebar decode runs/de-en --input german.txt > english.txt\n"
-        "  echo 'Guten Morgen.' | ebar decode runs/de-en --input - --best 3\n"
-        "  ebar decode runs/de-en --input german.txt --method energy --candidates 10 --weights lse\n"
-        "  ebar decode runs/text --input beginnings.txt --method sample --top_p 0.9 --maximal_length 40",
-    )
-    options.add_argument("run", type=Path, help="folder of a trained run")
-    options.add_argument("--input", type=str | None, default=None, metavar="FILE", help="a line each; - reads the pipe")
-    options.add_argument(
-        "--method", choices=["beam", "greedy", "sample", "energy"], default="beam", help="how to decode"
-    )
-    options.add_argument("--best", type=PositiveInt, default=1, help="lines for each: the best of a beam, or draws")
-    options.add_argument("--width", type=PositiveInt, default=5, help="of the beam")
-    options.add_argument("--length_penalty", type=float, default=1.0, metavar="A", help="score is log p / length^A")
-    options.add_argument("--enough", type=PositiveInt | None, default=None,
-        help="leave a beam once so many of its sequences have ended; by default when nothing better can come",
-    )  # fmt: skip
-    options.add_argument("--candidates", type=PositiveInt, default=10, help="for each line, of energy resampling")
-    options.add_argument("--weights", choices=["lse", "last_logit"], default="lse", help="the energy: see the guide")
-    options.add_argument("--distinct", action="store_true", help="candidates are those of a beam, not draws")
-    add_truncation(options)
-    options.add_argument("--seed", type=NonNegativeInt, default=0, help="of the draws")
-    options.add_argument("--json", action="store_true", help="print one JSON object")
-    arguments = parse(options, words)
+    arguments = read(words, MANUAL, DecodeConfig)
     _check(arguments)
     trained = load_trained(arguments.run)
     if trained.corpus.tokeniser is None:
@@ -91,7 +103,7 @@ class Made(NamedTuple):
     warning: str | None = None
 
 
-def _check(arguments: Namespace) -> None:
+def _check(arguments: DecodeConfig) -> None:
     draws = arguments.method in ("sample", "energy")
     truncates = (arguments.temperature, arguments.top_k, arguments.top_p) != (1.0, None, None)
     if truncates and not draws:
@@ -166,7 +178,7 @@ def limit(corpus: Corpus, context: Context | None, wanted: int | None) -> int | 
     return (corpus.space.length - context.given.lengths).clamp(min=1)
 
 
-def _decoded(trained: Trained, context: Context | None, arguments: Namespace, generator: Generator) -> Made:
+def _decoded(trained: Trained, context: Context | None, arguments: DecodeConfig, generator: Generator) -> Made:
     model, best = trained.model, arguments.best
     longest = limit(trained.corpus, context, arguments.maximal_length)
     if arguments.method in ("beam", "greedy"):
@@ -218,7 +230,7 @@ def _cut(x: Sequences, longest: int | Tensor | None, space: Space, n: int) -> Se
 
 
 def _write(
-    made: Made, sources: list[str], corpus: Corpus, arguments: Namespace, before: int
+    made: Made, sources: list[str], corpus: Corpus, arguments: DecodeConfig, before: int
 ) -> list[dict[str, object]]:
     texts = corpus.text(made.x)
     rows, best = made.log_probs.shape

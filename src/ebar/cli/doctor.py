@@ -7,9 +7,10 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import metadata
 
-from ebar.config.options import parse, parser
+from ebar.config.reader import Manual, read
 
 PURPOSES = {
     "core": "models, automata, samplers, estimators, training",
@@ -24,11 +25,22 @@ PURPOSES = {
 }
 
 
+MANUAL = Manual(
+    command="doctor", purpose="What is installed, what is missing and how to get it.", example="ebar doctor --json"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorConfig:
+    """How it answers."""
+
+    json: bool = False
+    """Print one JSON object."""
+
+
 def main(words: Sequence[str]) -> int:
     """Look around, change nothing."""
-    options = parser(words, "doctor", "What is installed, what is missing and how to get it.", "ebar doctor --json")
-    options.add_argument("--json", action="store_true", help="print one JSON object")
-    arguments = parse(options, words)
+    arguments = read(words, MANUAL, DoctorConfig)
     found = findings()
     if arguments.json:
         sys.stdout.write(json.dumps(found, indent=1) + "\n")

@@ -2,28 +2,22 @@
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 
-from jsonargparse.typing import PositiveFloat, PositiveInt
 from torch import Generator
 
+from ebar.bounds import Amount, Count
 from ebar.build.terms import read_energy, read_feature
 from ebar.cli.show import show_json, show_table
-from ebar.cli.trained import (
-    add_sampler,
-    add_tilt,
-    add_truncation,
-    build_proposal,
-    build_sampler,
-    load_trained,
-    truncated,
-)
-from ebar.config.options import parse, parser
+from ebar.cli.trained import build_proposal, build_sampler, load_trained, truncated
+from ebar.config.drawing import Drawing, OfRun, Tilt, Truncation
+from ebar.config.reader import Chosen, Manual, listed, option, read
+from ebar.config.terms import Term
 from ebar.data.tokenisers import reading_of
 from ebar.errors import UserError
+from ebar.estimators import draws
 from ebar.estimators.budget import Budget, budget_or_reason, mean_influence
 from ebar.estimators.divergences import divergence
-from ebar.estimators.draws import read
 from ebar.estimators.log_z import log_z_of
 from ebar.estimators.moments import moments_of
 from ebar.features.feature import Features, bind
@@ -34,30 +28,33 @@ from ebar.samplers.draw import stream
 from ebar.samplers.importance import Importance
 from ebar.types import Estimate
 
+MANUAL = Manual(
+    command="estimate",
+    purpose="log Z of a tilted model with the jackknife's bounds, the mean of each feature under the model and under "
+    "the tilted model, and the divergence between the two, all with intervals and warnings.",
+    example="ebar estimate runs/motif --tilt '!motif:10001011111000=-10' --n 20000\n"
+    "  ebar estimate runs/motif --tilt '!motif:10001011111000=-10' --sampler.kind look_ahead --n 2000",
+    defaults={"sampler": Chosen(kind="importance")},
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateConfig(Drawing, Truncation, Tilt, OfRun):
+    """What to estimate."""
+
+    n: Count = 10_000
+    """Draws."""
+    feature: tuple[Term, ...] = listed("KIND:ARGUMENT", lambda: "more features to average")
+    divergence: tuple[str, ...] = listed(
+        "NAME", lambda: f"of tilted from plain: {', '.join(sorted(DIVERGENCES))}", default=("kl",)
+    )
+    within: Amount | None = option(metavar="EPSILON")
+    """Also say how many draws make log Z and the means known within ± EPSILON."""
+
 
 def main(words: Sequence[str]) -> int:
     """log Z with its bounds, moments before and after, and how far the tilt moves the model."""
-    options = parser(
-        words,
-        "estimate",
-        "log Z of a tilted model with the jackknife's bounds, the mean of each feature under the model and under the\n"
-        "tilted model, and the divergence between the two, all with intervals and warnings.",
-        "ebar estimate runs/motif --tilt '!motif:10001011111000=-10' --n 20000\n"
-        "  ebar estimate runs/motif --tilt '!motif:10001011111000=-10' --sampler.kind look_ahead --n 2000",
-    )
-    options.add_argument("run", type=Path, help="folder of a trained run")
-    options.add_argument("--n", type=PositiveInt, default=10_000, help="draws")
-    options.add_argument("--feature", nargs="+", default=[], metavar="KIND:ARGUMENT", help="more features to average")
-    options.add_argument(
-        "--divergence", nargs="*", default=["kl"], choices=sorted(DIVERGENCES), help="of tilted from plain"
-    )
-    options.add_argument("--within", type=PositiveFloat, metavar="EPSILON",
-        help="also say how many draws make log Z and the means known within ± EPSILON")  # fmt: skip
-    add_tilt(options)
-    add_truncation(options)
-    add_sampler(options, words, "importance")
-    options.add_argument("--json", action="store_true", help="print one JSON object")
-    arguments = parse(options, words)
+    arguments = read(words, MANUAL, EstimateConfig)
     if not arguments.tilt:
         raise UserError("There is nothing to estimate without an energy: give --tilt KIND:ARGUMENT=COEFFICIENT.")
     trained = load_trained(arguments.run)
@@ -76,10 +73,10 @@ def main(words: Sequence[str]) -> int:
     forbidden = {name for name, coefficient in coefficients if coefficient == -math.inf}
     generator = Generator(device=next(trained.model.parameters()).device).manual_seed(arguments.seed)
     with shown(not arguments.json):
-        proposal = build_proposal(arguments, sampler, target, generator)
-        plain_units = read(Importance().stream(base, arguments.n, generator=generator), features=features)
+        proposal = build_proposal(arguments, sampler, target, arguments.n, generator)
+        plain_units = draws.read(Importance().stream(base, arguments.n, generator=generator), features=features)
         drawn = stream(sampler, target, arguments.n, proposal=proposal, generator=generator)
-        units = read(drawn, features=features)
+        units = draws.read(drawn, features=features)
         found = log_z_of(units)[0]
         figures: dict[str, Estimate | float | Budget | str] = {
             "log_z": found.estimate,

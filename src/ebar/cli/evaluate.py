@@ -3,18 +3,16 @@
 import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
-from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch import Generator
 
 from ebar.automata import entropy, measures
 from ebar.build.terms import read_feature
-from ebar.cli.measured import Measured, text_figures, translation_figures
+from ebar.cli.measured import EvaluateConfig, Measured, text_figures, translation_figures
 from ebar.cli.show import plain, show_json, show_table
 from ebar.cli.trained import Trained, load_trained
-from ebar.config.options import parse, parser
+from ebar.config.reader import Manual, read
 from ebar.data.corpus import Corpus
 from ebar.estimators.models import device_of
 from ebar.evaluation.bits_per_dimension import bits_per_dimension
@@ -29,31 +27,20 @@ from ebar.store.writing import to_json
 from ebar.training.run import Run
 from ebar.types import Estimate, Sequences
 
+MANUAL = Manual(
+    command="evaluate",
+    purpose="How good a trained model is on held-out data, with intervals: cross-entropy next to the entropy where "
+    "the language is known, and features in the model's own draws; perplexity of text, per token, byte and "
+    "word; perplexity and BLEU of translations, by length too; bits per dimension of images. Writes "
+    "results.json and report.html.",
+    example="ebar evaluate runs/motif\n  ebar evaluate runs/motif --feature motif:1011 'expression:(01){3}' --json\n"
+    "  ebar evaluate runs/de-en --width 5 --edges 6 10",
+)
+
 
 def main(words: Sequence[str]) -> int:
     """Measure on held-out data and on the model's own draws."""
-    options = parser(
-        words,
-        "evaluate",
-        "How good a trained model is on held-out data, with intervals: cross-entropy next to the entropy where the\n"
-        "language is known, and features in the model's own draws; perplexity of text, per token, byte and word;\n"
-        "perplexity and BLEU of translations, by length too; bits per dimension of images.\n"
-        "Writes results.json and report.html.",
-        "ebar evaluate runs/motif\n  ebar evaluate runs/motif --feature motif:1011 'expression:(01){3}' --json\n"
-        "  ebar evaluate runs/de-en --width 5 --edges 6 10",
-    )
-    options.add_argument("run", type=Path, help="folder of a trained run")
-    options.add_argument("--n", type=PositiveInt, default=2000, help="draws from the model")
-    options.add_argument("--feature", nargs="+", default=[], metavar="KIND:ARGUMENT", help="features to count in them")
-    options.add_argument("--seed", type=NonNegativeInt, default=0, help="of the draws")
-    options.add_argument("--width", type=PositiveInt, default=5, help="of the beam that translates; 1 is greedy")
-    options.add_argument("--length_penalty", type=float, default=1.0, metavar="A", help="score is log p / length^A")
-    options.add_argument("--edges", nargs="+", type=PositiveInt, default=[6, 10], help="of the bins of target length")
-    options.add_argument("--stride", type=PositiveInt | None, default=None,
-        help="tokens by which windows of text move on, only the last of them scored; by default a whole window",
-    )  # fmt: skip
-    options.add_argument("--json", action="store_true", help="print one JSON object")
-    arguments = parse(options, words)
+    arguments = read(words, MANUAL, EvaluateConfig)
     trained = load_trained(arguments.run)
     corpus = trained.corpus
     features = Features([bind(read_feature(words), corpus.reading) for words in arguments.feature])

@@ -2,12 +2,12 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Literal
 
-from jsonargparse.typing import NonNegativeInt, PositiveInt
-
+from ebar.bounds import Count, Natural
 from ebar.cli.show import show_json, show_table
-from ebar.config.options import parse, parser
+from ebar.config.reader import Manual, argument, read
 from ebar.data.languages import Language
 from ebar.estimators.divergences import divergence
 from ebar.maths.divergences import DIVERGENCES
@@ -19,39 +19,48 @@ ACTIONS = {
     "sample": "draws, one a line",
     "compare": "divergences to another language, given by --other.motif, --other.expression …",
 }
+MANUAL = Manual(
+    command="language",
+    purpose="Noise that holds a motif, or that matches a regular expression as a whole.\n\nactions:\n"
+    + "\n".join(f"  {name:<9} {purpose}" for name, purpose in ACTIONS.items()),
+    example="ebar language --motif 10001011111000 --length 30 --presence 0.9\n"
+    "  ebar language sample --expression '.*(00|11).*' --length 10 --n 5\n"
+    "  ebar language compare --motif 101 --length 12 --other.motif 110 --other.length 12",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageConfig:
+    """What to do with a language, and another one to compare it with."""
+
+    action: Literal["describe", "entropy", "sample", "compare"] = argument("describe")
+    """By default describe."""
+    other: Language = field(default_factory=Language)
+    n: Count = 10
+    """Draws."""
+    draws: Count = 100_000
+    """For divergences known only by sampling."""
+    seed: Natural = 0
+    """Of the draws."""
+    json: bool = False
+    """Print one JSON object."""
 
 
 def main(words: Sequence[str]) -> int:
     """Describe, sample, or compare languages."""
-    actions = "\n".join(f"  {name:<9} {purpose}" for name, purpose in ACTIONS.items())
-    options = parser(
-        words,
-        "language",
-        f"Noise that holds a motif, or that matches a regular expression as a whole.\n\nactions:\n{actions}",
-        "ebar language --motif 10001011111000 --length 30 --presence 0.9\n"
-        "  ebar language sample --expression '.*(00|11).*' --length 10 --n 5\n"
-        "  ebar language compare --motif 101 --length 12 --other.motif 110 --other.length 12",
-    )
-    options.add_argument("action", nargs="?", choices=list(ACTIONS), default="describe", help="default: describe")
-    options.add_class_arguments(Language, instantiate=False)
-    options.add_class_arguments(Language, "other", instantiate=False)
-    options.add_argument("--n", type=PositiveInt, default=10, help="draws")
-    options.add_argument("--draws", type=PositiveInt, default=100_000, help="for divergences known only by sampling")
-    options.add_argument("--seed", type=NonNegativeInt, default=0, help="of the draws")
-    options.add_argument("--json", action="store_true", help="print one JSON object")
-    given = parse(options, words).as_dict()
-    other = Language(**given.pop("other"))
-    action, n, draws, seed, as_json = (given.pop(key) for key in ("action", "n", "draws", "seed", "json"))
-    language = Language(**given)
+    language, config = read(words, MANUAL, Language, LanguageConfig)
+    action, other = config.action, config.other
     if action == "sample":
-        return _sample(language, n, seed, as_json)
+        return _sample(language, config.n, config.seed, config.json)
     figures: Mapping[str, object] = (
-        _compare(language, other, draws, seed) if action == "compare" else language.describe()
+        _compare(language, other, config.draws, config.seed) if action == "compare" else language.describe()
     )
     if action == "entropy":
         figures = {key: figures[key] for key in ("entropy", "entropy_per_token")}
-    if as_json:
-        show_json({"language": given, **({"other": _options(other)} if action == "compare" else {}), **figures})
+    if config.json:
+        show_json(
+            {"language": asdict(language), **({"other": asdict(other)} if action == "compare" else {}), **figures}
+        )
     else:
         show_table(_title(language), ("figure", "value"), [(name.replace("_", " "), v) for name, v in figures.items()])
     return 0
@@ -73,7 +82,7 @@ def _sample(language: Language, n: int, seed: int, as_json: bool) -> int:
             sys.stdout.write("\n".join(lines) + "\n")
             lines = []
     if as_json:
-        show_json({"language": _options(language), "seed": seed, "samples": lines})
+        show_json({"language": asdict(language), "seed": seed, "samples": lines})
     return 0
 
 
@@ -85,12 +94,6 @@ def _compare(language: Language, other: Language, draws: int, seed: int) -> dict
     return {
         kind: divergence(kind, p, q, draws=draws, generator=Generator().manual_seed(seed))[0] for kind in DIVERGENCES
     }
-
-
-def _options(language: Language) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(language)
 
 
 def _title(language: Language) -> str:

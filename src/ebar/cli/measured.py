@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 
 import torch
-from jsonargparse import Namespace
 from torch import Generator
 
+from ebar.bounds import Count, Natural
 from ebar.cli.trained import Trained
+from ebar.config.drawing import OfRun
+from ebar.config.reader import listed
+from ebar.config.terms import Term
 from ebar.data.tokenisers import Bytes, Tokeniser
 from ebar.errors import UserError
 from ebar.estimators.models import device_of
@@ -21,6 +24,25 @@ SHOWN = 30  # translations on the page
 DRAWN = 5  # windows of text on the page
 
 
+@dataclass(frozen=True, kw_only=True)
+class EvaluateConfig(OfRun):
+    """What is measured, and on how many draws."""
+
+    n: Count = 2000
+    """Draws from the model."""
+    feature: tuple[Term, ...] = listed("KIND:ARGUMENT", lambda: "features to count in them")
+    seed: Natural = 0
+    """Of the draws."""
+    width: Count = 5
+    """Of the beam that translates; 1 is greedy."""
+    length_penalty: float = 1.0
+    """Score is log p / length^A."""
+    edges: tuple[Count, ...] = (6, 10)
+    """Of the bins of target length."""
+    stride: Count | None = None
+    """Tokens by which windows of text move on, only the last of them scored; by default a whole window."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """Figures by name (estimates, and words such as a signature), and lines to show."""
@@ -30,7 +52,7 @@ class Measured:
     about: str = ""
 
 
-def translation_figures(trained: Trained, arguments: Namespace) -> Measured:
+def translation_figures(trained: Trained, arguments: EvaluateConfig) -> Measured:
     """Perplexity of the references, and BLEU of a beam's translations against them as they were written."""
     corpus, device = trained.corpus, device_of(trained.model)
     sources = corpus.sources("test")
@@ -64,7 +86,7 @@ def translation_figures(trained: Trained, arguments: Namespace) -> Measured:
     return Measured(figures, Samples(lines[:SHOWN]), search)
 
 
-def text_figures(trained: Trained, arguments: Namespace, generator: Generator) -> Measured:
+def text_figures(trained: Trained, arguments: EvaluateConfig, generator: Generator) -> Measured:
     """Perplexity of the test text, per token, and per byte and word of what the tokens spell."""
     corpus, device = trained.corpus, device_of(trained.model)
     stream = corpus.test.tokens.flatten()

@@ -3,43 +3,50 @@
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from ebar.config.options import parse, parser
+from ebar.bounds import Natural
+from ebar.config.reader import Manual, argument, read
 from ebar.progress import shown
-from ebar.recipes import RECIPES, SCALES
+from ebar.recipes import RECIPES
+
+MANUAL = Manual(
+    command="reproduce",
+    purpose="Run a published table or figure again; finished runs are kept, so that it can be interrupted and resumed. "
+    "Without a name: list what there is and what has been recorded.",
+    example="ebar reproduce spine/samplers --scale demo",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproduceConfig:
+    """What to reproduce, and where it is kept."""
+
+    recipe: str | None = argument(None)
+    """FAMILY/NAME."""
+    scale: Literal["demo", "cpu", "paper"] = "demo"
+    """Demo: seconds to minutes; cpu: up to 90 minutes; paper: the authors' settings."""
+    output: Path = Path("docs/results")
+    """Folder for result, table, plot."""
+    work: Path = Path("runs/reproduce")
+    """Folder for the single runs."""
+    workers: Natural = 0
+    """Processes; 0 means one per core."""
+    backend: Literal["joblib", "ray"] = "joblib"
+    """What runs the processes; ray can span machines."""
+    fresh: bool = False
+    """Forget the runs kept from an earlier call."""
+    render: bool = False
+    """Run nothing: write table and plot anew from the recorded result; without a name, those of all of them."""
+    json: bool = False
+    """Print the result as one JSON object."""
 
 
 def main(words: Sequence[str]) -> int:
     """Without a name: list what there is and what has been recorded."""
-    options = parser(
-        words,
-        "reproduce",
-        "Run a published table or figure again; finished runs are kept, so that it can be interrupted and resumed.\n"
-        "Without a name: list what there is and what has been recorded.",
-        "ebar reproduce spine/samplers --scale demo",
-    )
-    options.add_argument("recipe", nargs="?", default=None, help="FAMILY/NAME")
-    options.add_argument(
-        "--scale",
-        default="demo",
-        choices=SCALES,
-        help="demo: seconds to minutes; cpu: up to 90 minutes; paper: the authors' settings",
-    )
-    options.add_argument("--output", type=Path, default=Path("docs/results"), help="folder for result, table, plot")
-    options.add_argument("--work", type=Path, default=Path("runs/reproduce"), help="folder for the single runs")
-    options.add_argument("--workers", type=int, default=0, help="processes; 0 means one per core")
-    options.add_argument(
-        "--backend", default="joblib", choices=("joblib", "ray"), help="what runs the processes; ray can span machines"
-    )
-    options.add_argument("--fresh", action="store_true", help="forget the runs kept from an earlier call")
-    options.add_argument(
-        "--render", action="store_true",
-        help="run nothing: write table and plot anew from the recorded result; without a name, those of all of them",
-    )  # fmt: skip
-    options.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    arguments = parse(options, words)
-    from ebar.errors import UserError
+    arguments = read(words, MANUAL, ReproduceConfig)
     from ebar.recipes.reproduce import default_workers, recorded, render, reproduce
 
     if arguments.recipe is None and arguments.render:
@@ -58,8 +65,6 @@ def main(words: Sequence[str]) -> int:
                 sys.stdout.write(f"{'':<22} recorded: {', '.join(scales) or 'nothing yet'}\n")
         return 0
     RECIPES.choose(arguments.recipe)
-    if arguments.workers < 0:
-        raise UserError("--workers must be 0 or more.")
     if arguments.render:
         path = render(arguments.recipe, scale=arguments.scale, output=arguments.output)
         sys.stdout.write(path.read_text() if arguments.json else f"{path.with_suffix('.md')}\n")

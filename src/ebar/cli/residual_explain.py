@@ -2,42 +2,56 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jsonargparse.typing import NonNegativeInt, PositiveInt
-
+from ebar.bounds import Count, Natural
 from ebar.build.residual import load_residual
 from ebar.cli.show import show_json, show_table
-from ebar.config.options import parse, parser
+from ebar.config.reader import Manual, argument, read
 from ebar.estimators.per_step import Steps
 from ebar.evaluation.next_words import NextWord, NextWords
 from ebar.journeys.residual.journey import Residual
 from ebar.progress import shown
 from ebar.types import Sequences
 
+MANUAL = Manual(
+    command="residual explain",
+    purpose="The likeliest next words after a prompt, under the base and under the joint model, which looks at how "
+    "the base would go on after each. With a continuation: what each of its tokens costs under both, in nats.",
+    example="ebar residual explain runs/mine --prompt 'The old man' --futures 64\n"
+    "  ebar residual explain runs/mine --prompt 'The old man' --continuation ' went down to the sea and …'",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainConfig:
+    """What is explained, and how thoroughly."""
+
+    run: Path = argument()
+    """Folder of a trained residual model."""
+    prompt: str
+    """The text before."""
+    continuation: str | None = None
+    """Text after it, long enough."""
+    words: Count = 10
+    """Shown, of each model."""
+    candidates: Count = 50
+    """Tokens looked at, the base's likeliest."""
+    futures: Count = 64
+    """Of the base, after each token."""
+    exact_last: bool = False
+    """Score every token in the last place: as many energies as there are tokens."""
+    seed: Natural = 0
+    """Of the draws."""
+    json: bool = False
+    """Print one JSON object."""
+
 
 def main(words: Sequence[str]) -> int:
     """Next words under the base and the joint model; and, for a continuation, its cost token by token under both."""
-    options = parser(
-        words,
-        "residual explain",
-        "The likeliest next words after a prompt, under the base and under the joint model, which looks at how the\n"
-        "base would go on after each. With a continuation: what each of its tokens costs under both, in nats.",
-        "ebar residual explain runs/mine --prompt 'The old man' --futures 64\n"
-        "  ebar residual explain runs/mine --prompt 'The old man' --continuation ' went down to the sea and …'",
-    )
-    options.add_argument("run", type=Path, help="folder of a trained residual model")
-    options.add_argument("--prompt", type=str, required=True, help="the text before")
-    options.add_argument("--continuation", type=str | None, default=None, help="text after it, long enough")
-    options.add_argument("--words", type=PositiveInt, default=10, help="shown, of each model")
-    options.add_argument("--candidates", type=PositiveInt, default=50, help="tokens looked at, the base's likeliest")
-    options.add_argument("--futures", type=PositiveInt, default=64, help="of the base, after each token")
-    options.add_argument("--exact_last", action="store_true",
-        help="score every token in the last place: as many energies as there are tokens")  # fmt: skip
-    options.add_argument("--seed", type=NonNegativeInt, default=0, help="of the draws")
-    options.add_argument("--json", action="store_true", help="print one JSON object")
-    arguments = parse(options, words)
+    arguments = read(words, MANUAL, ExplainConfig)
     trained, prompt = load_residual(arguments.run), arguments.prompt
     with shown(not arguments.json):
         found, x, steps = trained.explain(

@@ -3,19 +3,18 @@
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from jsonargparse import Namespace
-from jsonargparse.typing import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Generator
 
+from ebar.bounds import Amount, Count, Natural
 from ebar.build.entry import make
 from ebar.build.residual import load_residual
 from ebar.cli.show import show_json
-from ebar.config.options import add_kind, group, parse, parser
-from ebar.config.run import Chosen
+from ebar.config.reader import Chosen, Manual, argument, choice, option, read
 from ebar.data.corpora import lines
 from ebar.errors import UserError
 from ebar.journeys.residual.journey import Residual
@@ -26,34 +25,51 @@ from ebar.types import Sampler
 LISTED = 20  # candidates, up to which all are shown
 
 
+MANUAL = Manual(
+    command="residual generate",
+    purpose="Continue prompts with the joint model: the base draws candidates, and of these some are chosen by their "
+    "energy (top-k joint sampling); or by rejection, Metropolis or sequential Monte Carlo. Beside every text "
+    "stand its energy, its weight among the candidates, their worth (ESS), and Pareto k̂ where there are 100.",
+    example="ebar residual generate runs/mine --prompt 'It was a dark' --candidates 64 --top_k 40\n"
+    "  ebar residual generate runs/mine --prompts beginnings.txt --count 3 --sampler.kind metropolis",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateConfig:
+    """What is continued, and how."""
+
+    run: Path = argument()
+    """Folder of a trained residual model."""
+    prompt: str | None = None
+    """What to continue."""
+    prompts: str | None = option(metavar="FILE")
+    """Prompts, one a line; - reads the pipe."""
+    candidates: Count = 64
+    """Of the base, for each prompt."""
+    count: Count = 1
+    """Continuations of each prompt."""
+    temperature: Amount = 1.0
+    """Divides the base's logits."""
+    top_k: Count | None = None
+    """Candidates of the k likeliest tokens."""
+    top_p: float | None = None
+    """Candidates of the tokens of this mass."""
+    sampler: Chosen = choice(WAYS, "joint")
+    seed: Natural = 0
+    """Of the draws."""
+    json: bool = False
+    """Print one JSON object."""
+
+
 def main(words: Sequence[str]) -> int:
     """Print each continuation with its energy, its weight, and how far the weights are to be believed."""
-    options = parser(
-        words,
-        "residual generate",
-        "Continue prompts with the joint model: the base draws candidates, and of these some are chosen by their\n"
-        "energy (top-k joint sampling); or by rejection, Metropolis or sequential Monte Carlo. Beside every text\n"
-        "stand its energy, its weight among the candidates, their worth (ESS), and Pareto k̂ where there are 100.",
-        "ebar residual generate runs/mine --prompt 'It was a dark' --candidates 64 --top_k 40\n"
-        "  ebar residual generate runs/mine --prompts beginnings.txt --count 3 --sampler.kind metropolis",
-    )
-    options.add_argument("run", type=Path, help="folder of a trained residual model")
-    options.add_argument("--prompt", type=str | None, default=None, help="what to continue")
-    options.add_argument("--prompts", type=str | None, default=None, metavar="FILE",
-        help="prompts, one a line; - reads the pipe")  # fmt: skip
-    options.add_argument("--candidates", type=PositiveInt, default=64, help="of the base, for each prompt")
-    options.add_argument("--count", type=PositiveInt, default=1, help="continuations of each prompt")
-    options.add_argument("--temperature", type=PositiveFloat, default=1.0, help="divides the base's logits")
-    options.add_argument("--top_k", type=PositiveInt | None, default=None, help="candidates of the k likeliest tokens")
-    options.add_argument("--top_p", type=float | None, default=None, help="candidates of the tokens of this mass")
-    add_kind(options, words, "sampler", WAYS, "joint")
-    options.add_argument("--seed", type=NonNegativeInt, default=0, help="of the draws")
-    options.add_argument("--json", action="store_true", help="print one JSON object")
-    arguments = parse(options, words)
+    arguments = read(words, MANUAL, GenerateConfig)
     if (arguments.prompt is None) == (arguments.prompts is None):
         raise UserError("Give either --prompt, a text to continue, or --prompts, a file of them.")
     trained = load_residual(arguments.run)
-    way, sampler = _sampler(arguments)
+    way = arguments.sampler.kind
+    sampler: Sampler = make(WAYS, arguments.sampler, "sampler")
     truncation = Truncation(temperature=arguments.temperature, top_k=arguments.top_k, top_p=arguments.top_p)
     generator = Generator(device=trained.base.device).manual_seed(arguments.seed)
     found = []
@@ -72,20 +88,12 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _sampler(arguments: Namespace) -> tuple[str, Sampler]:
-    options = group(arguments, "sampler")
-    kind = options.pop("kind")
-    listed = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-    sampler: Sampler = make(WAYS, Chosen(kind=kind, options=listed), "sampler")
-    return kind, sampler
-
-
-def _prompts(arguments: Namespace) -> Iterator[str]:
+def _prompts(arguments: GenerateConfig) -> Iterator[str]:
     if arguments.prompt is not None:
         yield arguments.prompt
     elif arguments.prompts == "-":
         yield from (line.rstrip("\r\n") for line in sys.stdin)
-    else:
+    elif arguments.prompts is not None:
         yield from (text for _, text in lines(Path(arguments.prompts)))
 
 

@@ -2,24 +2,21 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ebar.build.residual import train_residual
-from ebar.cli.show import show_interrupted, show_json, show_table
-from ebar.cli.train import run_folder
-from ebar.config.options import parse
-from ebar.config.residual import Residual, as_residual, read_residual, residual_parser
+from ebar.cli.folder import Place, carry_out
+from ebar.cli.show import show_table
+from ebar.config.reader import described, read
+from ebar.config.residual import MANUAL, ResidualConfig, read_residual
 from ebar.data.chunks import CHUNKS
 from ebar.errors import UserError
 from ebar.journeys.residual.evaluation import Evaluation
-from ebar.journeys.residual.journey import Residual as Trained
+from ebar.journeys.residual.journey import Residual
 from ebar.journeys.residual.report import write_residual_page
-from ebar.progress import shown
-from ebar.store.differences import changed
+from ebar.store.differences import differences
 from ebar.store.writing import to_json
-from ebar.store.yaml import as_yaml
 from ebar.training import Run, open_run
 from ebar.types import Estimate
 
@@ -29,61 +26,43 @@ BEGUN = {"config.yaml", "environment.json", "lock", "checkpoints", "seconds.json
 
 def main(words: Sequence[str]) -> int:
     """The whole journey, or the rest of one that was interrupted."""
-    options = residual_parser(
-        words,
-        "residual train",
-        "Train an energy on top of a language model, by telling text from the model's own continuations of the same\n"
-        "prefixes. Chunks, draws, warm-up and training are each kept: run it again to go on where it was stopped.",
-        "ebar residual train --name unit --base runs/text --energy.kind unit --data.prefix 60 --data.continuation 20\n"
-        "  ebar residual train --name mine --base HuggingFaceTB/SmolLM2-135M --data.train novels.txt \\\n"
-        "      --energy.kind pretrained --energy.encoder sentence-transformers/all-MiniLM-L6-v2 --energy.lora 8\n"
-        "  ebar residual train --name bit --base runs/text --energy.warm_up 5 --negatives.refresh true",
-    )
-    options.add_argument("--name", type=str, default="residual", help="of the run: its folder is RUNS/NAME")
-    options.add_argument("--runs", type=Path, default=Path("runs"), help="folder of all runs")
-    options.add_argument("--json", action="store_true", help="print all figures as one JSON object")
-    arguments = parse(options, words)
-    residual = as_residual(arguments)
-    folder = run_folder(arguments.runs, arguments.name)
-    config = as_yaml(asdict(residual))
-    another = _another(folder, residual, config)
-    try:
-        with (
-            shown(not arguments.json),
-            open_run(folder, config=config, seed=residual.seed, replace_config=another) as run,
-        ):
+    config, place = read(words, MANUAL, ResidualConfig, Place)
+    folder = place.folder
+    description = described(folder, MANUAL, config)
+    another = _another(folder, description)
+
+    def work() -> tuple[Residual, Evaluation | None]:
+        with open_run(folder, config=description, seed=config.seed, replace_config=another) as run:
             if another:
                 (folder / CHUNKS).unlink(missing_ok=True)
-            trained = train_residual(residual, folder)
-            how = residual.evaluation
-            evaluation = trained.evaluate(how, seed=residual.seed) if how.prefixes else None
+            trained, how = train_residual(config, folder), config.evaluation
+            evaluation = trained.evaluate(how, seed=config.seed) if how.prefixes else None
             record(run, trained, evaluation)
-    except KeyboardInterrupt:
-        return show_interrupted(folder, as_json=arguments.json)
-    if arguments.json:
-        show_json({"status": "finished", "folder": str(folder), **_results(trained, evaluation)})
-    elif evaluation is not None:
-        tell(folder, evaluation)
-    if not arguments.json:
+        return trained, evaluation
+
+    def show(found: tuple[Residual, Evaluation | None]) -> None:
+        if found[1] is not None:
+            tell(folder, found[1])
         sys.stdout.write(f"{folder / 'report.html'}\n")
-    return 0
+
+    return carry_out(folder, work, as_json=place.json, to_dict=lambda found: _results(*found), show=show)
 
 
-def _another(folder: Path, residual: Residual, config: str) -> bool:
+def _another(folder: Path, config: str) -> bool:
     """Whether the folder holds another configuration; one that has come further than its chunks is not given up."""
     path = folder / "config.yaml"
-    other = path.exists() and path.read_text(encoding="utf-8") != config
-    if other and (not {entry.name for entry in folder.iterdir()} <= BEGUN or any((folder / "checkpoints").iterdir())):
-        names = changed(asdict(read_residual(path)), asdict(residual))
+    names = differences(path.read_text(encoding="utf-8"), config) if path.exists() else []
+    if names and (not {entry.name for entry in folder.iterdir()} <= BEGUN or any((folder / "checkpoints").iterdir())):
+        read_residual(folder)  # a run of another kind is refused here
         if all(name.startswith("evaluation.") for name in names):
             raise UserError(f"{folder} differs in {', '.join(names)} only: use `ebar residual evaluate {folder}`.")
         raise UserError(
             f"{folder} holds a run with another {', another '.join(names)}: choose another --name, or remove it."
         )
-    return other
+    return bool(names)
 
 
-def _results(trained: Trained, evaluation: Evaluation | None) -> dict[str, Any]:
+def _results(trained: Residual, evaluation: Evaluation | None) -> dict[str, Any]:
     whole, energy = (
         sum(parameter.numel() for parameter in module.parameters()) for module in (trained.p, trained.energy)
     )
@@ -91,7 +70,7 @@ def _results(trained: Trained, evaluation: Evaluation | None) -> dict[str, Any]:
     return found if evaluation is None else {**found, "evaluation": evaluation.to_dict()}
 
 
-def record(run: Run, trained: Trained, evaluation: Evaluation | None) -> None:
+def record(run: Run, trained: Residual, evaluation: Evaluation | None) -> None:
     """results.json and report.html of the run folder."""
     run.write("results.json", to_json(_results(trained, evaluation), indent=1))
     write_residual_page(run.folder, evaluation)

@@ -2,24 +2,16 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from jsonargparse.typing import PositiveInt
 from torch import Generator
 
+from ebar.bounds import Count
 from ebar.cli.show import show_json
-from ebar.cli.trained import (
-    add_sampler,
-    add_tilt,
-    add_truncation,
-    build_proposal,
-    build_sampler,
-    load_trained,
-    tilted,
-    truncated,
-)
-from ebar.config.options import parse, parser
+from ebar.cli.trained import build_proposal, build_sampler, load_trained, tilted, truncated
+from ebar.config.drawing import Drawing, OfRun, Tilt, Truncation
+from ebar.config.reader import Manual, read
 from ebar.data.corpus import Corpus
 from ebar.estimators.log_z import log_z
 from ebar.progress import shown
@@ -27,32 +19,34 @@ from ebar.samplers.ancestral import Ancestral
 from ebar.samplers.draw import stream
 from ebar.types import Sampler, Weighted
 
+MANUAL = Manual(
+    command="sample",
+    purpose="Draw from a trained model, or from the model tilted by an energy. Where the draws of a sampler carry "
+    "weights, each line begins with its log-weight and a tab.",
+    example="ebar sample runs/motif --n 5\n"
+    "  ebar sample runs/motif --n 5 --tilt '!motif:10001011111000=-10' --sampler.kind resampling\n"
+    "  ebar sample runs/motif --n 5 --tilt 'expression:(01){3}=4' 'length:=-0.1' --sampler.kind look_ahead",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleConfig(Drawing, Truncation, Tilt, OfRun):
+    """What to draw."""
+
+    n: Count = 10
+    """Draws."""
+
 
 def main(words: Sequence[str]) -> int:
     """Print draws, one a line, with their log-weights where draws are weighted."""
-    options = parser(
-        words,
-        "sample",
-        "Draw from a trained model, or from the model tilted by an energy. Where the draws of a sampler carry\n"
-        "weights, each line begins with its log-weight and a tab.",
-        "ebar sample runs/motif --n 5\n"
-        "  ebar sample runs/motif --n 5 --tilt '!motif:10001011111000=-10' --sampler.kind resampling\n"
-        "  ebar sample runs/motif --n 5 --tilt 'expression:(01){3}=4' 'length:=-0.1' --sampler.kind look_ahead",
-    )
-    options.add_argument("run", type=Path, help="folder of a trained run")
-    options.add_argument("--n", type=PositiveInt, default=10, help="draws")
-    add_tilt(options)
-    add_truncation(options)
-    add_sampler(options, words, "resampling")
-    options.add_argument("--json", action="store_true", help="print one JSON object")
-    arguments = parse(options, words)
+    arguments = read(words, MANUAL, SampleConfig)
     trained = load_trained(arguments.run)
     base = truncated(trained.model, arguments)
     target = tilted(base, arguments, trained)
     sampler: Sampler = Ancestral() if target is None else build_sampler(arguments)
     generator = Generator(device=next(trained.model.parameters()).device).manual_seed(arguments.seed)
     with shown(not arguments.json):
-        proposal = None if target is None else build_proposal(arguments, sampler, target, generator)
+        proposal = None if target is None else build_proposal(arguments, sampler, target, arguments.n, generator)
         batches = stream(sampler, target or base, arguments.n, proposal=proposal, generator=generator)
         summary = _write(
             _first(batches, arguments.n), trained.corpus, arguments.n, as_json=arguments.json, tilted=target is not None

@@ -4,7 +4,6 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ebar.types import Estimate
@@ -48,12 +47,3 @@ def _text(cell: object) -> str:
     if isinstance(cell, Estimate):
         return str(cell._replace(warning=None)) + (" ⚠" if cell.warning else "")
     return f"{cell:.6f}" if isinstance(cell, float) else str(cell)
-
-
-def show_interrupted(folder: Path, *, as_json: bool) -> int:
-    """That what was done is kept; the exit code of an interruption."""
-    if as_json:
-        show_json({"status": "interrupted", "folder": str(folder)})
-    else:
-        sys.stdout.write(f"interrupted, and saved in {folder}: run the same command to go on\n")
-    return 130

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from ebar.bounds import Count
 from ebar.data.continuations import continuations, read_stream
 from ebar.data.corpus import Corpus
 from ebar.data.kinds import TextData
@@ -86,15 +87,15 @@ class ChunksData:
     """Which of the hub's data sets of that name."""
     column: str = "text"
     """The column of the data set that holds the text."""
-    prefix: int = 120
+    prefix: Count = 120
     """Tokens of the base that are given."""
-    continuation: int = 40
+    continuation: Count = 40
     """Tokens that follow and are modelled."""
-    chunks: int | None = None
+    chunks: Count | None = None
     """At most so many training chunks, evenly spread over the text."""
-    validation_chunks: int = 1000
+    validation_chunks: Count = 1000
     """At most so many to choose weights by."""
-    test_chunks: int = 1000
+    test_chunks: Count = 1000
     """At most so many for evaluation."""
 
     def read(self, tokeniser: Tokeniser, vocabulary: int | None = None, *, text: TextData | None = None) -> Chunks:

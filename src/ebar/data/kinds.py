@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ebar.bounds import Count
+
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageData:
@@ -15,15 +17,15 @@ class LanguageData:
     """Every sequence matches this regular expression, from its first symbol to its last."""
     alphabet: str = "01"
     """The symbols, in the order of their tokens."""
-    length: int = 30
+    length: Count = 30
     """Symbols in a sequence, the end not counted."""
     presence: float = 1.0
     """Share of sequences with the motif; the others are drawn from those without it."""
     stop: float | None = None
     """Chance to end before each symbol, for sequences of variable length; by default all have `length` symbols."""
-    size: int = 500
+    size: Count = 500
     """Training sequences. Validation has a quarter as many, at least 500 (or as many as these), at most 2,000."""
-    test_size: int = 5000
+    test_size: Count = 5000
     """Held-out sequences for `ebar evaluate`."""
 
 
@@ -63,15 +65,15 @@ class TextData:
     """The column of the data set that holds the text."""
     tokeniser: TokeniserKind = "bytes"
     """What a token is."""
-    vocabulary: int | None = None
+    vocabulary: Count | None = None
     """Most tokens there may be; by default all characters or words, and 8,000 of bpe."""
     tokeniser_file: Path | None = None
     """The tokeniser.json of another run, in place of a tokeniser made from the training text."""
-    length: int = 128
+    length: Count = 128
     """Tokens in a window."""
-    limit: int | None = None
+    limit: Count | None = None
     """Most tokens of the training text, from its beginning on; by default all."""
-    held_out_limit: int | None = None
+    held_out_limit: Count | None = None
     """Most tokens of the validation text and of the test text; by default all."""
     windows: int | None = None
     """Most training windows, evenly spread over the text; by default all."""
@@ -109,17 +111,17 @@ class ParallelData:
     """What it is translated into."""
     tokeniser: TokeniserKind = "bpe"
     """What a token is."""
-    vocabulary: int | None = None
+    vocabulary: Count | None = None
     """Most tokens there may be; by default all characters or words, and 8,000 of bpe."""
     shared: bool = True
     """One tokeniser for both sides, so that they can share their vectors."""
     tokeniser_file: Path | None = None
     """The tokeniser.json of another run, in place of a tokeniser made from the training pairs."""
-    length: int | None = None
+    length: Count | None = None
     """Longest training or validation sentence on either side, in tokens, its end included."""
-    limit: int | None = None
+    limit: Count | None = None
     """Most training pairs, drawn by the run's seed; by default all."""
-    held_out_limit: int | None = None
+    held_out_limit: Count | None = None
     """Most validation pairs and test pairs, evenly spaced; by default all."""
     too_long: Literal["skip", "error"] = "skip"
     """Whether longer pairs are left out, with a warning that counts them, or are an error."""
@@ -137,9 +139,9 @@ class ImagesData:
     """Held-out images for early stopping; without a file, the last tenth of the training images."""
     test: Path | None = None
     """Held-out images for `ebar evaluate`; without a file, the validation images."""
-    limit: int | None = None
+    limit: Count | None = None
     """Most training images, drawn by the run's seed; by default all."""
-    validation_size: int | None = None
+    validation_size: Count | None = None
     """Without a validation file, so many of the last training images in place of a tenth."""
     binary: bool = False
     """Black or white: one draw for each pixel, once and for all, with its intensity for a probability."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Generator
 
+from ebar.bounds import Count
 from ebar.errors import UserError
 from ebar.samplers.draw import shares
 from ebar.types import Context, Distribution, Target, Weighted, context_rows
@@ -18,7 +19,7 @@ class Ancestral:
 
     weighted: ClassVar[bool] = True
 
-    batch_size: int = 4096
+    batch_size: Count = 4096
     """Sequences at a time, over all rows of the context."""
 
     def stream(

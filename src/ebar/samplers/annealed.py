@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from ebar.bounds import Count
 from ebar.errors import UserError, choose
 from ebar.samplers.draw import group_size, numbered, proposal_for, shares
 from ebar.samplers.metropolis import moves_in
@@ -36,7 +37,7 @@ class Annealed:
 
     weighted: ClassVar[bool] = True
 
-    particles: int = 256
+    particles: Count = 256
     """In each system; fewer where n draws would make fewer than 20 systems, which an interval needs."""
     threshold: float = 0.5
     ladder: tuple[float, ...] = ()
@@ -45,7 +46,7 @@ class Annealed:
     moves: tuple[str, ...] = ("suffix",)
     moves_per_rung: int = 2
     resampling: str = "systematic"
-    batch_size: int = 4096
+    batch_size: Count = 4096
     """Particles at a time, over all systems and rows of the context."""
 
     def stream(

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from torch import Generator
 
+from ebar.bounds import Count
 from ebar.models.scoring import propose
 from ebar.samplers.draw import log_weights, proposal_for, shares
 from ebar.types import Context, Distribution, Target, Weighted, context_rows
@@ -21,7 +22,7 @@ class Importance:
 
     weighted: ClassVar[bool] = True
 
-    batch_size: int = 4096
+    batch_size: Count = 4096
     """Sequences at a time, over all rows of the context."""
 
     def stream(

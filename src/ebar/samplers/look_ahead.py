@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Generator
 
+from ebar.bounds import Count
 from ebar.energies.linear import Linear
 from ebar.errors import UserError, choose
 from ebar.models.scoring import measured_energy
@@ -79,11 +80,11 @@ class LookAhead:
     """Of the n-gram: how many of the last tokens it looks at."""
     smoothing: float = 1.0
     """Of the n-gram."""
-    surrogate_draws: int | None = None
+    surrogate_draws: Count | None = None
     """Half from the base and half from a first proposal, to fit the surrogate to; None: a fifth of n, 100 to 4,000."""
     defence: float = 0.1
     """The share of the draws that come from the base, less what a coefficient of −∞ forbids."""
-    batch_size: int = BATCH
+    batch_size: Count = BATCH
     """Sequences at a time, over all rows of the context."""
 
     def proposal(

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Generator, Tensor
 
+from ebar.bounds import Count, Natural
 from ebar.errors import UserError, choose
 from ebar.samplers.accept import Attempts
 from ebar.samplers.draw import proposal_for, shares
@@ -33,13 +34,13 @@ class Metropolis:
     weighted: ClassVar[bool] = False
 
     moves: tuple[str, ...] = ("suffix",)
-    chains: int = 256
+    chains: Count = 256
     """For each row of the context; fewer where fewer draws are asked for."""
-    burn_in: int = 100
+    burn_in: Natural = 100
     """Moves before the first draw."""
-    thin: int = 10
+    thin: Count = 10
     """Moves between a chain's draws."""
-    batch_size: int = 4096
+    batch_size: Count = 4096
     """Chains at a time, over all rows of the context."""
 
     def stream(

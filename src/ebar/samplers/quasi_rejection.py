@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from torch import Generator
 
+from ebar.bounds import Count
 from ebar.errors import UserError
 from ebar.models.scoring import propose
 from ebar.samplers.accept import Attempts, accept, weighed
@@ -29,9 +30,9 @@ class QuasiRejection:
 
     log_beta: float | None = None
     """The ceiling, in the units of P/q; None: the largest weight among 1,000 proposals drawn to find it."""
-    max_proposals: int = 1_000_000
+    max_proposals: Count = 1_000_000
     """Refused in a row before giving up."""
-    batch_size: int = 4096
+    batch_size: Count = 4096
     """Sequences at a time, over all rows of the context."""
 
     def stream(

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from torch import Generator
 
+from ebar.bounds import Count
 from ebar.energies.bounded import bound_of
 from ebar.errors import UserError
 from ebar.models.tilted import Tilted
@@ -26,9 +27,9 @@ class Rejection:
 
     log_bound: float | None = None
     """On log P − log q; None: the energy's or the proposal's own."""
-    max_proposals: int = 1_000_000
+    max_proposals: Count = 1_000_000
     """Refused in a row before giving up."""
-    batch_size: int = 4096
+    batch_size: Count = 4096
     """Sequences at a time, over all rows of the context."""
 
     def stream(

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from torch import Generator
 
+from ebar.bounds import Count
 from ebar.errors import choose
 from ebar.maths.log_space import log_mean_exp
 from ebar.models.scoring import propose
@@ -28,9 +29,9 @@ class Resampling:
 
     weighted: ClassVar[bool] = True
 
-    proposals_per_draw: int = 16
+    proposals_per_draw: Count = 16
     resampling: str = "systematic"
-    batch_size: int = 65_536
+    batch_size: Count = 65_536
     """Proposals at a time, over all rows of the context."""
 
     def stream(

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
+from ebar.bounds import Count
 from ebar.errors import UserError, choose
 from ebar.models.stepwise import draw_tokens
 from ebar.modes import in_evaluation_mode
@@ -46,13 +47,13 @@ class Smc:
 
     weighted: ClassVar[bool] = True
 
-    particles: int = 256
+    particles: Count = 256
     """In each system; fewer where n draws would make fewer than 20 systems, which an interval needs."""
     threshold: float = 0.5
     twist: str | None = None
     """None, energy or potential; None: the best the proposal and target allow."""
     resampling: str = "systematic"
-    batch_size: int = 4096
+    batch_size: Count = 4096
     """Particles at a time, over all systems and rows of the context."""
 
     def stream(

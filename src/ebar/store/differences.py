@@ -1,11 +1,14 @@
 """In what one configuration differs from another, by the names of options on the command line."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ebar.errors import UserError
 
+# Options that had another name in configurations of earlier versions.
+RENAMED = {"dtype": "precision", "fitting": "training"}
 MOST = 8  # differences that a sentence names
 
 
@@ -34,6 +37,13 @@ def of_another_kind(before: str, now: str) -> bool:
     """
     one, other = set(_read(before)), set(_read(now))
     return bool(one) and bool(other) and not (one <= other or other <= one)
+
+
+def renamed(config: str) -> str:
+    """A configuration of an earlier version, under the present names of its options."""
+    for before, now in RENAMED.items():
+        config = re.sub(rf"^{before}:", f"{now}:", config, flags=re.MULTILINE)
+    return config
 
 
 def named(names: list[str]) -> str:
@@ -66,7 +76,7 @@ def _read(config: str) -> dict[str, Any]:
     import yaml
 
     try:
-        tree = yaml.safe_load(config)
+        tree = yaml.safe_load(renamed(config))
     except yaml.YAMLError:
         return {}
     return {str(name): value for name, value in tree.items()} if isinstance(tree, dict) else {}

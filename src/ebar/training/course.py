@@ -3,37 +3,39 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ebar.bounds import Amount, Count
+
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
     """How long, in what batches, and how often to evaluate."""
 
-    epochs: int = 100
+    epochs: Count = 100
     """At most so many passes over the data."""
-    batch_size: int = 64
+    batch_size: Count = 64
     """Sequences per step, over all processes together."""
-    batch_tokens: int | None = None
+    batch_tokens: Count | None = None
     """In place of `batch_size`: tokens per step at most, padding counted, in batches of sequences of like length."""
-    held_out_batch: int | None = None
+    held_out_batch: Count | None = None
     """Sequences of held-out data computed together, or tokens where `batch_tokens` is given; by default no more than in
     training, and at least 1,024 sequences of a language or of lines."""
-    accumulate: int = 1
+    accumulate: Count = 1
     """Parts a batch is computed in, to save memory; the result does not change."""
-    patience: int = 10
+    patience: Count = 10
     """Stop after so many evaluations in a row without a better validation loss."""
     patience_in_all: bool = False
     """Count those evaluations over the whole run, not in a row."""
-    evaluate_every: int = 1
+    evaluate_every: Count = 1
     """Epochs between evaluations."""
-    checkpoint_every: int = 100
+    checkpoint_every: Count = 100
     """Steps between checkpoints."""
-    clip: float | None = 0.25
+    clip: Amount | None = 0.25
     """Largest Euclidean norm of a gradient."""
     drop_last: bool = False
     """Leave out a last batch that is not full."""
     start: Path | None = None
     """Folder of a run whose best weights to begin with; by default they are drawn at random."""
-    maximal_length: int | None = None
+    maximal_length: Count | None = None
     """Longest sequence the model can produce, its end included; by default 2n + 1 for sequences of n symbols."""
     tensorboard: bool = False
     """Write TensorBoard files beside metrics.jsonl (extra `log`)."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from ebar.config.control import Control
+from ebar.config.control import ControlConfig
 from ebar.journeys.control.subject import Subject, subject_of
 from ebar.models.loading import Loaded, load_causal
 
@@ -44,10 +44,12 @@ def loaded(folder: Path) -> Loaded:
 
 
 @pytest.fixture
-def control(folder: Path) -> Control:
-    return Control(model=str(folder), length=LENGTH, ends=True, draws=2000, checks=2000, surrogate_draws=500, rows=2000)
+def control(folder: Path) -> ControlConfig:
+    return ControlConfig(
+        model=str(folder), length=LENGTH, ends=True, draws=2000, checks=2000, surrogate_draws=500, rows=2000
+    )
 
 
 @pytest.fixture
-def subject(control: Control, loaded: Loaded) -> Subject:
+def subject(control: ControlConfig, loaded: Loaded) -> Subject:
     return subject_of(control, loaded)

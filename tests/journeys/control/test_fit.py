@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from ebar.config.control import Control
+from ebar.config.control import ControlConfig
 from ebar.errors import UserError
 from ebar.estimators.divergences import kl_from_model, kl_to_model
 from ebar.estimators.effective_samples import effective_samples, same_draws
@@ -65,7 +65,7 @@ def test_moments_by_hand(subject: Subject) -> None:
 
 @pytest.mark.parametrize("terms", [(MUST,), (HALF,), (MUST, HALF), ("!word:a=0.7", "expression:c=0")])
 def test_p_has_the_moments_wanted_and_intervals_cover_them(
-    terms: tuple[str, ...], control: Control, subject: Subject, tmp_path: Path
+    terms: tuple[str, ...], control: ControlConfig, subject: Subject, tmp_path: Path
 ) -> None:
     controlled = fitted_to(replace(control, features=terms), subject, tmp_path)
     x, log_q, log_p = exactly(controlled)
@@ -108,7 +108,7 @@ def test_p_has_the_moments_wanted_and_intervals_cover_them(
     ],
 )
 def test_what_no_draw_of_q_shows_is_looked_ahead_to(
-    terms: tuple[str, ...], control: Control, subject: Subject, tmp_path: Path
+    terms: tuple[str, ...], control: ControlConfig, subject: Subject, tmp_path: Path
 ) -> None:
     controlled = fitted_to(replace(control, features=terms, rows=100), subject, tmp_path)
     x, _, log_p = exactly(controlled)
@@ -160,7 +160,7 @@ def test_what_no_draw_of_q_shows_is_looked_ahead_to(
     ],
 )
 def test_what_is_never_seen_is_an_error_and_nothing_is_kept(
-    terms: tuple[str, ...], sentence: str, control: Control, subject: Subject, tmp_path: Path
+    terms: tuple[str, ...], sentence: str, control: ControlConfig, subject: Subject, tmp_path: Path
 ) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def never(text):\n    return False\n\ndef half(texts):\n    return [0.5 for _ in texts]\n")
@@ -171,7 +171,7 @@ def test_what_is_never_seen_is_an_error_and_nothing_is_kept(
     assert not (tmp_path / "lambda.json").exists()
 
 
-def test_fresh_draws_that_show_nothing_are_an_error(control: Control, subject: Subject, tmp_path: Path) -> None:
+def test_fresh_draws_that_show_nothing_are_an_error(control: ControlConfig, subject: Subject, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def short(text):\n    return len(text) < 3\n")
     controlled = fitted_to(replace(control, features=(f"predicate:{path}:short=1",)), subject, tmp_path)
@@ -186,7 +186,7 @@ def _doubled(estimate: object, truth: float) -> bool:
     return bool(2 * low - value - 1e-9 <= truth <= 2 * high - value + 1e-9)
 
 
-def test_looking_ahead_weighs_exactly(control: Control, subject: Subject, tmp_path: Path) -> None:
+def test_looking_ahead_weighs_exactly(control: ControlConfig, subject: Subject, tmp_path: Path) -> None:
     controlled = fitted_to(replace(control, features=(MUST, HALF)), subject, tmp_path)
     x, log_q, log_p = exactly(controlled)
     # One that foresees badly, so that the weights differ; of each batch of 125 draws 12 come from its defence.
@@ -223,7 +223,7 @@ def test_looking_ahead_weighs_exactly(control: Control, subject: Subject, tmp_pa
 
 
 def test_where_q_shows_nothing_of_what_is_wanted_looking_ahead_tells_what_its_draws_are_worth(
-    control: Control, subject: Subject, tmp_path: Path
+    control: ControlConfig, subject: Subject, tmp_path: Path
 ) -> None:
     controlled = fitted_to(replace(control, features=(HALF,)), subject, tmp_path)
     x, log_q, _ = exactly(controlled)
@@ -246,7 +246,7 @@ def test_where_q_shows_nothing_of_what_is_wanted_looking_ahead_tells_what_its_dr
     assert fit_module._worth_of_model(controlled, plain, ahead).per_draw.warning is None
 
 
-def test_divergences_agree_with_enumeration(control: Control, subject: Subject, tmp_path: Path) -> None:
+def test_divergences_agree_with_enumeration(control: ControlConfig, subject: Subject, tmp_path: Path) -> None:
     controlled = fitted_to(replace(control, features=(MUST, HALF)), subject, tmp_path)
     _, log_q, log_p = exactly(controlled)
     drawn = draw_scored(
@@ -273,7 +273,7 @@ def test_moments_weigh_or_not(subject: Subject) -> None:
     assert means_by_name(values, features)[has.feature.name].value == pytest.approx(0.5)
 
 
-def test_a_prompt_is_a_context_that_is_always_there(control: Control, loaded: Loaded, tmp_path: Path) -> None:
+def test_a_prompt_is_a_context_that_is_always_there(control: ControlConfig, loaded: Loaded, tmp_path: Path) -> None:
     asked = replace(control, prompt="ab", features=("whole:ab.*=0.9",), reads_prompt=True)
     subject = subject_of(asked, loaded)
     assert isinstance(subject.model, Prompted)
@@ -294,7 +294,7 @@ def test_a_prompt_is_a_context_that_is_always_there(control: Control, loaded: Lo
     assert controlled.fitted.coefficients.tolist() == [-math.inf]
 
 
-def test_what_was_fitted_is_read_back(control: Control, subject: Subject, tmp_path: Path) -> None:
+def test_what_was_fitted_is_read_back(control: ControlConfig, subject: Subject, tmp_path: Path) -> None:
     from dataclasses import asdict
 
     from ebar.store.yaml import as_yaml
@@ -321,7 +321,7 @@ def share_of_a(texts):
 """
 
 
-def test_predicates_and_scores_need_no_automaton(control: Control, subject: Subject, tmp_path: Path) -> None:
+def test_predicates_and_scores_need_no_automaton(control: ControlConfig, subject: Subject, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(PREDICATES)
     terms = (f"predicate:{path}:short=1", f"score:{path}:share_of_a=0.4")

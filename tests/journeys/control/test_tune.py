@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Generator
 
-from ebar.config.control import Control
+from ebar.config.control import ControlConfig
 from ebar.errors import UserError
 from ebar.journeys.control import tune as module
 from ebar.journeys.control.fit import Controlled, fit
@@ -33,7 +33,7 @@ QUICK = Tuning(
 
 @pytest.fixture(scope="module")
 def controlled(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Controlled:
-    asked = Control(
+    asked = ControlConfig(
         model=str(folder), length=4, ends=True, features=TERMS, draws=2000, checks=500, surrogate_draws=500, rows=500
     )
     return fit(asked, tmp_path_factory.mktemp("fit"))

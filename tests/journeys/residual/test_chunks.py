@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from ebar.build.residual import Found, load_base, load_chunks
-from ebar.config.residual import Residual
-from ebar.config.run import Chosen
+from ebar.config.reader import Chosen
+from ebar.config.residual import ResidualConfig
 from ebar.data.chunks import Chunks, ChunksData, Positives
 from ebar.errors import UserError
 from ebar.types import Context, Sequences
@@ -17,7 +17,7 @@ DATA = ChunksData(prefix=10, continuation=4)
 
 
 def chunks_of(data: ChunksData, found: Found, folder: Path) -> Chunks:
-    return load_chunks(Residual(base="", data=data, energy=Chosen(kind="unit", options={})), found, folder)
+    return load_chunks(ResidualConfig(base="", data=data, energy=Chosen(kind="unit", options={})), found, folder)
 
 
 def parts(chunks: Chunks) -> list[Positives]:
@@ -26,7 +26,7 @@ def parts(chunks: Chunks) -> list[Positives]:
 
 @pytest.fixture
 def q(base):
-    return load_base(Residual(base=str(base), data=DATA, energy=Chosen(kind="unit", options={})))
+    return load_base(ResidualConfig(base=str(base), data=DATA, energy=Chosen(kind="unit", options={})))
 
 
 def test_without_files_the_text_is_the_bases_and_its_last_tenth_is_held_out(q, text, tmp_path):

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from ebar.build.residual import load_residual, train_residual
-from ebar.config.residual import Residual
-from ebar.config.run import Chosen
+from ebar.config.reader import Chosen
+from ebar.config.residual import ResidualConfig
 from ebar.data.chunks import ChunksData
 from ebar.energies.encoders import Bidirectional, Causal
 from ebar.errors import UserError
@@ -36,11 +36,11 @@ BIT = Chosen(
 UNIT = Chosen(kind="unit", options={"start": "base", "lora": None, "pool": "continuation", "bound": None})
 
 
-def asked(base: Path, energy: Chosen = BIT, **others: Any) -> Residual:
-    return Residual(base=str(base), data=DATA, energy=energy, fitting=FITTING, **others)
+def asked(base: Path, energy: Chosen = BIT, **others: Any) -> ResidualConfig:
+    return ResidualConfig(base=str(base), data=DATA, energy=energy, training=FITTING, **others)
 
 
-def run(residual: Residual, folder: Path) -> Trained:
+def run(residual: ResidualConfig, folder: Path) -> Trained:
     """As the command line does it."""
     from dataclasses import asdict
 
@@ -58,7 +58,7 @@ def kept(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def in_a_process_of_its_own(residual: Residual, folder: Path, *, dies_at: int) -> tuple[int, list[str]]:
+def in_a_process_of_its_own(residual: ResidualConfig, folder: Path, *, dies_at: int) -> tuple[int, list[str]]:
     """The signal that ended it, and the files it has put in place. It kills itself before the next one."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -133,8 +133,8 @@ def test_a_warmed_up_encoder_is_the_energys(base, tmp_path):
     """Without an epoch of training the energy has the warmed-up weights, and with none of either its first ones."""
     cold = Chosen(kind="bit", options={**BIT.options, "warm_up": 0})
     slow = replace(FITTING, learning_rate=1e-30, weight_decay=0.0)
-    warm = run(replace(asked(base), fitting=slow), tmp_path / "warm")
-    fresh = run(replace(asked(base, cold), fitting=slow), tmp_path / "cold")
+    warm = run(replace(asked(base), training=slow), tmp_path / "warm")
+    fresh = run(replace(asked(base, cold), training=slow), tmp_path / "cold")
     best = Checkpoints(tmp_path / "warm" / "warm-up" / "checkpoints").best()
     assert best is not None
     assert isinstance(warm.energy.encoder, Bidirectional)

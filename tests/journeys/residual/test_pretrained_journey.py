@@ -13,8 +13,8 @@ pytest.importorskip("peft")
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers  # noqa: E402
 
 from ebar.build.residual import load_base, load_chunks, load_residual, train_residual  # noqa: E402
-from ebar.config.residual import Residual  # noqa: E402
-from ebar.config.run import Chosen  # noqa: E402
+from ebar.config.reader import Chosen  # noqa: E402
+from ebar.config.residual import ResidualConfig  # noqa: E402
 from ebar.data.chunks import ChunksData  # noqa: E402
 from ebar.errors import UserError  # noqa: E402
 from ebar.hugging_face import quiet  # noqa: E402
@@ -82,16 +82,16 @@ def models_of(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def asked(models_of: Path, text: Path, **energy: Any) -> Residual:
-    return Residual(
+def asked(models_of: Path, text: Path, **energy: Any) -> ResidualConfig:
+    return ResidualConfig(
         base=str(models_of / "causal"),
         data=ChunksData(train=text, prefix=12, continuation=5, chunks=12, validation_chunks=4, test_chunks=4),
         energy=Chosen(kind="pretrained", options={"encoder": str(models_of / "encoder"), **ENERGY, **energy}),
-        fitting=Fitting(epochs=1, batch_size=6, learning_rate=1e-2),
+        training=Fitting(epochs=1, batch_size=6, learning_rate=1e-2),
     )
 
 
-def run(residual: Residual, folder: Path) -> Trained:
+def run(residual: ResidualConfig, folder: Path) -> Trained:
     with open_run(folder, config=as_yaml(asdict(residual)), seed=residual.seed):
         return train_residual(residual, folder)
 

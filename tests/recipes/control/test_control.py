@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ebar.config.control import Control
+from ebar.config.control import ControlConfig
 from ebar.journeys.control.settings import Tuning
 from ebar.journeys.control.tune import TARGET
 from ebar.recipes.control import readings
@@ -22,7 +22,7 @@ pytest.importorskip("peft", reason="needs the extra ebar[hf]")
 @pytest.mark.parametrize("scale", ["demo", "cpu", "paper"])
 def test_every_scale_has_options_that_exist(recipe: str, scale: str) -> None:
     setting = SETTINGS[recipe][scale]
-    Control(model="any", **setting.control)
+    ControlConfig(model="any", **setting.control)
     Tuning(**setting.tuning)
     grid = cells(recipe, scale)
     assert len(grid) == len(setting.cases) * len(setting.seeds)

@@ -101,7 +101,7 @@ def test_fakes_are_enough_and_the_chance_of_truth_ends_at_its_least(tmp_path: Pa
             assert cell["earm"]["draws"] * base["batch_size"] >= FAKES
             assert 0 < cell["start_epoch"] < base["epochs"]
     cell = RECIPE.grid("demo")[0]
-    settings = base_settings(configured(cell["configuration"], tmp_path))
+    settings = base_settings(configured(cell["configuration"]))
     way = objectives(cell, 1000)[SCHEDULED](build_model(settings, build_corpus(settings).space))
     assert isinstance(way, ScheduledSampling)
     chances = [chance_of_truth(step, way.decay, way.k, way.slope, way.floor) for step in (0, 500, 1000, 2000)]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Generator
 
-from ebar.config.control import Control, read_control
+from ebar.config.control import ControlConfig, read_control
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators.budget import Budget, budget_or_reason, mean_influence
@@ -52,7 +52,7 @@ PILOT = 1000  # draws of q, to see whether it shows what is wanted
 class Controlled:
     """P(x) = q(x)·exp⟨λ, φ(x)⟩, q a language model and φ what is wanted of its text."""
 
-    control: Control
+    control: ControlConfig
     subject: Subject
     constraints: list[Constraint]
     fitted: Fitted
@@ -115,14 +115,14 @@ class Checked:
         }
 
 
-def fit(control: Control, folder: Path) -> Controlled:
+def fit(control: ControlConfig, folder: Path) -> Controlled:
     """λ by Newton's method, read back where the folder has it."""
     loaded = load(control)
     subject = subject_of(control, loaded)
     return fitted_to(control, subject, folder, loaded=loaded)
 
 
-def fitted_to(control: Control, subject: Subject, folder: Path, *, loaded: Loaded | None = None) -> Controlled:
+def fitted_to(control: ControlConfig, subject: Subject, folder: Path, *, loaded: Loaded | None = None) -> Controlled:
     """The same for any model."""
     constraints = read_terms(control.features, subject)
     path = folder / "lambda.json"
@@ -139,7 +139,7 @@ def fitted_to(control: Control, subject: Subject, folder: Path, *, loaded: Loade
     return controlled
 
 
-def match(control: Control, subject: Subject, constraints: list[Constraint]) -> Fitted:
+def match(control: ControlConfig, subject: Subject, constraints: list[Constraint]) -> Fitted:
     """λ: −∞ for what is forbidden and, where there is more, Newton's method for the rest.
 
     On draws of q and, where q seldom or never shows what is wanted, of a look-ahead proposal as well.
@@ -227,7 +227,7 @@ def _forbidding(pilot: Pilot, seconds: float) -> Fitted:
 
 def open_controlled(folder: Path) -> Controlled:
     """What `fit` left in a folder."""
-    control = read_control(folder / "config.yaml")
+    control = read_control(folder)
     if not (folder / "lambda.json").exists():
         raise UserError(f"{folder} has no λ yet: finish `ebar control fit` first.")
     return fit(control, folder)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ebar.automata.reading import Reading
-from ebar.config.control import Control
+from ebar.config.control import ControlConfig
 from ebar.models.loading import Loaded, load_causal
 from ebar.models.pretrained import Pretrained
 from ebar.models.prompted import Prompted
@@ -47,26 +47,26 @@ class Subject:
         return self.reading.text(tokens)
 
 
-def load(control: Control) -> Loaded:
+def load(control: ControlConfig) -> Loaded:
     """The language model as it is, on its own."""
     return load_causal(
         control.model,
         length=control.length,
         end=control.ends,
         device=control.device,
-        dtype=control.dtype,
+        dtype=control.precision,
         trust_remote_code=control.trust_remote_code,
     )
 
 
-def subject_of(control: Control, loaded: Loaded) -> Subject:
+def subject_of(control: ControlConfig, loaded: Loaded) -> Subject:
     """The language model behind its prompt, where there is one."""
     spellings = loaded.tokeniser.spellings()[: loaded.model.space.vocabulary]
     before = control.prompt if control.reads_prompt else ""
     return Subject(model=behind_prompt(control, loaded, loaded.model), spellings=spellings, before=before)
 
 
-def behind_prompt(control: Control, loaded: Loaded, model: Pretrained) -> Pretrained | Prompted:
+def behind_prompt(control: ControlConfig, loaded: Loaded, model: Pretrained) -> Pretrained | Prompted:
     """q, or π in its place, going on from the prompt."""
     if not control.prompt:
         return model

@@ -18,7 +18,7 @@ import torch
 from torch import Generator, nn
 
 from ebar.build.entry import make
-from ebar.config.gam import Gam
+from ebar.config.gam import GamConfig
 from ebar.data.corpora import read_corpus
 from ebar.data.corpus import Corpus
 from ebar.errors import Interrupted, UserError
@@ -70,7 +70,7 @@ class _Teacher(nn.Module):
 class _Rounds:
     """The objective: one round, one loss."""
 
-    gam: Gam
+    gam: GamConfig
     corpus: Corpus
     features: Features
     student: Autoregressive
@@ -127,7 +127,7 @@ class _Rounds:
 
 
 def cyclical(
-    gam: Gam, corpus: Corpus, features: Features, base: Autoregressive, folder: Path, *, seed: int
+    gam: GamConfig, corpus: Corpus, features: Features, base: Autoregressive, folder: Path, *, seed: int
 ) -> tuple[Fitted, Distilled]:
     """The rounds; then the last P_λ, and all that was drawn, as one set."""
     began = time.monotonic()

@@ -27,8 +27,9 @@ from ebar.build.corpus import build_corpus
 from ebar.build.entry import make
 from ebar.build.terms import read_feature
 from ebar.build.train import train_as
-from ebar.config.gam import Gam
-from ebar.config.run import Chosen, Run
+from ebar.config.gam import GamConfig
+from ebar.config.reader import Chosen
+from ebar.config.train import TrainConfig
 from ebar.data.corpora import read_corpus
 from ebar.data.corpus import Corpus
 from ebar.errors import Interrupted, UserError
@@ -89,7 +90,7 @@ class Journey:
         }
 
 
-def travel(gam: Gam, folder: Path, *, quiet: bool = True) -> Journey:
+def travel(gam: GamConfig, folder: Path, *, quiet: bool = True) -> Journey:
     """Every stage in turn; those that are done are read back."""
     check(gam)
     base_run = base_settings(gam)
@@ -119,12 +120,12 @@ def travel(gam: Gam, folder: Path, *, quiet: bool = True) -> Journey:
     return Journey(folder=folder, corpus=corpus, features=features, base=base, rounds=tuple(rounds))
 
 
-def _trained(run: Run, folder: Path, corpus: Corpus, quiet: bool) -> Autoregressive:
+def _trained(run: TrainConfig, folder: Path, corpus: Corpus, quiet: bool) -> Autoregressive:
     return train_as(run, folder, quiet=quiet).model
 
 
 def _teach(
-    gam: Gam, number: int, corpus: Corpus, features: Features, model: Autoregressive, place: Path
+    gam: GamConfig, number: int, corpus: Corpus, features: Features, model: Autoregressive, place: Path
 ) -> tuple[Fitted, Distilled]:
     """Training-1, and samples of P_λ."""
     if gam.regime == "cyclical":
@@ -133,7 +134,7 @@ def _teach(
     return fitted, _distil(gam, number, corpus, fitted.tilted(model, features), place)
 
 
-def _fit(gam: Gam, number: int, corpus: Corpus, features: Features, base: Autoregressive, path: Path) -> Fitted:
+def _fit(gam: GamConfig, number: int, corpus: Corpus, features: Features, base: Autoregressive, path: Path) -> Fitted:
     if path.exists():
         return Fitted.from_dict(json.loads(path.read_text()))
     method = make(MATCHING, gam.matching, "moment matching")
@@ -143,7 +144,7 @@ def _fit(gam: Gam, number: int, corpus: Corpus, features: Features, base: Autore
     return fitted
 
 
-def _distil(gam: Gam, number: int, corpus: Corpus, target: Tilted, place: Path) -> Distilled:
+def _distil(gam: GamConfig, number: int, corpus: Corpus, target: Tilted, place: Path) -> Distilled:
     sampler: Sampler = make(SAMPLERS, gam.sampler, "sampler")
     sizes = {"distilled-validation": gam.distillation.validation, "distilled": gam.distillation.size}
     for part, (name, size) in enumerate(sizes.items()):
@@ -161,7 +162,9 @@ def _distil(gam: Gam, number: int, corpus: Corpus, target: Tilted, place: Path) 
     return distilled
 
 
-def _student_run(gam: Gam, number: int, before: Run, corpus: Corpus, place: Path, weights: Path) -> Run:
+def _student_run(
+    gam: GamConfig, number: int, before: TrainConfig, corpus: Corpus, place: Path, weights: Path
+) -> TrainConfig:
     """π on the distilled sequences and D together: the other half of Training-2."""
     distilled = read_corpus(place / "distilled.txt", corpus.alphabet, corpus.space)
     held_out = read_corpus(place / "distilled-validation.txt", corpus.alphabet, corpus.space)
@@ -179,7 +182,7 @@ def _student_run(gam: Gam, number: int, before: Run, corpus: Corpus, place: Path
     return in_phase(replace(run, backbone=backbone), gam.student, rows, maximal=maximal)
 
 
-def _refinement_run(gam: Gam, before: Run, corpus: Corpus, place: Path) -> Run:
+def _refinement_run(gam: GamConfig, before: TrainConfig, corpus: Corpus, place: Path) -> TrainConfig:
     """π on D alone."""
     files = {
         **before.data.options,
@@ -217,11 +220,11 @@ def timed(folder: Path, stage: str) -> Iterator[None]:
             replace_file(folder / "seconds.json", to_json(known, indent=1))
 
 
-def _generator(gam: Gam, *stage: int) -> Generator:
+def _generator(gam: GamConfig, *stage: int) -> Generator:
     return Generator(device=gam.device).manual_seed(folded(gam.seed, *stage))
 
 
-def check(gam: Gam) -> None:
+def check(gam: GamConfig) -> None:
     """What can be told before any work."""
     if not gam.features:
         raise UserError("A GAM needs features: give --features, or --ft for a language with a motif.")

@@ -3,24 +3,26 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from ebar.bounds import Amount, Count
+
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
     """One training of an autoregressive model, by Adam."""
 
-    epochs: int
+    epochs: Count
     """At most so many passes over the data."""
-    batch_size: int
+    batch_size: Count
     """Sequences per step."""
     learning_rate: float
     """Of Adam."""
     schedule: Literal["cosine", "constant"] = "cosine"
     """Of the learning rate: down to a fiftieth over the epochs, or unchanged."""
-    patience: int = 20
+    patience: Count = 20
     """Stop after so many epochs in a row without a better validation loss."""
     patience_in_all: bool = False
     """Count those epochs over the whole training, not in a row."""
-    clip: float | None = 1.0
+    clip: Amount | None = 1.0
     """Largest Euclidean norm of a gradient."""
     drop_last: bool = False
     """Leave out a last batch that is not full."""
@@ -30,18 +32,18 @@ class Phase:
 class BasePhase(Phase):
     """How r is trained on D."""
 
-    epochs: int = 120
-    batch_size: int = 32
+    epochs: Count = 120
+    batch_size: Count = 32
     learning_rate: float = 4e-3
-    patience: int = 40
+    patience: Count = 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudentPhase(Phase):
     """How a fresh π is trained on the distilled sequences and D together."""
 
-    epochs: int = 8
-    batch_size: int = 128
+    epochs: Count = 8
+    batch_size: Count = 128
     learning_rate: float = 4e-3
 
 
@@ -49,8 +51,8 @@ class StudentPhase(Phase):
 class ContinuationPhase(Phase):
     """The same for a π that begins with the weights of the model it is distilled from."""
 
-    epochs: int = 4
-    batch_size: int = 128
+    epochs: Count = 4
+    batch_size: Count = 128
     learning_rate: float = 2e-3
 
 
@@ -58,19 +60,19 @@ class ContinuationPhase(Phase):
 class RefinementPhase(Phase):
     """How π is trained on D alone between two rounds, to learn what no feature tells."""
 
-    epochs: int = 40
-    batch_size: int = 32
+    epochs: Count = 40
+    batch_size: Count = 32
     learning_rate: float = 2e-3
-    patience: int = 40
+    patience: Count = 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Distillation:
     """How many sequences of P_λ π learns from."""
 
-    size: int = 20_000
+    size: Count = 20_000
     """Sequences to train on."""
-    validation: int = 2000
+    validation: Count = 2000
     """Sequences to stop early by."""
     proposal: Literal["base", "look_ahead"] = "look_ahead"
     """What the sampler proposes from: r, or r steered by the automata of the features."""

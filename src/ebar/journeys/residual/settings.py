@@ -4,20 +4,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ebar.bounds import Amount, Count, Natural, NonNegative, Share
+
 
 @dataclass(frozen=True, kw_only=True)
 class NegativesDraws:
     """The base's own continuations of the training prefixes, on disk."""
 
-    draws: int | None = None
+    draws: Count | None = None
     """For each prefix; each epoch uses the next ones of them. By default as many as one epoch uses."""
     refresh: bool = False
     """Draw new ones for every epoch, so that they cannot be memorised."""
-    at_once: int = 256
+    at_once: Count = 256
     """Draws computed together: more are faster and take more memory."""
     folder: Path | None = None
     """Where they are stored, by default within the run: several energies of one base can share their negatives."""
-    seed: int | None = None
+    seed: Natural | None = None
     """Of these draws; by default that of the run."""
 
 
@@ -27,29 +29,29 @@ class Fitting:
 
     form: Literal["binary", "ranking"] = "binary"
     """Binary: real or drawn, each by itself, so that log Z is learnt too. Ranking: which of these is real."""
-    chunks: int | None = None
+    chunks: Count | None = None
     """At most so many of the training chunks, evenly spread; a warm-up reads them all."""
-    negatives: int = 1
+    negatives: Count = 1
     """Drawn continuations beside each real one."""
-    epochs: int = 3
+    epochs: Count = 3
     """At most so many passes over the data."""
-    batch_size: int = 32
+    batch_size: Count = 32
     """Chunks per step, each with its negatives."""
-    learning_rate: float = 1e-4
+    learning_rate: Amount = 1e-4
     """Of AdamW, after the warm-up; it then falls along half a cosine to a tenth."""
-    weight_decay: float = 0.01
+    weight_decay: NonNegative = 0.01
     """Of AdamW."""
-    warmup: float = 0.1
+    warmup: Share = 0.1
     """Share of all steps over which the learning rate rises."""
-    clip: float | None = 1.0
+    clip: Amount | None = 1.0
     """Largest Euclidean norm of a gradient."""
-    patience: int = 3
+    patience: Count = 3
     """Stop after so many evaluations in a row without a better held-out loss."""
-    evaluations: int = 1
+    evaluations: Count = 1
     """In each epoch, on held-out chunks."""
-    accumulate: int = 1
+    accumulate: Count = 1
     """Parts a batch is computed in, to save memory; the result does not change."""
-    checkpoint_every: int = 100
+    checkpoint_every: Count = 100
     """Steps between checkpoints."""
 
 
@@ -57,15 +59,15 @@ class Fitting:
 class Measuring:
     """A first evaluation, once the energy is trained; `ebar residual evaluate` makes others."""
 
-    prefixes: int = 50
+    prefixes: Natural = 50
     """Test prefixes; 0 for no evaluation."""
-    draws: int = 100
+    draws: Count = 100
     """Of the base, for each of them; below 100 nothing is established."""
     folder: Path | None = None
     """Where these draws are stored, by default within the run: several energies of one base can share them."""
-    seed: int | None = None
+    seed: Natural | None = None
     """Of these draws; by default that of the run."""
-    last_rows: int = 20
+    last_rows: Natural = 20
     """Prefixes whose last token is compared."""
-    last_candidates: int | None = 64
+    last_candidates: Count | None = 64
     """Tokens that are scored there one by one, the likeliest under the base, the others by a sample; null for all."""

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ebar.config.control import Control
+from ebar.config.control import ControlConfig
 from ebar.journeys.control.fit import check, fit
 from ebar.journeys.control.settings import Tuning
 from ebar.journeys.control.tune import tune
@@ -18,7 +18,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """All figures, as plain JSON."""
     seed = int(cell["seed"])
     model = str(write_toy(folder / "toy")) if cell["model"] == "toy" else path_of(cell["model"])
-    control = Control(model=model, features=tuple(cell["terms"]), seed=seed, **cell["control"])
+    control = ControlConfig(model=model, features=tuple(cell["terms"]), seed=seed, **cell["control"])
     controlled = fit(control, folder)
     path = folder / "checked.json"
     if not path.exists():

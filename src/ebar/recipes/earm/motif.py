@@ -18,8 +18,8 @@ from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.build.corpus import build_corpus
 from ebar.build.entry import make
 from ebar.build.model import build_model
-from ebar.build.train import resolved
-from ebar.config.run import Run
+from ebar.config.reader import to_yaml
+from ebar.config.train import TrainConfig
 from ebar.data.corpus import Corpus
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy
 from ebar.evaluation.frequencies import frequencies, mean_length
@@ -79,7 +79,7 @@ def _cell(scale: str, size: int, seed: int) -> Cell:
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """All four models, each measured over all strings of the language."""
-    gam = configured(cell["configuration"], folder)
+    gam = configured(cell["configuration"])
     run = base_settings(gam)
     corpus = build_corpus(run)
     assert corpus.language is not None
@@ -103,7 +103,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     }
 
 
-def train_branches(cell: Cell, run: Run, corpus: Corpus, folder: Path) -> dict[str, Branch]:
+def train_branches(cell: Cell, run: TrainConfig, corpus: Corpus, folder: Path) -> dict[str, Branch]:
     """r and its two twins, each to its last epoch."""
     batches = training_batches(corpus, run.training, run.seed, run.device)
     fork = Fork(
@@ -137,14 +137,14 @@ def objectives(cell: Cell, steps: int) -> dict[str, Callable[[Autoregressive], O
     }
 
 
-def _hand_over(branch: Path, place: Path, run: Run) -> None:
+def _hand_over(branch: Path, place: Path, run: TrainConfig) -> None:
     """The branch as the run of `ebar train` that it is to the last bit: the journey finds it finished and goes on."""
     if place.exists():
         return
     half = place.with_name(TEMPORARY + place.name)
     shutil.rmtree(half, ignore_errors=True)
     shutil.copytree(branch, half)
-    replace(half / "config.yaml", resolved(run).encode())
+    replace(half / "config.yaml", to_yaml(run).encode())
     os.replace(half, place)
 
 

@@ -6,21 +6,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ebar.config.gam import Gam, as_gam, gam_parser
-from ebar.config.options import parse
+from ebar.config.gam import MANUAL, GamConfig
+from ebar.config.reader import read_tree
 from ebar.journeys.gam.journey import travel
 from ebar.journeys.gam.measure import DRAWS, measure
 from ebar.recipes.figures import Figure
 from ebar.recipes.gam.settings import departures
 from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.recipes.statistics import as_estimate
-from ebar.store.yaml import as_yaml
 from ebar.types import Estimate
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """The journey that `ebar gam` makes of the cell's configuration, and its figures as plain JSON."""
-    gam = configured(cell["configuration"], folder)
+    gam = configured(cell["configuration"])
     journey = travel(gam, folder)
     found = measure(journey, seed=gam.seed, exact=gam.exact, pool=gam.checks)
     return {
@@ -41,13 +40,9 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def configured(tree: Mapping[str, Any], folder: Path) -> Gam:
+def configured(tree: Mapping[str, Any]) -> GamConfig:
     """What `ebar gam --config` reads from this tree, written as YAML."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "configuration.yaml"
-    path.write_text(as_yaml(dict(tree)), encoding="utf-8")
-    words = ["--config", str(path)]
-    return as_gam(parse(gam_parser(words, "gam", "", ""), words))
+    return read_tree(tree, MANUAL, GamConfig)
 
 
 def _plain(tree: Any) -> Any:

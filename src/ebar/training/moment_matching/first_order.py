@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from ebar.bounds import Count
 from ebar.errors import UserError
 from ebar.features.feature import Features
 from ebar.maths.exponential_family import tilt
@@ -36,12 +37,12 @@ class Schedule:
 
     learning_rate: float = 10.0
     """Divided by 1 + finished epochs."""
-    data_batch: int = 500
+    data_batch: Count = 500
     """Data per update: |D| over this many updates make an epoch."""
-    updates: int | None = None
+    updates: Count | None = None
     """Per epoch, in place of that; moments given without data make it 10."""
-    max_epochs: int = 100
-    patience: int = 10
+    max_epochs: Count = 100
+    patience: Count = 10
     """Epochs without a better ℓ1_mom (equation 6), over the epoch's mean of model moments, before it stops there."""
 
     def per_epoch(self, wanted: Wanted) -> int:
@@ -134,13 +135,13 @@ class RejectionMoments:
     """
 
     schedule: Schedule = Schedule()
-    proposals: int = 1000
+    proposals: Count = 1000
     """Drawn from r at a time."""
-    accepted: int = 10
+    accepted: Count = 10
     """Wanted for each update."""
-    buffer: int = 50_000
+    buffer: Count = 50_000
     """Draws of r kept and tested again."""
-    max_proposals: int = 1_000_000
+    max_proposals: Count = 1_000_000
     """Drawn for one update before giving up."""
     level: float = 0.95
     """Of the intervals."""
@@ -198,9 +199,9 @@ class ImportanceMoments:
     """`snis`: E_λ[φ] over the last draws of r (or of a proposal q), weighted by exp⟨λ, φ⟩·r/q with the λ of now."""
 
     schedule: Schedule = Schedule()
-    samples: int = 1000
+    samples: Count = 1000
     """New ones for each update."""
-    buffer: int = 50_000
+    buffer: Count = 50_000
     """Draws kept; the authors' code has 10,000, and `reset`."""
     reset: bool = False
     """Empty the buffer when an epoch begins, as the authors' code does."""

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from ebar.bounds import Count
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.features.feature import Features, Followed
@@ -46,7 +47,7 @@ class Newton:
     and, where moments come from data, the data's.
     """
 
-    draws: int = 10_000
+    draws: Count = 10_000
     """In all, from r and from proposals."""
     ridge: float | None = None
     """ρ of the penalty ½ρ|λ|² on the mean log-likelihood. Default: a weak prior, λ ~ N(0, 10²), which is
@@ -56,14 +57,14 @@ class Newton:
     a small space with their probabilities."""
     share: float = 0.5
     """Of the draws, from proposals other than r, where there are any."""
-    rounds: int = 2
+    rounds: Count = 2
     """How often a proposal that looks ahead is made, each time with the λ found so far."""
     hard: bool = False
     """Set λ = −inf for features that are 0 in all data: what has them becomes impossible."""
     level: float = 0.95
     """Of the intervals."""
-    max_iterations: int = 100
-    batch_size: int = 4096
+    max_iterations: Count = 100
+    batch_size: Count = 4096
     """Sequences drawn at a time."""
 
     def fit(

@@ -1,0 +1,61 @@
+"""Commands that keep what they make in a run folder: where it is, how they are interrupted, what they print."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ebar.cli.show import show_json
+from ebar.errors import UserError
+from ebar.progress import shown
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a run is kept, and how its result is printed. None of it decides the result."""
+
+    name: str = "run"
+    """Of the run: its folder is RUNS/NAME."""
+    runs: Path = Path("runs")
+    """Folder of all runs."""
+    json: bool = False
+    """Print the result as one JSON object."""
+
+    @property
+    def folder(self) -> Path:
+        return run_folder(self.runs, self.name)
+
+
+def run_folder(runs: Path, name: str) -> Path:
+    """The folder of a run; its name is one folder's, not a path."""
+    if not name or Path(name).name != name or name.startswith(".") or "\0" in name:
+        raise UserError(f"{name!r} cannot be the name of a run: it must be the name of one folder.")
+    return runs / name
+
+
+def carry_out(
+    folder: Path,
+    work: Callable[[], Found],
+    *,
+    as_json: bool,
+    to_dict: Callable[[Found], dict[str, Any]],
+    show: Callable[[Found], None],
+) -> int:
+    """Do the work of a command and print what came of it; interrupted, say that the run can be continued."""
+    try:
+        with shown(not as_json):
+            found = work()
+    except KeyboardInterrupt:
+        if as_json:
+            show_json({"status": "interrupted", "folder": str(folder)})
+        else:
+            sys.stdout.write(f"interrupted, and saved in {folder}: run the same command to go on\n")
+        return 130
+    if as_json:
+        show_json({"status": "finished", "folder": str(folder), **to_dict(found)})
+    else:
+        show(found)
+    return 0

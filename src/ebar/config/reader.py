@@ -1,0 +1,277 @@
+"""From words to configurations and back: frozen dataclasses, read from flags and YAML, written as YAML.
+
+A configuration is a frozen dataclass. A field whose type is a dataclass is a group of options (`--training.epochs`), a
+field made by `choice` picks an entry of a table (`--backbone.kind lstm`) whose options are the parameters of its
+signature, and every other field is an option. Types carry bounds (`ebar.bounds`); the string below a field is its help.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints, overload
+
+import yaml
+from jsonargparse import ArgumentParser, Namespace
+
+from ebar.bounds import checked, checked_options
+from ebar.config.options import parse, parser, wants_help
+from ebar.errors import UserError
+from ebar.store.differences import RENAMED, renamed
+from ebar.store.yaml import as_yaml
+from ebar.tables import Table
+
+One = TypeVar("One")
+Other = TypeVar("Other")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """An entry of a table and its options."""
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def make(self, table: Table[Any], **provided: Any) -> Any:
+        """The entry, with these options and with what other objects provide."""
+        return table.make(self.kind, self.options, **provided)
+
+
+def choice(table: Mapping[str, Any], default: str) -> Any:
+    """A field that picks an entry of a table."""
+    return field(default_factory=lambda: Chosen(kind=default), metadata={"table": table})
+
+
+def listed(metavar: str, help: Callable[[], str], *, default: tuple[str, ...] = ()) -> Any:
+    """A field that takes any number of words, whose help is composed when it is asked for."""
+    return field(default=default, metadata={"metavar": metavar, "help": help})
+
+
+def option(default: Any = None, *, metavar: str) -> Any:
+    """A field whose value has a name of its own in the help."""
+    return field(default=default, metadata={"metavar": metavar})
+
+
+def argument(default: Any = MISSING) -> Any:
+    """A field that is given by its place on the command line, not by a flag."""
+    return field(default=default, metadata={"positional": True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manual:
+    """What a command's help says besides its options."""
+
+    command: str
+    purpose: str = ""
+    example: str = ""
+    makes: str = "run"
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # where they differ from those of the dataclasses
+
+
+@overload
+def read(words: Sequence[str], manual: Manual, one: type[One], /) -> One: ...
+@overload
+def read(words: Sequence[str], manual: Manual, one: type[One], other: type[Other], /) -> tuple[One, Other]: ...
+def read(words: Sequence[str], manual: Manual, /, *kinds: type) -> Any:
+    """One instance of each dataclass, from flags and from the YAML files given by --config; later ones win."""
+    words, files = _with_files([_present(word) for word in words])
+    return _read(words, files, manual, kinds)
+
+
+def read_tree(tree: Mapping[str, Any], manual: Manual, kind: type[One]) -> One:
+    """A configuration as a mapping, as --config would read it from a file."""
+    word = f"--config={as_yaml(dict(tree))}"
+    found: One = _read([word], {word: tree}, manual, (kind,))
+    return found
+
+
+def _read(words: list[str], files: Mapping[str, Any], manual: Manual, kinds: tuple[type, ...]) -> Any:
+    options = parser(words, manual.command, manual.purpose, manual.example)
+    options.add_argument("--config", action="config", help="YAML file with any of these options")
+    for kind in kinds:
+        _declare(options, kind, words, files, manual)
+    options.set_defaults({name: value for name, value in manual.defaults.items() if "." in name})
+    arguments = parse(options, words)
+    found: list[Any] = [_instance(kind, arguments, manual) for kind in kinds]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def read_file(path: Path, manual: Manual, kind: type[One]) -> One:
+    """The configuration that a run folder keeps."""
+    if not path.exists():
+        raise UserError(
+            f"There is no {manual.makes} in {path.parent}, which has no {path.name}: it is no folder of "
+            f"`ebar {manual.command}`."
+        )
+    try:
+        return read(["--config", str(path)], manual, kind)
+    except UserError as error:
+        raise UserError(f"{path.parent} holds no run of `ebar {manual.command}`: {error}") from None
+
+
+def to_yaml(config: Any) -> str:
+    """A complete configuration, every default in it; `read_file` reads it back."""
+    return as_yaml(asdict(config))
+
+
+def described(folder: Path, manual: Manual, config: Any) -> str:
+    """The text a run folder keeps of a configuration: what is there already, if it means the same.
+
+    An earlier version may have written it, before options were renamed or added.
+    """
+    path, now = folder / "config.yaml", to_yaml(config)
+    try:
+        before = read_file(path, manual, type(config))
+    except UserError:
+        return now
+    return path.read_text(encoding="utf-8") if to_yaml(before) == now else now
+
+
+def _present(word: str) -> str:
+    """A flag of an earlier version, under its present name."""
+    name, dot, rest = word.removeprefix("--").partition(".")
+    name, equals, value = (name, "", "") if dot else name.partition("=")
+    return f"--{RENAMED[name]}{dot}{rest}{equals}{value}" if word.startswith("--") and name in RENAMED else word
+
+
+def _with_files(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """The words, each file's name replaced by what is in it, under the present names of options."""
+    found: list[str] = []
+    files: dict[str, Any] = {}
+    place = 0
+    while place < len(words):
+        word, place = words[place], place + 1
+        if word == "--config" and place < len(words):
+            word, place = f"--config={words[place]}", place + 1
+        if word.startswith("--config="):
+            text, tree = _read_yaml(word.partition("=")[2])
+            word = f"--config={text}"
+            files[word] = tree
+        found.append(word)
+    return found, files
+
+
+def _read_yaml(name: str) -> tuple[str, dict[str, Any]]:
+    try:
+        text = renamed(Path(name).read_text(encoding="utf-8"))
+        tree = yaml.safe_load(text)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise UserError(f"The configuration cannot be read: {' '.join(str(error).split())}.") from None
+    if tree is not None and not isinstance(tree, dict):
+        raise UserError(f"The configuration {name} must be a group of options, not {str(tree)[:40]!r}.")
+    return ("{}", {}) if tree is None else (text, tree)
+
+
+def _declare(
+    options: ArgumentParser, kind: type, words: Sequence[str], files: Mapping[str, Any], manual: Manual
+) -> None:
+    hints = get_type_hints(kind, include_extras=True)
+    helps = _helps(kind) if wants_help(words) else None
+    for own in _fields(kind):
+        default = manual.defaults.get(own.name, _default(own))
+        if "table" in own.metadata:
+            _declare_choice(options, own.name, own.metadata["table"], default.kind, words, files)
+        elif is_dataclass(default) or is_dataclass(hints[own.name]):
+            group = type(default) if is_dataclass(default) else hints[own.name]
+            options.add_class_arguments(group, own.name, instantiate=False)
+        else:
+            help = None
+            if helps is not None:
+                help = own.metadata["help"]() if "help" in own.metadata else helps.get(own.name)
+            _declare_option(options, own, hints[own.name], default, help)
+
+
+def _declare_option(options: ArgumentParser, own: Field[Any], hint: Any, default: Any, help: str | None) -> None:
+    told: dict[str, Any] = {"type": hint, "help": help}
+    if default is MISSING and not own.metadata.get("positional"):
+        told["type"] = hint | None  # asked for in `_instance`, in a sentence of our own
+        default = None
+    if get_origin(hint) is tuple and get_args(hint)[-1:] == (...,):
+        told |= {"type": get_args(hint)[0], "nargs": "*"}
+        default = list(default)
+    if own.metadata.get("metavar"):
+        told["metavar"] = own.metadata["metavar"]
+    if own.metadata.get("positional"):
+        optional = {} if own.default is MISSING else {"nargs": "?", "default": default}
+        options.add_argument(own.name, **told, **optional)
+    else:
+        options.add_argument(f"--{own.name}", default=default, **told)
+
+
+def _declare_choice(
+    options: ArgumentParser,
+    key: str,
+    table: Mapping[str, Any],
+    default: str,
+    words: Sequence[str],
+    files: Mapping[str, Any],
+) -> None:
+    """`--key.kind`, and the options of the entry it picks, which must be known before they can be declared."""
+    kind = default
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        if word == f"--{key}.kind":
+            kind = after
+        elif word.startswith(f"--{key}.kind="):
+            kind = word.partition("=")[2]
+        elif word in files:
+            group = files[word].get(key)
+            kind = group.get("kind", kind) if isinstance(group, dict) else kind
+    if kind not in table:
+        raise UserError(f"There is no {key} called {kind!r}: choose one of {', '.join(sorted(table))}.")
+    options.add_argument(f"--{key}.kind", default=kind, choices=sorted(table), help=f"which {key}")
+    options.add_class_arguments(table[kind], key, skip=set(getattr(table, "given", ())), instantiate=False)
+
+
+def _instance(kind: type[One], arguments: Namespace, manual: Manual) -> One:
+    hints, found = get_type_hints(kind, include_extras=True), {}
+    for own in _fields(kind):
+        value, default = arguments[own.name], _default(own)
+        if "table" in own.metadata:
+            chosen = _group(value, own.name)
+            name = chosen.pop("kind")
+            options = checked_options(own.metadata["table"][name], chosen, own.name)
+            found[own.name] = Chosen(kind=name, options=options)
+            continue
+        hint = hints[own.name]
+        if is_dataclass(default) or is_dataclass(hint):
+            value, hint = _group(value, own.name), type(default) if is_dataclass(default) else hint
+        if value is None and default is MISSING:
+            help = _helps(kind).get(own.name, "").rstrip(".")
+            a = "an" if own.name[0] in "aeiou" else "a"
+            wanted = f"{a} {own.name}: give --{own.name}, {help[:1].lower() + help[1:]}"
+            raise UserError(f"`ebar {manual.command}` needs {wanted}.")
+        found[own.name] = checked(value, hint, own.name)
+    return kind(**found)
+
+
+def _group(value: Any, key: str) -> dict[str, Any]:
+    if not isinstance(value, Namespace):
+        raise UserError(f"{key} must be a group of options in the configuration, not {value!r}.")
+    return dict(value.as_dict())
+
+
+def _fields(kind: Any) -> tuple[Field[Any], ...]:
+    return fields(kind)
+
+
+def _default(own: Field[Any]) -> Any:
+    return own.default if own.default_factory is MISSING else own.default_factory()
+
+
+def _helps(kind: type) -> dict[str, str]:
+    """The string below each field."""
+    found: dict[str, str] = {}
+    for one in reversed([base for base in kind.__mro__ if is_dataclass(base)]):
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+        assert isinstance(tree, ast.ClassDef)
+        for before, after in zip(tree.body, tree.body[1:], strict=False):
+            if (
+                isinstance(before, ast.AnnAssign)
+                and isinstance(before.target, ast.Name)
+                and isinstance(after, ast.Expr)
+                and isinstance(after.value, ast.Constant)
+            ):
+                found[before.target.id] = " ".join(str(after.value.value).split())
+    return found

@@ -1,0 +1,48 @@
+"""What `ebar train` reads: the data, the model, how it is trained."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from ebar.backbones import BACKBONES
+from ebar.bounds import Natural
+from ebar.config.reader import Chosen, Manual, choice, read_file
+from ebar.data.kinds import DATA
+from ebar.heads import HEADS
+from ebar.objectives import OBJECTIVES
+from ebar.training.course import Training
+from ebar.training.optimisers import OPTIMISERS
+from ebar.training.schedules import SCHEDULES
+
+MANUAL = Manual(
+    command="train",
+    purpose="Fit an autoregressive model to a language or to your own data. Run it again to go on where it was "
+    "stopped.",
+    example="ebar train --name motif --data.motif 10001011111000 --data.size 500 --backbone.hidden 64\n"
+    "  ebar train --name mine --data.kind lines --data.train sequences.txt --training.epochs 20\n"
+    "  torchrun --standalone --nproc-per-node 2 -m ebar.cli train --config run.yaml",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Everything that decides the result of a training."""
+
+    seed: Natural = 0
+    """Of data, weights, order and dropout."""
+    device: str = "cpu"
+    """Where to compute, such as cpu or cuda."""
+    precision: Literal["float32", "float64"] = "float32"
+    """Of the weights."""
+    data: Chosen = choice(DATA, "language")
+    backbone: Chosen = choice(BACKBONES, "lstm")
+    head: Chosen = choice(HEADS, "softmax")
+    objective: Chosen = choice(OBJECTIVES, "maximum_likelihood")
+    optimiser: Chosen = choice(OPTIMISERS, "adam")
+    schedule: Chosen = choice(SCHEDULES, "constant")
+    training: Training = field(default_factory=Training)
+
+
+def read_train(folder: Path) -> TrainConfig:
+    """The configuration that a trained run keeps."""
+    return read_file(folder / "config.yaml", MANUAL, TrainConfig)
