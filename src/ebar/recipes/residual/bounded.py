@@ -14,19 +14,14 @@ from torch import Tensor
 
 from ebar.energies.bounded import bound_of
 from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
-from ebar.journeys.residual.negatives import Negatives, draw_negatives
 from ebar.maths.jackknife import half_width, log_mean_bounds
-from ebar.maths.randomness import folded
 from ebar.recipes.experiment import Experiment, Result
 from ebar.recipes.recipe import Cell, Reading, Row
-from ebar.recipes.residual.energies_of import trained_energy
-from ebar.recipes.residual.kept import kept
-from ebar.recipes.residual.run import base_of, best_figures, contrasts_of, energies_of, measured
+from ebar.recipes.residual.run import base_figures, best_figures, once, trained
 from ebar.recipes.residual.settings import CELLS, LANGUAGE_MODEL
-from ebar.recipes.residual.task import Task, task_of
 from ebar.recipes.statistics import as_dot
 from ebar.report.plots import Dots
-from ebar.types import Estimate, Stepwise
+from ebar.types import Estimate
 
 BOUND = 3.0
 BOUNDED, UNBOUNDED = f"{BOUND:g}·tanh(raw/{BOUND:g})", "raw"
@@ -55,30 +50,21 @@ def cells(scale: str) -> list[Cell]:
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """The energies of data and draws under both, as numbers: all figures are made of them."""
-    task = task_of(cell)
-    base = base_of(cell, task, folder)
-    pool = draw_negatives(folder / "pool", base, task.test[1], cell["draws"], seed=folded(cell["seed"], 1))
-    rival = kept(folder / "base.json", lambda: measured(base, task.test))
+    cell = {**cell, "energies": {cell["kind"]: cell["energy"]}, "last_step": {"prefixes": 0, "candidates": None}}
+    rival = once(folder / "base.json", lambda: base_figures(cell, folder))
     found = {
-        name: kept(folder / f"{name}.json", partial(_energies, name, bound, cell, task, base, pool, folder))
+        name: once(folder / f"{name}.json", partial(_energies, name, bound, cell, folder))
         for name, bound in (("bounded", BOUND), ("unbounded", None))
     }
     return {"base": rival, **found}
 
 
-def _energies(
-    name: str, bound: float | None, cell: Cell, task: Task, base: Stepwise, pool: Negatives, folder: Path
-) -> dict[str, Any]:
-    settings = {**cell["energy"], "seed": cell["seed"], "bound": bound}
-    contrasts = contrasts_of(settings, cell, task, base, folder)
-    energy = trained_energy(cell["kind"], settings, task, base, contrasts, folder / name)
-    x, context = task.test
-    with torch.no_grad():
-        of_data = energy(x, context).double()
+def _energies(name: str, bound: float | None, cell: Cell, folder: Path) -> dict[str, Any]:
+    joint, evaluation = trained(cell, cell["kind"], {**cell["energy"], "bound": bound}, cell["seed"], folder, name)
     return {
-        "of_data": of_data.tolist(),
-        "of_draws": energies_of(energy, pool, context).tolist(),
-        "bound": bound_of(energy),
+        "of_data": evaluation.of_data.tolist(),
+        "of_draws": evaluation.of_draws.tolist(),
+        "bound": bound_of(joint.energy),
         "held_out": best_figures(folder / name / "energy"),
     }
 

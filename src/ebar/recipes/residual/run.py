@@ -1,170 +1,139 @@
 """One run: a base, its rivals and its energies, measured on the same prefixes and the same draws of the base."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
-from ebar.energies.bounded import bound_of
-from ebar.energies.neural import Neural
-from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
+from ebar.build.corpus import build_corpus
+from ebar.build.entry import make
+from ebar.build.model import build_model, load_model
+from ebar.build.residual import Found, load_base, load_chunks, train_residual
+from ebar.build.train import train_as
+from ebar.data.chunks import Chunks, Positives
 from ebar.evaluation.cross_entropy import negative_log_scores
-from ebar.journeys.residual.negatives import Negatives, draw_negatives
-from ebar.maths.randomness import folded
-from ebar.models.autoregressive import Autoregressive
+from ebar.journeys.residual.base import Base
+from ebar.journeys.residual.evaluation import Evaluation
+from ebar.journeys.residual.journey import Residual
+from ebar.journeys.train import train
 from ebar.models.locally_residual import LocallyResidual
-from ebar.progress import bar
 from ebar.recipes.recipe import Cell
-from ebar.recipes.residual.energies_of import Contrasts, trained_energy
-from ebar.recipes.residual.kept import kept
-from ebar.recipes.residual.language_models import continuing, train_on_chunks, transformer
-from ebar.recipes.residual.task import Chunks, Task, spaced, task_of
-from ebar.recipes.residual.texts import Measured, text_figures
-from ebar.types import Context, Distribution, Stepwise
+from ebar.recipes.residual.configurations import base_config, residual_config
+from ebar.recipes.residual.texts import text_figures
+from ebar.store.writing import replace, to_json
+from ebar.training import OPTIMISERS, SCHEDULES, seeded
+from ebar.types import Distribution, Stepwise
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
-    """Everything that the tables of document 002 are made of; killed and called again it goes on."""
-    task = task_of(cell)
-    base = base_of(cell, task, folder)
-    pool = draw_negatives(folder / "pool", base, task.test[1], cell["draws"], seed=folded(cell["seed"], 1))
-    rivals = {"base": kept(folder / "base.json", lambda: measured(base, task.test))}
+    """Everything that the tables of Deng et al. 2020 are made of; an interrupted run goes on where it was."""
+    rivals = {"base": once(folder / "base.json", lambda: base_figures(cell, folder))}
     if cell["base"] == "transformer":
         rivals |= {
-            "ralm": kept(folder / "ralm.json", lambda: measured(_ralm(cell, task, folder), task.test)),
-            "balm": kept(folder / "balm.json", lambda: measured(_balm(cell, task, folder), task.test)),
+            "ralm": once(folder / "ralm.json", lambda: _ralm(cell, folder)),
+            "balm": once(folder / "balm.json", lambda: _balm(cell, folder)),
         }
-    found: dict[str, list[dict[str, Any]]] = {}
-    for kind, settings in cell["energies"].items():
-        for seed in range(cell["energy_seeds"]):
-            found.setdefault(kind, []).append(
-                kept(
-                    folder / f"{kind}-{seed}.json",
-                    partial(_energy, kind, {**settings, "seed": seed}, cell, task, base, pool, rivals, folder),
-                )
-            )
-    return {"rivals": rivals, "energies": found}
+    energies = {
+        kind: [
+            once(folder / f"{kind}-{seed}.json", partial(_energy, cell, kind, settings, seed, folder))
+            for seed in range(cell["energy_seeds"])
+        ]
+        for kind, settings in cell["energies"].items()
+    }
+    return {"rivals": rivals, "energies": energies}
 
 
-def measured(model: Distribution, chunks: Chunks) -> dict[str, Any]:
+def once(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What was made before, or what is made now: an interrupted run goes on after its last finished part."""
+    if not path.exists():
+        replace(path, to_json(make()))
+    return json.loads(path.read_text())  # type: ignore[no-any-return]
+
+
+def trained(
+    cell: Cell, kind: str, settings: Mapping[str, Any], seed: int, folder: Path, name: str
+) -> tuple[Residual, Evaluation]:
+    """As `ebar residual train` does it."""
+    config = residual_config(cell, kind, settings, seed, folder)
+    joint = train_residual(config, folder / name)
+    return joint, joint.evaluate(config.evaluation, seed=seed)
+
+
+def measured(model: Distribution, part: Positives) -> dict[str, Any]:
     """Size of a normalised model, and its cost of every continuation."""
-    x, context = chunks
     assert isinstance(model, nn.Module)
     return {
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "nats": negative_log_scores(model, x, context).tolist(),
-        "tokens": x.lengths.tolist(),
+        "nats": negative_log_scores(model, *part).tolist(),
+        "tokens": part.x.lengths.tolist(),
     }
 
 
-def base_of(cell: Cell, task: Task, folder: Path) -> Stepwise:
-    """The language model of continuations, trained where it is not pretrained."""
-    if task.pretrained is not None:
-        return task.pretrained
-    return continuing(_whole(cell, task, folder), task.space)
+def base_figures(cell: Cell, folder: Path) -> dict[str, Any]:
+    """The base, trained where it is not pretrained, as `ebar train` does it."""
+    if cell["base"] == "transformer":
+        train_as(base_config(cell, folder), folder / "base")
+    found, chunks = _loaded(cell, folder)
+    return measured(found.base.q, chunks.test)
 
 
-def _whole(cell: Cell, task: Task, folder: Path) -> Autoregressive:
-    """The base as it is trained, on prefix and continuation alike; trained once, read afterwards."""
-    return train_on_chunks(
-        cell, task, folder / "base", lambda: transformer(cell, task.space, cell["layers"]), cell["epochs"]
-    )
+def _loaded(cell: Cell, folder: Path) -> tuple[Found, Chunks]:
+    kind, settings = next(iter(cell["energies"].items()))
+    config = residual_config(cell, kind, settings, 0, folder)
+    found = load_base(config)
+    return found, load_chunks(config, found, folder)
 
 
-def _ralm(cell: Cell, task: Task, folder: Path) -> Stepwise:
-    base = _whole(cell, task, folder)
-    model = train_on_chunks(
-        cell, task, folder / "ralm",
-        lambda: LocallyResidual(base.requires_grad_(False), transformer(cell, task.space, cell["layers"])),
-        cell["epochs"],
+def _balm(cell: Cell, folder: Path) -> dict[str, Any]:
+    """A plain model of matched total size."""
+    model = train_as(base_config(cell, folder, layers=cell["balm_layers"]), folder / "balm").model
+    return measured(_continuing(cell, model), _loaded(cell, folder)[1].test)
+
+
+def _ralm(cell: Cell, folder: Path) -> dict[str, Any]:
+    """The locally normalised residual: a second model whose logits are added to the base's, token by token."""
+    config = base_config(cell, folder)
+    chunks = _loaded(cell, folder)[1]
+    corpus = build_corpus(config, folder / "base")
+    base = load_model(config, folder / "base", corpus.space).requires_grad_(False)
+    generator = seeded(config.seed)
+    model = LocallyResidual(base, build_model(config, corpus.space))
+    train(
+        model, corpus, training=config.training, optimiser=make(OPTIMISERS, config.optimiser, "optimiser"),
+        schedule=make(SCHEDULES, config.schedule, "schedule"), seed=config.seed, generator=generator,
+        folder=folder / "ralm",
     )  # fmt: skip
-    return LocallyResidual(continuing(base, task.space), continuing(model.residual, task.space))
+    halves = (_continuing(cell, half) for half in (base, model.residual))
+    return measured(LocallyResidual(*halves), chunks.test)
 
 
-def _balm(cell: Cell, task: Task, folder: Path) -> Stepwise:
-    model = train_on_chunks(
-        cell, task, folder / "balm", lambda: transformer(cell, task.space, cell["balm_layers"]), cell["epochs"]
-    )
-    return continuing(model, task.space)
+def _continuing(cell: Cell, model: Stepwise) -> Any:
+    return Base.of(model, None, cell["continuation"]).q
 
 
-def _energy(
-    kind: str, settings: Mapping[str, Any], cell: Cell, task: Task, base: Stepwise, pool: Negatives,
-    rivals: Mapping[str, Any], folder: Path,
-) -> dict[str, Any]:  # fmt: skip
+def _energy(cell: Cell, kind: str, settings: Mapping[str, Any], seed: int, folder: Path) -> dict[str, Any]:
     """One energy, trained and measured."""
-    own = folder / f"{kind}-{settings['seed']}"
-    energy = trained_energy(kind, settings, task, base, contrasts_of(settings, cell, task, base, folder), own)
-    x, context = task.test
-    with torch.no_grad():
-        of_data = energy(x, context).double()
-    measured = Measured(energy=energy, of_data=of_data, of_draws=energies_of(energy, pool, context), pool=pool)
-    nats = torch.tensor(rivals["base"]["nats"], dtype=torch.float64)
-    joint = joint_perplexity(-nats, of_data, measured.of_draws, x.lengths, bound=bound_of(energy))
+    name = f"{kind}-{seed}"
+    cell = {**cell, **settings.get("figures", {})}
+    joint, evaluation = trained(cell, kind, settings, seed, folder, name)
     found = {
-        "parameters": sum(parameter.numel() for parameter in energy.parameters()),
-        "joint": summary(joint),
+        "parameters": sum(parameter.numel() for parameter in joint.energy.parameters()),
+        "joint": evaluation.to_dict()["perplexity"],
         # Of each prefix, joint − base: for an interval over seeds and prefixes at once.
-        "gains": [float(cost) + row.estimate.value for cost, row in zip(of_data.tolist(), joint.log_z, strict=True)],
-        "held_out": best_figures(own / "energy"),
+        "gains": [
+            float(cost) + row.estimate.value
+            for cost, row in zip(evaluation.of_data.tolist(), evaluation.perplexity.log_z, strict=True)
+        ],
+        "held_out": best_figures(folder / name / "energy"),
     }
-    if settings["seed"]:
-        return found
-    return found | text_figures({**cell, **settings.get("figures", {})}, task, base, measured, own)
-
-
-def contrasts_of(settings: Mapping[str, Any], cell: Cell, task: Task, base: Stepwise, folder: Path) -> Contrasts:
-    """A fresh draw for each epoch: what a network has seen often, it learns by heart."""
-    train, seed = spaced(task.train, settings["chunks"]), folded(cell["seed"], 3)
-    name = f"negatives-{settings['chunks']}-{settings['epochs']}"
-    return Contrasts(
-        train,
-        draw_negatives(folder / name, base, train[1], settings["epochs"], seed=seed),
-        task.validation,
-        draw_negatives(folder / "negatives-held-out", base, task.validation[1], 1, seed=folded(seed, 1)),
-    )
-
-
-@torch.no_grad()
-def energies_of(energy: Neural, pool: Negatives, context: Context) -> Float[Tensor, "prefixes draws"]:
-    """E of every draw of the pool."""
-    parts = []
-    with bar("energies", len(pool) * pool.draws, "draws") as progress:
-        for row in range(len(pool)):
-            one = torch.tensor([row])
-            parts.append(energy(pool.fetch(one), context.select(one)).double())
-            progress.advance(pool.draws)
-    return torch.stack(parts)
-
-
-def summary(joint: JointPerplexity) -> dict[str, Any]:
-    """What a table needs of it."""
-    return {
-        "base": joint.base,
-        "low": joint.low,
-        "value": joint.value,
-        "high": joint.high,
-        "difference": joint.difference._asdict(),
-        "established": joint.established,
-        "verdict": joint.verdict,
-        "verdict_elsewhere": joint.verdict_elsewhere,
-        "here": joint.here._asdict(),
-        "certified": None if joint.certified is None else joint.certified._asdict(),
-        "share_light": joint.share_light,
-        "moved": joint.moved,
-        "by_draws": [row._asdict() for row in joint.by_draws],
-        "log_z": [row.estimate.value for row in joint.log_z],
-        "effective": [row.estimate.effective_sample_size for row in joint.log_z],
-    }
+    return found if seed else found | text_figures(cell, joint, evaluation, folder / name)
 
 
 def best_figures(folder: Path) -> dict[str, float]:
-    """What held-out chunks told at the best of all evaluations."""
+    """What held-out chunks gave at the best of all evaluations."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     evaluations = [line for line in lines if "validation.loss" in line]
     best = min(evaluations, key=lambda line: float(line["validation.loss"]))

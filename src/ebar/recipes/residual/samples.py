@@ -21,7 +21,7 @@ def figures(results: Sequence[Result]) -> list[Row]:
         about = named(cell, kind)
         for number, sample in enumerate(run["samples"], 1):
             for text in ("data", "base", "joint"):
-                size = float(sample["effective"]) if text == "joint" else None
+                size = float(sample["effective_sample_size"]) if text == "joint" else None
                 rows.append(
                     Row(
                         name=SIZE if text == "joint" else "text",
