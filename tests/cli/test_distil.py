@@ -67,7 +67,7 @@ def test_interrupted_it_says_so_and_the_same_command_goes_on(
     capsys.readouterr()
     assert main(words("cut")) == 130
     assert "interrupted after 60 lines: run the same command to go on" in capsys.readouterr().out
-    assert json.loads((tmp_path / "cut.json").read_text())["lines"] == 60
+    assert json.loads((tmp_path / "cut.json").read_text())["state"]["lines"] == 60
     assert main(words("cut")) == 0
     assert (tmp_path / "cut").read_bytes() == (tmp_path / "whole").read_bytes()
 
@@ -82,10 +82,10 @@ def test_mistakes_are_told_in_a_sentence(trained: Path, tmp_path: Path, capsys: 
     assert "no sampler called" in complaint(capsys, *words, *TILT, "--sampler.kind", "nothing")
     assert "token by token" in complaint(capsys, *words, *TILT, "--sampler.kind", "ancestral", "--proposal", "base")
     assert not path.exists()
-    assert "Could not save" in complaint(capsys, *words[:-1], str(tmp_path), *TILT)
+    assert "is not a plain file" in complaint(capsys, *words[:-1], str(tmp_path), *TILT)
     path.write_text("mine\n")
     assert "is no distillation" in complaint(capsys, *words, *TILT)
     path.unlink()
     assert main([*words, *TILT]) == 0
-    assert "another tilt" in complaint(capsys, *words, "--tilt", "!motif:11=-5")
+    assert "(what differs: target.energy.weights, tilt)" in complaint(capsys, *words, "--tilt", "!motif:11=-5")
     assert "another seed" in complaint(capsys, *words, *TILT, "--seed", "1")

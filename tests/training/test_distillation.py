@@ -32,6 +32,7 @@ from ebar.samplers.rejection import Rejection
 from ebar.samplers.resampling import Resampling
 from ebar.samplers.smc import Smc
 from ebar.samplers.trade_off import trade_off
+from ebar.store.stages import Header
 from ebar.training.distillation import Distilled, distil, record, rounds
 from ebar.types import Sampler, Sequences, Space, Weighted
 
@@ -62,6 +63,14 @@ def exact(target: Tilted) -> dict[str, float]:
 def run(path: Path, n: int = 300, **options: Any) -> Distilled:
     settings = {"decode": spelled, "seed": 5, "round_size": 50}
     return distil(options.pop("target", None) or tilted(), n, path, **{**settings, **options})
+
+
+def read_record(path: Path) -> record.Record:
+    header = Header.read(record.record_path(path))
+    assert header is not None
+    found = record.Record.of(header, path)
+    assert found is not None
+    return found
 
 
 def told(found: Distilled) -> dict[str, Any]:
@@ -173,7 +182,7 @@ def test_a_low_ceiling_has_the_total_variation_and_the_rate_that_enumeration_giv
     assert found.total_variation.value == pytest.approx(float(variation), rel=0.1)
     assert found.acceptance_rate.value == pytest.approx(float(z_beta) / math.exp(log_beta), rel=0.05)
     assert any("total variation" in warning for warning in found.warnings)
-    pool = torch.tensor([record.Record.read(tmp_path / "x").pool], dtype=torch.float64)  # type: ignore[union-attr]
+    pool = torch.tensor([read_record(tmp_path / "x").pool], dtype=torch.float64)
     assert found.total_variation == trade_off(pool, torch.tensor([log_beta]).double())[0].total_variation
 
 
@@ -277,10 +286,10 @@ def test_a_finished_one_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.M
         ({"seed": 6}, "seed"),
         ({"n": 301}, "n"),
         ({"round_size": 51}, "round_size"),
-        ({"sampler": QuasiRejection(log_beta=1.0)}, "sampler"),
+        ({"sampler": QuasiRejection(log_beta=1.0)}, r"sampler\.log_beta\)"),
         ({"look_ahead": False}, "proposal"),
-        ({"target": tilted(coefficient=-3.1)}, "target"),
-        ({"target": tilted(seed=4)}, "target"),
+        ({"target": tilted(coefficient=-3.1)}, r"target\.energy\."),
+        ({"target": tilted(seed=4)}, r"target\.base\."),
         ({"about": {"run": "other"}}, "run"),
     ],
 )
@@ -289,7 +298,7 @@ def test_other_settings_are_refused_and_the_file_is_left_alone(
 ) -> None:
     run(tmp_path / "x")
     before = (tmp_path / "x").read_bytes(), (tmp_path / "x.json").read_bytes()
-    with pytest.raises(UserError, match=f"begun with another {named}"):
+    with pytest.raises(UserError, match=rf"x was made from something else \(what differs: {named}"):
         run(tmp_path / "x", **changed)
     assert ((tmp_path / "x").read_bytes(), (tmp_path / "x.json").read_bytes()) == before
 
@@ -297,14 +306,20 @@ def test_other_settings_are_refused_and_the_file_is_left_alone(
 def test_a_damaged_or_foreign_record_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     run(tmp_path / "x")
     good = json.loads((tmp_path / "x.json").read_text())
-    bad: list[Any] = [[], 3, {}, {**good, "format": "other"}, {**good, "lines": "x"}, {**good, "lines": -1}]
-    bad += [{**good, "pool": 3}, {**good, "sums": []}, {**good, "sums": [{"name": "a"}]}, {**good, "settings": {}}]
-    bad += [{name: value for name, value in good.items() if name != absent} for absent in good]
-    for content in ["", "{", "\x00", *map(json.dumps, bad)]:
+    state = good["state"]
+    states: list[Any] = [3, {**state, "lines": "x"}, {**state, "lines": -1}, {**state, "n": 1}, {**state, "pool": 3}]
+    states += [{**state, "sums": []}, {**state, "sums": [{"name": "a"}]}]
+    states += [{name: value for name, value in state.items() if name != absent} for absent in state]
+    bad: list[Any] = [{**good, "state": other} for other in states]
+    bad += [{name: value for name, value in good.items() if name != absent} for absent in good if absent != "format"]
+    foreign: list[Any] = [[], 3, {}, {**good, "format": "ebar distillation 1"}]
+    for content in ["", "{", "\x00", *map(json.dumps, bad + foreign)]:
         (tmp_path / "x.json").write_text(content)
-        with pytest.raises(UserError, match="is damaged, or no record of a distillation"):
+        known = content in map(json.dumps, foreign)
+        message = r"x\.json is not of this version of ebar" if known else r"x\.json is damaged \(.*\): delete"
+        with pytest.raises(UserError, match=message):
             run(tmp_path / "x")
-        with pytest.raises(UserError, match="is damaged, or no record of a distillation"):
+        with pytest.raises(UserError, match=message):
             Distilled.read(tmp_path / "x")
 
 
@@ -315,7 +330,9 @@ def test_a_file_that_is_not_ours_or_was_cut_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "mine").read_text() == "precious\n"
     run(tmp_path / "x")
     (tmp_path / "x").write_bytes((tmp_path / "x").read_bytes()[:-3])
-    with pytest.raises(UserError, match="is not as it was left, with 300 lines"):
+    with pytest.raises(
+        UserError, match=r"x is damaged \(it is not as it was left, with 300 lines .*\): delete .*x and x\.json, and"
+    ):
         run(tmp_path / "x")
     with pytest.raises(UserError, match="is no distillation"):
         Distilled.read(tmp_path / "nowhere")
@@ -337,7 +354,7 @@ def test_a_failure_before_the_first_line_leaves_nothing_behind(tmp_path: Path) -
 
 def test_a_file_that_another_process_writes_is_left_to_it(tmp_path: Path) -> None:
     def nested(tokens: list[int]) -> str:
-        with pytest.raises(UserError, match="written by another process"):
+        with pytest.raises(UserError, match="in use by another process"):
             run(tmp_path / "x")
         return spelled(tokens)
 
@@ -361,8 +378,7 @@ def test_memory_is_that_of_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run(tmp_path / "x", n=1000, look_ahead=False)
     assert len(alive) == 20
     assert max(alive) <= 1
-    kept = record.Record.read(tmp_path / "x")
-    assert kept is not None
+    kept = read_record(tmp_path / "x")
     assert len(kept.pool) == 120
     assert kept.round_means == ()
 

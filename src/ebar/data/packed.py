@@ -1,20 +1,16 @@
 """Tokens on disk: written once, then mapped into memory page by page. A corpus may be larger than memory.
 
+    <name>/header.json   what they were made from, and how many there are
     <name>/tokens.bin    all tokens, one after another, little-endian, 16 or 32 bits each
     <name>/offsets.bin   where each row begins, and the last ends, 64 bits each; none where rows are windows
-    <name>/header.json   what they are
 
-A folder appears complete or not at all: what was interrupted is written again from the start.
+What was interrupted is written again from the start.
 """
 
-import fcntl
-import json
 import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ebar.errors import UserError
+from ebar.store.stages import HEADER, Header, Stage, damaged, entered, open_stage
+from ebar.store.writing import saving
 from ebar.types import Context, Sequences
-
-FORMAT = 1
-WRITING = ".writing-"  # begins the name of a folder that is not complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +36,16 @@ class Packed:
     _offsets: NDArray[Any] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        header = Header.read(self.folder / HEADER)
+        if header is None or not header.done:
+            raise UserError(f"{self.folder} holds no packed tokens, or not all of them: pack them again.")
         try:
-            header = json.loads((self.folder / "header.json").read_bytes())
-            if header["format"] != FORMAT:
-                raise UserError(f"{self.folder} is packed by another version of ebar: delete it.")
-            tokens = _mapped(self.folder / "tokens.bin", header["dtype"], header["tokens"])
-            rows = header["rows"]
+            tokens = _mapped(self.folder / "tokens.bin", header.state["dtype"], header.state["tokens"])
+            rows, length = header.state["rows"], header.state["length"]
             offsets = None if rows is None else _mapped(self.folder / "offsets.bin", "<u8", rows + 1)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{self.folder} holds no packed tokens, or damaged ones ({error}): delete it.") from None
-        for name, value in (("length", header["length"]), ("_tokens", tokens), ("_offsets", offsets)):
+            raise damaged(self.folder / "tokens.bin", error, delete=self.folder) from None
+        for name, value in (("length", length), ("_tokens", tokens), ("_offsets", offsets)):
             object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
@@ -105,70 +100,59 @@ class PackedPairs:
         return self.target.fetch(rows), Context(self.source.fetch(rows))
 
 
-def pack_stream(folder: Path, blocks: Callable[[], Iterable[NDArray[Any]]], *, vocabulary: int, length: int) -> Packed:
-    """A stream as windows of `length` tokens, written where it is not there yet."""
-
-    def write(temporary: Path) -> None:
-        total = 0
-        with (temporary / "tokens.bin").open("wb") as file:
-            for block in blocks():
-                file.write(_stored(block, vocabulary))
-                total += len(block)
-            _to_disk(file)
-        if total < length:
-            raise UserError(f"The text has {total:,} tokens, too few for one window of {length:,}.")
-        _write_header(temporary, vocabulary, tokens=total, rows=None, length=length)
-
-    _once(folder, write)
-    packed = Packed(folder)
-    if packed.length != length:
-        raise UserError(f"{folder} holds windows of {packed.length} tokens, not of {length}: give another folder.")
-    return packed
+def pack_stream(
+    folder: Path,
+    blocks: Callable[[], Iterable[NDArray[Any]]],
+    *,
+    vocabulary: int,
+    length: int,
+    description: Mapping[str, Any] = {},
+) -> Packed:
+    """A stream as windows of `length` tokens, written where it is not there yet. `description`: of which text."""
+    with open_stage(folder, {"vocabulary": vocabulary, "length": length, **description}) as stage:
+        if not stage.done:
+            total = 0
+            with saving(str(folder)), (folder / "tokens.bin").open("wb") as file:
+                for block in blocks():
+                    file.write(_stored(block, vocabulary))
+                    total += len(block)
+                _to_disk(file)
+            if total < length:
+                raise UserError(f"The text has {total:,} tokens, too few for one window of {length:,}.")
+            stage.save({"dtype": _dtype(vocabulary), "tokens": total, "rows": None, "length": length})
+    return Packed(folder)
 
 
 def pack_pairs(
-    folder: Path, pairs: Callable[[], Iterable[tuple[list[int], list[int]]]], *, vocabularies: tuple[int, int]
+    folder: Path,
+    pairs: Callable[[], Iterable[tuple[list[int], list[int]]]],
+    *,
+    vocabularies: tuple[int, int],
+    description: Mapping[str, Any] = {},
 ) -> PackedPairs:
     """Sources and targets, pair by pair (see `parallel.encoded_pairs`), written where they are not there yet."""
-
-    def write(temporary: Path) -> None:
-        sides = [temporary / "source", temporary / "target"]
-        for side in sides:
-            side.mkdir()
-        writers = [_RowWriter(side, vocabulary) for side, vocabulary in zip(sides, vocabularies, strict=True)]
-        try:
-            for pair in pairs():
-                for writer, tokens in zip(writers, pair, strict=True):
-                    writer.add(tokens)
-        finally:
-            for writer in writers:
-                writer.close()
-
-    _once(folder, write)
+    made = {"vocabularies": list(vocabularies), **description}
+    with open_stage(folder, made) as whole, ExitStack() as stack:
+        if not whole.done:
+            sides = [stack.enter_context(entered(folder / side / HEADER, made, seed=0)) for side in SIDES]
+            writers = [_RowWriter(side, vocabulary) for side, vocabulary in zip(sides, vocabularies, strict=True)]
+            with saving(str(folder)):
+                for writer in writers:
+                    stack.enter_context(writer)
+                for pair in pairs():
+                    for writer, tokens in zip(writers, pair, strict=True):
+                        writer.add(tokens)
+                for writer in writers:
+                    writer.finish()
     return PackedPairs(Packed(folder / "target"), Packed(folder / "source"))
-
-
-def fingerprint(*parts: str | int | Path | None) -> str:
-    """A name that changes when a file (by its size and time), the tokeniser or a setting does."""
-    described = []
-    for part in parts:
-        if isinstance(part, Path):
-            try:
-                status = part.stat()
-            except FileNotFoundError:
-                raise UserError(f"There is no file {part}.") from None
-            described.append([str(part.resolve()), status.st_size, status.st_mtime_ns])
-        else:
-            described.append([part])
-    return sha256(json.dumps(described).encode()).hexdigest()[:16]
 
 
 class _RowWriter:
     """One side's rows."""
 
-    def __init__(self, folder: Path, vocabulary: int):
-        self.folder, self.vocabulary = folder, vocabulary
-        self.tokens, self.offsets = (folder / "tokens.bin").open("wb"), (folder / "offsets.bin").open("wb")
+    def __init__(self, stage: Stage, vocabulary: int):
+        self.stage, self.vocabulary = stage, vocabulary
+        self.tokens, self.offsets = ((stage.folder / name).open("wb") for name in ("tokens.bin", "offsets.bin"))
         self.total = self.rows = 0
         self.offsets.write(np.zeros(1, "<u8").tobytes())
 
@@ -178,41 +162,15 @@ class _RowWriter:
         self.rows += 1
         self.offsets.write(np.array([self.total], "<u8").tobytes())
 
-    def close(self) -> None:
+    def finish(self) -> None:
         for file in (self.tokens, self.offsets):
             _to_disk(file)
+        numbers = {"tokens": self.total, "rows": self.rows, "length": None}
+        self.stage.save({"dtype": _dtype(self.vocabulary), **numbers})
+
+    def close(self) -> None:
+        for file in (self.tokens, self.offsets):
             file.close()
-        _write_header(self.folder, self.vocabulary, tokens=self.total, rows=self.rows, length=None)
-
-
-def _once(folder: Path, write: Callable[[Path], None]) -> None:
-    if folder.exists():
-        return
-    temporary = folder.with_name(WRITING + folder.name)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):  # another process that wants the same waits, and finds it done
-            if folder.exists():
-                return
-            shutil.rmtree(temporary, ignore_errors=True)
-            try:
-                temporary.mkdir()
-                write(temporary)
-                os.rename(temporary, folder)
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)
-    except OSError as error:
-        raise UserError(f"Could not write {folder}: {error.strerror or error}; mend that and run it again.") from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder.with_name(f".lock-{folder.name}"), os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _stored(tokens: NDArray[Any], vocabulary: int) -> bytes:
@@ -229,13 +187,6 @@ def _mapped(path: Path, dtype: str, count: int) -> NDArray[Any]:
     if path.stat().st_size != count * np.dtype(dtype).itemsize:
         raise ValueError(f"{path.name} has {path.stat().st_size:,} bytes where {count:,} numbers are wanted")
     return np.zeros(0, dtype) if count == 0 else np.memmap(path, dtype, "r", shape=(count,))
-
-
-def _write_header(folder: Path, vocabulary: int, **fields: int | None) -> None:
-    content = {"format": FORMAT, "dtype": _dtype(vocabulary), "vocabulary": vocabulary, **fields}
-    with (folder / "header.json").open("wb") as file:
-        file.write((json.dumps(content, indent=1) + "\n").encode())
-        _to_disk(file)
 
 
 def _to_disk(file: Any) -> None:

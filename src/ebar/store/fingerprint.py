@@ -71,8 +71,10 @@ def _describe(thing: object, inside: tuple[int, ...]) -> Any:
         return sorted((_describe(value, inside) for value in thing), key=repr)
     if isinstance(thing, torch.device | torch.dtype):
         return str(thing)
-    arguments = {name: _describe(value, inside) for name, value in _arguments(thing).items()}
-    return {"kind": type(thing).__qualname__, **arguments, **(_weights(thing) if isinstance(thing, nn.Module) else {})}
+    arguments = _arguments(thing)
+    described = {name: _describe(value, inside) for name, value in arguments.items()}
+    weights = _weights(thing, arguments) if isinstance(thing, nn.Module) else {}
+    return {"kind": type(thing).__qualname__, **described, **weights}
 
 
 def _arguments(thing: object) -> dict[str, object]:
@@ -98,11 +100,13 @@ def _slot(value: object) -> bool:
     return inspect.ismemberdescriptor(value)
 
 
-def _weights(module: nn.Module) -> dict[str, Any]:
-    """Parameters and buffers, names and kinds of all that is inside."""
-    parts = [f"{name}:{type(part).__qualname__}" for name, part in module.named_modules()]
-    tensors = {name: _tensor(value) for name, value in module.state_dict().items() if isinstance(value, Tensor)}
-    return {"weights": _digest(json.dumps([parts, tensors], sort_keys=True).encode())}
+def _weights(module: nn.Module, described: Mapping[str, object]) -> dict[str, str]:
+    """Parameters, buffers and kinds of all modules inside but those that are described by themselves."""
+    others = tuple(f"{name}." for name, value in described.items() if isinstance(value, nn.Module | Tensor))
+    parts = [f"{name}.:{type(part).__qualname__}" for name, part in module.named_modules() if name]
+    parts += [f"{name}.:{_tensor(value)}" for name, value in module.state_dict().items() if isinstance(value, Tensor)]
+    own = [part for part in parts if not part.startswith(others)]
+    return {"weights": _digest(*(part.encode() for part in own))} if own else {}
 
 
 def _tensor(value: Tensor) -> str:

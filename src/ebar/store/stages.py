@@ -55,7 +55,7 @@ class Header:
         except (OSError, ValueError, RecursionError) as error:
             raise damaged(path, error) from None
         if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
-            raise UserError(f"{path} is not of this version of ebar: delete {path.parent}, or choose another name.")
+            raise UserError(f"{path} is not of this version of ebar: delete {_made(path)}, or choose another name.")
         kinds = {"description": dict, "state": dict, "versions": list, "seed": int, "done": bool, "seconds": float}
         if set(found) != {entry.name for entry in fields(Header)} or not all(
             isinstance(found[name], kind) for name, kind in kinds.items()
@@ -71,7 +71,7 @@ class Stage:
         self.path = path  # of the header
         self.header = header
         self.writes = writes  # False in all processes but one, where several work together
-        self._since = time.monotonic()
+        self._since: float | None = None if header.done else time.monotonic()
         self._postponed = False
 
     @property
@@ -100,7 +100,7 @@ class Stage:
     @property
     def seconds(self) -> float:
         """Of making it, over all starts."""
-        return self.header.seconds if self.done else self.header.seconds + time.monotonic() - self._since
+        return self.header.seconds + (0.0 if self._since is None else time.monotonic() - self._since)
 
     def write(self, name: str, content: bytes) -> None:
         """A file of the stage, which is at every instant the old one or the new one."""
@@ -133,6 +133,7 @@ class Stage:
         """At the end of the block."""
         if not self.done:
             self._write(self.state, done=whole and not self._postponed)
+            self._since = None
 
     def _write(self, state: dict[str, Any], *, done: bool) -> None:
         self.header = dataclasses.replace(self.header, state=state, done=done, seconds=self.seconds)
@@ -197,7 +198,7 @@ def _known(path: Path, wanted: dict[str, Any], *, rebuild: bool) -> Header | Non
     try:
         header = Header.read(path)
         if header is not None and header.description != wanted:
-            place = folder if path.name == HEADER else path
+            place = folder if path.name == HEADER else path.with_suffix("")
             raise made_from_something_else(place, changed(header.description, wanted))
         if header is None and path.name == HEADER and not (folder / CONFIG).exists() and _filled(folder):
             raise UserError(f"{folder} holds files, and no header that says of what: delete it, or choose another.")
@@ -235,11 +236,15 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise damaged(path, error) from None
 
 
-def damaged(path: Path, reason: object, *, delete: Path | None = None) -> UserError:
+def damaged(path: Path, reason: object, *, delete: object = None) -> UserError:
     """What to say of a file that is not as it was written; `delete` is what has to go for it to be made again."""
     reason = getattr(reason, "strerror", None) or reason
-    doomed = delete or (path.parent if path.name == HEADER else None)
-    return UserError(f"{path} is damaged ({reason}): delete {doomed or 'it'}, and run the same command again.")
+    return UserError(f"{path} is damaged ({reason}): delete {delete or _made(path)}, and run the same command again.")
+
+
+def _made(path: Path) -> str:
+    """What a header tells of: its folder, or the file beside it."""
+    return str(path.parent) if path.name == HEADER else "it"
 
 
 def stage_fingerprint(folder: Path) -> str:

@@ -1,9 +1,7 @@
 """Distillation: draws of p ∝ P to a file, one a line, that can be stopped at any instant and taken up again."""
 
-import fcntl
 import math
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,10 +20,11 @@ from ebar.samplers.draw import proposal_for
 from ebar.samplers.look_ahead import LookAhead, guided
 from ebar.samplers.quasi_rejection import QuasiRejection
 from ebar.samplers.rejection import Rejection
+from ebar.store.locking import locked
+from ebar.store.stages import Header, Stage, damaged, entered
 from ebar.store.writing import saving, write_all
 from ebar.training.distillation.distilled import Distilled, summary
-from ebar.training.distillation.fingerprint import fingerprint
-from ebar.training.distillation.record import Record, Sums, record_path
+from ebar.training.distillation.record import Record, Sums, both, record_path
 from ebar.training.distillation.rounds import draw_round, find_ceiling, independent
 from ebar.training.signals import interruptible
 from ebar.types import Distribution, Sampler, Sequences, Space, Target
@@ -47,7 +46,7 @@ def distil(
     weighted_draws: int = 4,
     about: Mapping[str, str | int | float | None] = {},
 ) -> Distilled:
-    """n draws of p ∝ P as lines of `path`, with a record of them in `path`.json. Document 000's Training-2, part 1.
+    """n draws of p ∝ P as lines of `path`, with a header in `path`.json. Training-2 of Parshakova et al. 2019, part 1.
 
     Rounds of `round_size` lines are drawn, each from a seed of its own, and a round is on the disk before the next
     begins; so killed at any instant, the same call goes on to the same file, byte for byte, on the same machine.
@@ -65,9 +64,9 @@ def distil(
         "seed": seed,
         "round_size": round_size,
         "weighted_draws": weighted_draws,
-        "sampler": repr(sampler),
-        "proposal": "look_ahead" if look_ahead else "base" if proposal is None else fingerprint(proposal),
-        "target": fingerprint(target),
+        "sampler": sampler,
+        "proposal": "look_ahead" if look_ahead else "base" if proposal is None else proposal,
+        "target": target,
         **about,
     }
     device = _device(target)
@@ -75,45 +74,42 @@ def distil(
     def generator(*numbers: int) -> Generator:
         return Generator(device=device).manual_seed(folded(seed, *numbers))
 
-    with _opened(path) as descriptor:
-        record = _resumed(path, settings, descriptor)
-        if record is not None and record.lines == n:
-            return summary(path, record)
-        began = time.monotonic()
-        with bar("distilling", n, "lines") as progress, interruptible() as stop:
-            if look_ahead:
-                proposal = _guided(sampler, target, n, generator(0, PROPOSAL))
-            elif isinstance(sampler, QuasiRejection):
-                proposal = proposal_for(target, proposal)
-            if record is None:
-                record = _begun(settings, sampler, target, proposal, generator(0, PILOT))
-            with saving(str(path)):
-                os.ftruncate(descriptor, record.bytes)  # away with a round that no record tells of
-            progress.advance(record.lines)
-            features, space = _features(target), _space(target, proposal)
-            while record.lines < n and not stop.requested:
-                drawn = draw_round(
-                    sampler,
-                    target,
-                    record.round_size,
-                    proposal=proposal,
-                    ceiling=record.ceiling,
-                    weighted_draws=weighted_draws,
-                    generator=generator(record.rounds),
-                    advance=progress.advance,
-                )
-                text = _text(drawn.x, space, decode)
-                if record.rounds == 0:
-                    record.write(path)  # before the first line: a file without a record is not ours to overwrite
+    with _opened(path, settings, seed) as (descriptor, stage):
+        record = _resumed(path, stage, descriptor)
+        if record is None or record.lines < n:
+            with bar("distilling", n, "lines") as progress, interruptible() as stop:
+                if look_ahead:
+                    proposal = _guided(sampler, target, n, generator(0, PROPOSAL))
+                elif isinstance(sampler, QuasiRejection):
+                    proposal = proposal_for(target, proposal)
+                if record is None:
+                    sums = _sums(target, proposal)
+                    empty = Record(n=n, full_round=round_size, independent=independent(sampler), sums=sums)
+                    record = _begun(empty, sampler, target, proposal, generator(0, PILOT))
                 with saving(str(path)):
-                    write_all(descriptor, text)
-                    os.fsync(descriptor)
-                now = time.monotonic()
-                has_end = space.end is not None
-                record = record.plus(drawn, features, size=len(text), has_end=has_end, seconds=now - began)
-                record.write(path)
-                began = now
-        return summary(path, record)
+                    os.ftruncate(descriptor, record.bytes)  # a round that the record does not have
+                progress.advance(record.lines)
+                features, space = _features(target), _space(target, proposal)
+                while record.lines < n and not stop.requested:
+                    drawn = draw_round(
+                        sampler,
+                        target,
+                        record.round_size,
+                        proposal=proposal,
+                        ceiling=record.ceiling,
+                        weighted_draws=weighted_draws,
+                        generator=generator(record.rounds),
+                        advance=progress.advance,
+                    )
+                    text = _text(drawn.x, space, decode)
+                    with saving(str(path)):
+                        write_all(descriptor, text)
+                        os.fsync(descriptor)
+                    record = record.plus(drawn, features, size=len(text), has_end=space.end is not None)
+                    stage.save(record.to_state())
+        if record.lines < n:
+            stage.postpone()
+    return summary(path, record, stage.seconds)
 
 
 def _check(
@@ -149,16 +145,9 @@ def _guided(sampler: Sampler, target: Target, n: int, generator: Generator) -> D
         raise UserError(f"{str(error).rstrip('.')}, or propose from the base.") from None
 
 
-def _begun(
-    settings: Mapping[str, object],
-    sampler: Sampler,
-    target: Target,
-    proposal: Distribution | None,
-    generator: Generator,
-) -> Record:
-    """Before the first round. Where β is not given it is found once, so that all lines are of one p_β."""
-    longest = float(_space(target, proposal).length)
-    sums = [Sums(name="length", low=0.0, high=longest, forbidden=False)]
+def _sums(target: Target, proposal: Distribution | None) -> tuple[Sums, ...]:
+    """Of the length, then of each feature."""
+    sums = [Sums(name="length", low=0.0, high=float(_space(target, proposal).length), forbidden=False)]
     features = _features(target)
     if features is not None and isinstance(target, Tilted) and isinstance(target.energy, Linear):
         coefficients = target.energy.coefficients.tolist()
@@ -166,7 +155,13 @@ def _begun(
             Sums(name=f.name, low=float(f.low), high=float(f.high), forbidden=c == -math.inf)
             for f, c in zip(features.features, coefficients, strict=True)
         ]
-    record = Record(settings=dict(settings), independent=independent(sampler), sums=tuple(sums))
+    return tuple(sums)
+
+
+def _begun(
+    record: Record, sampler: Sampler, target: Target, proposal: Distribution | None, generator: Generator
+) -> Record:
+    """Before the first round. Where β is not given it is found once, so that all lines are of one p_β."""
     if isinstance(sampler, Rejection):
         return record.with_bound(sampler.bound(target, proposal))
     if isinstance(sampler, QuasiRejection):
@@ -174,7 +169,7 @@ def _begun(
             return record.with_ceiling(sampler.log_beta, None)
         assert proposal is not None
         # TV(p_β, p) falls as one over the pilot, the sampling error of n lines as one over √n.
-        pilot = min(max(int(record.n) // 5, 100), 1000)
+        pilot = min(max(record.n // 5, 100), 1000)
         return record.with_ceiling(*find_ceiling(target, proposal, pilot, generator))
     return record
 
@@ -203,44 +198,33 @@ def _text(x: Sequences, space: Space, decode: Callable[[list[int]], str]) -> byt
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    """The text file, locked against other processes; the lock is the kernel's, and gone with the process."""
+def _opened(path: Path, settings: Mapping[str, object], seed: int) -> Iterator[tuple[int, Stage]]:
+    """The text file, locked, and the stage that its header is of."""
+    header = record_path(path)
     with saving(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-    try:
-        if not path.is_file():
-            raise UserError(f"{path} is not a plain file, as a distillation must be: choose another name.")
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UserError(f"{path} is being written by another process: wait for it, or choose another.") from error
-        try:
-            yield descriptor
-        except BaseException:
-            if os.fstat(descriptor).st_size == 0 and not record_path(path).exists():
-                path.unlink(missing_ok=True)  # nothing came of it
-            raise
-    finally:
-        os.close(descriptor)
-
-
-def _resumed(path: Path, settings: Mapping[str, object], descriptor: int) -> Record | None:
-    """Where the file stands, if it was begun; one that is not the file of these settings is left alone."""
-    record, size = Record.read(path), os.fstat(descriptor).st_size
-    if record is None:
-        if size > 0:
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is not a plain file, as a distillation must be: choose another name.")
+    with locked(path) as descriptor:
+        if os.fstat(descriptor).st_size > 0 and Header.read(header) is None:
             raise UserError(f"{path} exists and is no distillation: choose another name, or remove it.")
+        try:
+            with entered(header, settings, seed=seed) as stage:
+                yield descriptor, stage
+        except BaseException:
+            known = Header.read(header) if os.fstat(descriptor).st_size == 0 else None
+            if known is not None and not known.state:  # nothing came of it
+                header.unlink()
+                path.unlink(missing_ok=True)
+            raise
+
+
+def _resumed(path: Path, stage: Stage, descriptor: int) -> Record | None:
+    """Where the file stands, if anything was drawn."""
+    record, size = Record.of(stage.header, path), os.fstat(descriptor).st_size
+    if record is None:
         return None
-    other = [name for name in {**record.settings, **settings} if record.settings.get(name) != settings.get(name)]
-    if other:
-        raise UserError(
-            f"{path} was begun with another {' and another '.join(other)}: choose another name, or remove it and "
-            f"{record_path(path).name}."
-        )
     if size < record.bytes or (record.bytes and os.pread(descriptor, 1, record.bytes - 1) != b"\n"):
-        raise UserError(
-            f"{path} is not as it was left, with {record.lines:,} lines in {record.bytes:,} bytes: "
-            f"remove it and {record_path(path).name} to start anew."
-        )
+        found = f"it is not as it was left, with {record.lines:,} lines in {record.bytes:,} bytes"
+        raise damaged(path, found, delete=both(path))
     return record

@@ -1,4 +1,4 @@
-"""What a distillation came to."""
+"""The summary of a distillation."""
 
 import math
 from dataclasses import dataclass, fields
@@ -15,7 +15,8 @@ from ebar.estimators.moments import weighted_mean
 from ebar.maths.importance import all_warnings, diagnose, unseen_side
 from ebar.maths.proportions import wilson
 from ebar.samplers.trade_off import QUANTILE, trade_off
-from ebar.training.distillation.record import Record
+from ebar.store.stages import Header
+from ebar.training.distillation.record import Record, record_path
 from ebar.types import Estimate
 
 FEWEST_EFFECTIVE = 100  # draws that a resampled round must be worth: the bias of its lines is of order one in these
@@ -42,17 +43,18 @@ class Distilled:
     @staticmethod
     def read(path: Path) -> "Distilled":
         """Of a file that `distil` wrote, whether or not it was finished."""
-        record = Record.read(path)
-        if record is None:
+        header = Header.read(record_path(path))
+        record = None if header is None else Record.of(header, path)
+        if header is None or record is None:
             raise UserError(f"{path} is no distillation: there is no record of one beside it.")
-        return summary(path, record)
+        return summary(path, record, header.seconds)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: `Estimate`s as objects."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
 
-def summary(path: Path, record: Record) -> Distilled:
+def summary(path: Path, record: Record, seconds: float) -> Distilled:
     """All that a record tells."""
     length, *moments = [_mean(record, column) for column in range(len(record.sums))]
     names = [sums.name for sums in record.sums[1:]]
@@ -66,7 +68,7 @@ def summary(path: Path, record: Record) -> Distilled:
             f"the draws are of p_β, which is up to {variation.high:.2g} from p in total variation: "
             "raise log_beta, or improve the proposal"
         )
-    if record.smallest_effective < min(FEWEST_EFFECTIVE, record.settings["round_size"]):
+    if record.smallest_effective < min(FEWEST_EFFECTIVE, record.full_round):
         warnings.append(
             f"the weighted draws of a round are worth only {record.smallest_effective:.1f}: "
             "make rounds larger, or use a proposal that looks ahead"
@@ -83,7 +85,7 @@ def summary(path: Path, record: Record) -> Distilled:
         moments=dict(zip(names, moments, strict=True)),
         mean_length=length,
         warnings=tuple(dict.fromkeys(warning for warning in warnings if warning is not None)),
-        seconds=record.seconds,
+        seconds=seconds,
     )
 
 
@@ -142,7 +144,7 @@ def _log_z(record: Record) -> Estimate | None:
 
 def _sizes(record: Record) -> Float[Tensor, " rounds"]:
     """Lines of each round: all but the last are full."""
-    whole = int(record.settings["round_size"])
+    whole = record.full_round
     sizes = torch.full((record.rounds,), float(whole), dtype=torch.float64)
     sizes[-1] = record.lines - whole * (record.rounds - 1)
     return sizes

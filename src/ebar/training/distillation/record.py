@@ -1,6 +1,5 @@
-"""What a distillation remembers beside its file: enough to go on from the last round, and to sum up at the end."""
+"""How far a distillation is, beside its file: enough to go on from the last round, and to sum up at the end."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -11,12 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ebar.errors import UserError
 from ebar.features.feature import Features
-from ebar.store import writing
+from ebar.store.stages import Header, damaged
 from ebar.training.distillation.rounds import Ceiling, Round
 
-FORMAT = "ebar distillation 1"
 POOL = 10_000  # log-weights kept, the first ones: they tell the total variation, and log Z
 
 
@@ -49,7 +46,8 @@ class Sums:
 class Record:
     """The state of a distillation after some rounds."""
 
-    settings: dict[str, Any]  # what the draws depend on, `n` and `round_size` among it
+    n: int  # lines wanted
+    full_round: int  # lines of all rounds but the last
     independent: bool  # lines are; else only rounds are
     sums: tuple[Sums, ...]  # of the length in tokens, the end left out, then of each feature
     log_bound: float | None = None  # of rejection
@@ -65,16 +63,11 @@ class Record:
     round_means: tuple[tuple[float, ...], ...] = ()  # where only rounds are independent
     log_z_rounds: tuple[float, ...] = ()
     pool: tuple[float, ...] = ()
-    seconds: float = 0.0
-
-    @property
-    def n(self) -> int:
-        return int(self.settings["n"])
 
     @property
     def round_size(self) -> int:
         """Of the round to come."""
-        return min(int(self.settings["round_size"]), self.n - self.lines)
+        return min(self.full_round, self.n - self.lines)
 
     @property
     def ceiling(self) -> Ceiling | None:
@@ -90,7 +83,7 @@ class Record:
     def with_ceiling(self, log_beta: float, pilot_rate: float | None) -> "Record":
         return replace(self, log_beta=log_beta, pilot_rate=pilot_rate)
 
-    def plus(self, drawn: Round, features: Features | None, *, size: int, has_end: bool, seconds: float) -> "Record":
+    def plus(self, drawn: Round, features: Features | None, *, size: int, has_end: bool) -> "Record":
         """After another round, whose text takes `size` bytes."""
         columns = [(drawn.x.lengths - int(has_end)).double()[:, None]]
         if features is not None:
@@ -109,62 +102,52 @@ class Record:
             proposed=self.proposed + drawn.proposed,
             effective=(self.effective or 0.0) + (drawn.effective or 0.0) if known else None,
             smallest_effective=self.smallest_effective
-            if drawn.effective is None or (lines < self.settings["round_size"] and self.rounds)
+            if drawn.effective is None or (lines < self.full_round and self.rounds)
             else min(self.smallest_effective, drawn.effective),
             round_means=() if self.independent else (*self.round_means, tuple(values.mean(0).tolist())),
             log_z_rounds=self.log_z_rounds if drawn.log_z is None else (*self.log_z_rounds, drawn.log_z),
             pool=(*self.pool, *drawn.log_weights[:room].tolist()),
-            seconds=self.seconds + seconds,
         )
 
-    def write(self, path: Path) -> None:
-        """Beside the text file, replaced at once."""
-        with writing.saving(str(record_path(path))):
-            writing.replace(record_path(path), writing.to_json({"format": FORMAT, **asdict(self)}))
+    def to_state(self) -> dict[str, Any]:
+        """For the header of a stage."""
+        return asdict(self)
 
     @staticmethod
-    def read(path: Path) -> "Record | None":
-        """None where there is no distillation at this path."""
-        where = record_path(path)
-        damaged = f"{where} is damaged, or no record of a distillation: remove it and {path} to start anew."
+    def of(header: Header, path: Path) -> "Record | None":
+        """That of the text file at a path; None where nothing was drawn yet."""
         try:
-            found = json.loads(where.read_bytes())
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise UserError(f"{where} cannot be read: {error.strerror}.") from None
-        except (ValueError, RecursionError):
-            raise UserError(damaged) from None
-        if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
-            raise UserError(damaged)
-        try:
-            return _checked(found)
-        except (KeyError, TypeError, ValueError):
-            raise UserError(damaged) from None
+            return _checked(header.state) if header.state else None
+        except (KeyError, TypeError, ValueError) as error:
+            raise damaged(record_path(path), error, delete=both(path)) from None
 
 
 def record_path(path: Path) -> Path:
-    """Where the record of a text file is kept."""
+    """Where the header of a text file is, and the record in it."""
     return path.with_name(path.name + ".json")
 
 
+def both(path: Path) -> str:
+    """What has to be deleted for a distillation to start anew."""
+    return f"{path} and {record_path(path).name}"
+
+
 def _checked(found: Mapping[str, Any]) -> Record:
-    """The record a JSON object holds; what it cannot hold is a ValueError, KeyError or TypeError."""
+    """The record of a JSON object; what cannot be one is a ValueError, KeyError or TypeError."""
     if set(found) != {field.name for field in fields(Record)}:
-        raise ValueError
+        raise ValueError("something is missing")
     real = {**found}
-    numbers = ("log_bound", "log_beta", "pilot_rate", "effective", "smallest_effective", "seconds")
+    numbers = ("log_bound", "log_beta", "pilot_rate", "effective", "smallest_effective")
     real |= {name: None if found[name] is None else float(found[name]) for name in numbers}
     wanted = ("low", "high", "total", "squares", "smallest", "largest")
     real["sums"] = tuple(Sums(**{**sums, **{name: float(sums[name]) for name in wanted}}) for sums in found["sums"])
     real["round_means"] = tuple(tuple(float(mean) for mean in means) for means in found["round_means"])
     real["log_z_rounds"] = tuple(float(value) for value in found["log_z_rounds"])
     real["pool"] = tuple(float(value) for value in found["pool"])
-    counts = [found[name] for name in ("rounds", "lines", "bytes", "accepted", "proposed")]
-    counts += [found["settings"][name] for name in ("n", "round_size")]
+    counts = [found[name] for name in ("n", "full_round", "rounds", "lines", "bytes", "accepted", "proposed")]
     if any(type(count) is not int or count < 0 for count in counts) or real["smallest_effective"] is None:
-        raise ValueError
+        raise ValueError("a count is none")
     record = Record(**real)
-    if record.lines > record.n or real["seconds"] is None or not real["sums"]:
-        raise ValueError
+    if record.lines > record.n or not real["sums"]:
+        raise ValueError("more lines than wanted, or no sums")
     return record
