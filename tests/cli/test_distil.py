@@ -88,4 +88,4 @@ def test_mistakes_are_told_in_a_sentence(trained: Path, tmp_path: Path, capsys: 
     path.unlink()
     assert main([*words, *TILT]) == 0
     assert "(what differs: target.energy.weights, tilt)" in complaint(capsys, *words, "--tilt", "!motif:11=-5")
-    assert "another seed" in complaint(capsys, *words, *TILT, "--seed", "1")
+    assert "(what differs: seed)" in complaint(capsys, *words, *TILT, "--seed", "1")

@@ -1,18 +1,22 @@
 import json
+import shutil
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from ebar.data.packed import Packed, PackedPairs, fingerprint, pack_pairs, pack_stream
+from ebar.data.packed import Packed, PackedPairs, pack_pairs, pack_stream
 from ebar.data.parallel import encoded_pairs, read_parallel
 from ebar.data.text import blocks_of, read_text
 from ebar.data.tokenisers import Bytes
 from ebar.errors import UserError
 from ebar.training import Batches
 from ebar.training.budgeted import Budgeted
+from tests.store.disk import Dead, failing
 
+ROWS = torch.arange(2)
 PAIRS = [("x" * (n % 7), "y" * (n * n % 11)) for n in range(60)]
 
 
@@ -57,9 +61,9 @@ def test_tokens_are_raw_and_little_endian(tmp_path, vocabulary, dtype):
         [258, vocabulary - 1],
     ]
     header = json.loads((tmp_path / "p" / "header.json").read_text())
-    assert header == {
-        "format": 1, "dtype": dtype, "vocabulary": vocabulary, "tokens": 4, "rows": None, "length": 2,
-    }  # fmt: skip
+    assert header["description"] == {"vocabulary": vocabulary, "length": 2}
+    assert header["state"] == {"dtype": dtype, "tokens": 4, "rows": None, "length": 2}
+    assert header["done"] is True
 
 
 def test_writing_happens_once_and_starts_anew_after_an_interruption(tmp_path):
@@ -74,17 +78,37 @@ def test_writing_happens_once_and_starts_anew_after_an_interruption(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         pack_stream(tmp_path / "p", blocks, vocabulary=9, length=2)
-    assert not (tmp_path / "p").exists()
-    # As if killed: what it had written lies there still.
-    (tmp_path / ".writing-p").mkdir()
-    (tmp_path / ".writing-p" / "tokens.bin").write_bytes(b"half")
+    with pytest.raises(UserError, match="holds no packed tokens, or not all of them"):
+        Packed(tmp_path / "p")
     for _ in range(2):
         packed = pack_stream(tmp_path / "p", blocks, vocabulary=9, length=2)
         assert packed.fetch(torch.arange(2)).tokens.tolist() == [[1, 2], [3, 4]]
     assert len(calls) == 2
-    with pytest.raises(UserError, match="windows of 2 tokens, not of 3"):
+    with pytest.raises(UserError, match=r"made from something else \(what differs: length\)"):
         pack_stream(tmp_path / "p", blocks, vocabulary=9, length=3)
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["p"]
+    assert [path.name for path in tmp_path.iterdir()] == ["p"]
+
+
+def test_pairs_killed_or_out_of_space_at_any_change_of_the_disk_are_packed_as_if_nothing_had_happened(tmp_path):
+    """Whatever is written to the token files themselves comes before the changes that are counted here."""
+    pairs = [([1, 2], [1]), ([1], [2, 2, 1])]
+
+    def pack(folder):
+        packed = pack_pairs(folder, lambda: iter(pairs), vocabularies=(3, 3))
+        return [
+            [tuple(x.prefix(row)) for row in range(2)] for x in (packed.source.fetch(ROWS), packed.target.fetch(ROWS))
+        ]
+
+    with failing() as disk:
+        whole = pack(tmp_path / "whole")
+    assert whole == [[tuple(pair[side]) for pair in pairs] for side in (0, 1)]
+    assert disk.count > 20
+    for full in (False, True):
+        for at in range(1, disk.count + 1):
+            folder = tmp_path / f"{full}-{at}"
+            with suppress(Dead, UserError), failing(at, full=full):
+                pack(folder)
+            assert pack(folder) == whole, at
 
 
 def test_damage_is_told(tmp_path):
@@ -92,11 +116,13 @@ def test_damage_is_told(tmp_path):
     tokens = packed.folder / "tokens.bin"
     whole = tokens.read_bytes()
     tokens.write_bytes(whole[:-1])
-    with pytest.raises(UserError, match=r"damaged ones \(tokens.bin has .* bytes"):
+    with pytest.raises(
+        UserError, match=r"tokens.bin is damaged \(tokens.bin has .* bytes .*\): delete .*packed, and run"
+    ):
         Packed(packed.folder)
     tokens.write_bytes(whole)
-    (packed.folder / "header.json").write_text('{"format": 2}')
-    with pytest.raises(UserError, match="another version"):
+    (packed.folder / "header.json").write_text('{"format": 1}')  # as before there was a store
+    with pytest.raises(UserError, match="not of this version of ebar: delete"):
         Packed(packed.folder)
     with pytest.raises(UserError, match="holds no packed tokens"):
         Packed(tmp_path / "nowhere")
@@ -108,9 +134,17 @@ def test_what_cannot_be_packed_is_refused(tmp_path):
     with pytest.raises(ValueError, match="not all in a vocabulary of 2"):
         pack_stream(tmp_path / "p", lambda: [np.array([1, 2])], vocabulary=2, length=2)
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="Could not write"):
+    with pytest.raises(UserError, match="Could not save"):
         pack_stream(tmp_path / "file" / "p", lambda: [np.array([1, 1])], vocabulary=2, length=2)
-    assert not (tmp_path / "p").exists()
+    with pytest.raises(UserError, match="holds no packed tokens"):
+        Packed(tmp_path / "p")
+
+
+def test_a_side_that_was_deleted_is_packed_again(tmp_path):
+    for _ in range(2):
+        packed = pack_pairs(tmp_path / "p", lambda: iter([([1], [1])] * 2), vocabularies=(2, 2))
+        assert len(packed) == 2
+        shutil.rmtree(packed.target.folder)
 
 
 def test_sides_of_different_corpora_are_told(tmp_path):
@@ -118,15 +152,3 @@ def test_sides_of_different_corpora_are_told(tmp_path):
     one, other = (pack_pairs(tmp_path / str(n), partial(iter, pairs[n]), vocabularies=(2, 2)) for n in pairs)
     with pytest.raises(UserError, match="not of one corpus"):
         PackedPairs(one.target, other.source)
-
-
-def test_a_fingerprint_changes_with_the_file_and_with_the_settings(tmp_path):
-    path = tmp_path / "c.txt"
-    path.write_text("one")
-    before = fingerprint(path, "tokeniser", 50)
-    assert fingerprint(path, "tokeniser", 50) == before
-    assert fingerprint(path, "tokeniser", 51) != before
-    path.write_text("three")
-    assert fingerprint(path, "tokeniser", 50) != before
-    with pytest.raises(UserError, match="There is no file"):
-        fingerprint(tmp_path / "missing")

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor
 
 from ebar.bounds import Count
@@ -22,6 +21,7 @@ from ebar.data.text_parts import texts_of
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 from ebar.maths.rows import evenly
+from ebar.store.stages import read_tensors
 from ebar.store.writing import replace as replace_file
 from ebar.store.writing import saving
 from ebar.types import Context, Sequences
@@ -156,14 +156,11 @@ def stored_chunks(path: Path, tokeniser: Tokeniser, read: Callable[[], Chunks]) 
 
 
 def _stored(path: Path, tokeniser: Tokeniser) -> Chunks:
-    try:
-        tensors = load(path.read_bytes())
-        parts = {
-            name: Positives(_whole(tensors[f"{name}.continuation"]), Context(_whole(tensors[f"{name}.prefix"])))
-            for name in PARTS
-        }
-    except (OSError, SafetensorError, KeyError) as error:
-        raise UserError(f"{path} is damaged ({error}): delete it, and run the same command again.") from None
+    tensors = read_tensors(path, *(f"{name}.{side}" for name in PARTS for side in ("prefix", "continuation")))
+    parts = {
+        name: Positives(_whole(tensors[f"{name}.continuation"]), Context(_whole(tensors[f"{name}.prefix"])))
+        for name in PARTS
+    }
     return Chunks(**parts, tokeniser=tokeniser)
 
 

@@ -9,7 +9,7 @@ What was interrupted is written again from the start.
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -133,12 +133,14 @@ def pack_pairs(
     """Sources and targets, pair by pair (see `parallel.encoded_pairs`), written where they are not there yet."""
     made = {"vocabularies": list(vocabularies), **description}
     with open_stage(folder, made) as whole, ExitStack() as stack:
-        if not whole.done:
-            sides = [stack.enter_context(entered(folder / side / HEADER, made, seed=0)) for side in SIDES]
-            writers = [_RowWriter(side, vocabulary) for side, vocabulary in zip(sides, vocabularies, strict=True)]
+        headers = [folder / side / HEADER for side in ("source", "target")]
+        if not whole.done or not all(header.exists() for header in headers):
+            sides = [stack.enter_context(entered(header, made, seed=0)) for header in headers]
             with saving(str(folder)):
-                for writer in writers:
-                    stack.enter_context(writer)
+                writers = [
+                    stack.enter_context(closing(_RowWriter(side, vocabulary)))
+                    for side, vocabulary in zip(sides, vocabularies, strict=True)
+                ]
                 for pair in pairs():
                     for writer, tokens in zip(writers, pair, strict=True):
                         writer.add(tokens)

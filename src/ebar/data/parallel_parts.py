@@ -10,12 +10,13 @@ from torch import Generator
 from ebar.data.built_tokeniser import SOURCE_TOKENISER, build_tokeniser, written
 from ebar.data.hub import HubPairs, HubSplit
 from ebar.data.kinds import ParallelData
-from ebar.data.packed import PackedPairs, fingerprint, pack_pairs
+from ebar.data.packed import PackedPairs, pack_pairs
 from ebar.data.parallel import Files, encoded_pairs, pairs, read_parallel
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 from ebar.maths.randomness import folded
 from ebar.maths.rows import take
+from ebar.store.fingerprint import fingerprint
 from ebar.types import Context, Sequences
 
 Pairs = tuple[Sequences, Context] | PackedPairs
@@ -125,15 +126,20 @@ def _columns(data: ParallelData) -> Columns:
 
 
 def _packed(data: ParallelData, train: Files, tokenisers: Tokenisers, columns: dict[str, Any]) -> PackedPairs:
-    places = [data.dataset, data.dataset_configuration] if data.train is None else [data.train, data.train_target]
-    settings = [str(data.source_column), str(data.target_column), data.length, data.too_long]
-    name = fingerprint(*places, *settings, *(written(tokeniser) for tokeniser in tokenisers))
-    vocabularies = (tokenisers.source.size + 1, tokenisers.target.size + 1)
+    made = {
+        "pairs": data.dataset if data.train is None else [data.train, data.train_target],
+        "configuration": data.dataset_configuration,
+        "columns": [str(data.source_column), str(data.target_column)],
+        "length": data.length,
+        "too_long": data.too_long,
+        "tokenisers": [fingerprint(written(tokeniser)) for tokeniser in tokenisers],
+    }
     assert data.cache is not None
     return pack_pairs(
-        data.cache / f"parallel-{name}",
+        data.cache / f"parallel-{fingerprint(made)}",
         lambda: encoded_pairs(train, *tokenisers, **columns, length=data.length, too_long=data.too_long),
-        vocabularies=vocabularies,
+        vocabularies=(tokenisers.source.size + 1, tokenisers.target.size + 1),
+        description=made,
     )
 
 

@@ -5,11 +5,12 @@ from pathlib import Path
 from ebar.data.built_tokeniser import written
 from ebar.data.hub import HubSplit, HubTexts
 from ebar.data.kinds import TextData
-from ebar.data.packed import Packed, fingerprint, pack_stream
+from ebar.data.packed import Packed, pack_stream
 from ebar.data.text import Texts, blocks_of, read_tokens, windows
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 from ebar.maths.rows import evenly, take
+from ebar.store.fingerprint import fingerprint
 from ebar.types import Sequences
 
 
@@ -41,12 +42,20 @@ def text_parts(data: TextData, tokeniser: Tokeniser) -> dict[str, Sequences | Pa
             )
         if validation is None:
             raise UserError("A text that stays on disk needs a validation file of its own: give data.validation.")
-        place = data.dataset if data.train is None else data.train
-        name = fingerprint(place, data.dataset_configuration, data.column, written(tokeniser), data.length)
+        made = {
+            "text": data.dataset if data.train is None else data.train,
+            "configuration": data.dataset_configuration,
+            "column": data.column,
+            "tokeniser": fingerprint(written(tokeniser)),
+        }
+        folder = data.cache / f"text-{fingerprint(made, data.length)}"
         parts["train"] = pack_stream(
-            data.cache / f"text-{name}", lambda: blocks_of(train, tokeniser),
-            vocabulary=tokeniser.size, length=data.length,
-        )  # fmt: skip
+            folder,
+            lambda: blocks_of(train, tokeniser),
+            vocabulary=tokeniser.size,
+            length=data.length,
+            description=made,
+        )
     else:
         parts["train"] = read(train, data.limit, data.windows)
     if validation is None:

@@ -23,7 +23,7 @@ from torch import Tensor
 from ebar.errors import UserError
 from ebar.store.differences import changed, made_from_something_else
 from ebar.store.environment import versions
-from ebar.store.fingerprint import describe, fingerprint
+from ebar.store.fingerprint import describe
 from ebar.store.locking import LOCK, locked
 from ebar.store.writing import TEMPORARY, remove_folder, replace, saving, sweep, to_json
 
@@ -117,9 +117,9 @@ class Stage:
         except OSError as error:
             raise damaged(self.folder / name, error, delete=self.folder) from None
 
-    def tensors(self, name: str) -> dict[str, Tensor]:
-        """A file of safetensors."""
-        return read_tensors(self.folder / name)
+    def tensors(self, name: str, *names: str) -> dict[str, Tensor]:
+        """A file of safetensors, with at least the tensors of these names."""
+        return read_tensors(self.folder / name, *names)
 
     def save(self, state: Mapping[str, Any] | None = None) -> None:
         """Writes to disk how far the stage is, and the time it has taken."""
@@ -228,12 +228,15 @@ def stage_seconds(folder: Path) -> dict[str, float]:
     return {header.stage: header.seconds for header in sorted(found, key=lambda one: one.begun)}
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """A file of safetensors that is part of something kept."""
+def read_tensors(path: Path, *names: str) -> dict[str, Tensor]:
+    """A file of safetensors that is part of something kept, and holds at least the tensors of these names."""
     try:
-        return load(path.read_bytes())
+        found = load(path.read_bytes())
     except (OSError, SafetensorError) as error:
         raise damaged(path, error) from None
+    if missing := [name for name in names if name not in found]:
+        raise damaged(path, f"{missing[0]} is missing")
+    return found
 
 
 def damaged(path: Path, reason: object, *, delete: object = None) -> UserError:
@@ -247,9 +250,9 @@ def _made(path: Path) -> str:
     return str(path.parent) if path.name == HEADER else "it"
 
 
-def stage_fingerprint(folder: Path) -> str:
-    """Of what a finished or begun stage in this folder is made from."""
+def description_of(folder: Path) -> dict[str, Any]:
+    """What the stage in this folder is made from."""
     header = Header.read(folder / HEADER)
     if header is None:
         raise damaged(folder / HEADER, "it is missing")
-    return fingerprint(header.description)
+    return header.description

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from pathlib import Path
+from contextlib import suppress
 
 import pytest
 import torch
@@ -14,8 +14,8 @@ from ebar.journeys.residual import negatives as pools
 from ebar.journeys.residual.negatives import Layout, draw_negatives
 from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
-from ebar.store import writing
 from ebar.types import Context, Sequences, Space
+from tests.store.disk import Dead, failing
 
 SPACE = Space(3, 3, 2)
 
@@ -31,7 +31,10 @@ def contexts(*conditions: int) -> Context:
 
 
 def content(folder):
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != "lock"}
+    """All but times and the lock."""
+    found = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != "lock"}
+    header = json.loads(found["header.json"])
+    return found | {"header.json": {key: header[key] for key in ("description", "done", "seed", "state")}}
 
 
 @pytest.mark.parametrize(
@@ -89,30 +92,22 @@ def test_the_draws_follow_q(q, tmp_path):
     assert len({tuple(drawn[begin : begin + 1000]) for begin in range(0, 4000, 1000)}) == 4
 
 
-def test_a_pool_killed_after_any_part_ends_as_the_one_that_never_was(q, tmp_path, monkeypatch):
+def test_negatives_killed_or_out_of_space_at_any_change_of_the_disk_end_as_those_that_never_were(q, tmp_path):
     context = contexts(0, 1, 2, 0, 1)
-    draw_negatives(tmp_path / "whole", q, context, 2, seed=3, at_once=2)
+    with failing() as disk:
+        draw_negatives(tmp_path / "whole", q, context, 2, seed=3, at_once=2)
     whole = content(tmp_path / "whole")
     assert len(whole) == 6
-    replace = writing.replace
-    for survived in range(6):
-        folder, written = tmp_path / f"killed-{survived}", list[Path]()
-
-        def dying(path, content, survived=survived, written=written):
-            if len(written) == survived:
-                (path.with_name(".saving-" + path.name)).write_bytes(content[:3])  # what a killed process leaves
-                raise KeyboardInterrupt
-            written.append(path)
-            replace(path, content)
-
-        monkeypatch.setattr(pools, "replace", dying)
-        with pytest.raises(KeyboardInterrupt):
+    assert disk.count > 6 * 3
+    for full in (False, True):
+        for at in range(1, disk.count + 1):
+            folder = tmp_path / f"{full}-{at}"
+            with suppress(Dead, UserError), failing(at, full=full):
+                draw_negatives(folder, q, context, 2, seed=3, at_once=2)
+            begun = {path.name: path.stat().st_mtime_ns for path in folder.glob("part-*")}
             draw_negatives(folder, q, context, 2, seed=3, at_once=2)
-        monkeypatch.setattr(pools, "replace", replace)
-        begun = {path.name: path.stat().st_mtime_ns for path in folder.glob("part-*")}
-        draw_negatives(folder, q, context, 2, seed=3, at_once=2)
-        assert content(folder) == whole
-        assert begun == {name: (folder / name).stat().st_mtime_ns for name in begun}  # not drawn again
+            assert content(folder) == whole, at
+            assert begun == {name: (folder / name).stat().st_mtime_ns for name in begun}  # not drawn again
 
 
 def test_the_draws_depend_on_the_seed_and_on_nothing_drawn_before(q, tmp_path):
@@ -131,18 +126,18 @@ def content_of_parts(pool):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"seed": 7}, "another seed"),
-        ({"n": 3}, "another draws"),
-        ({"context": contexts(0, 2)}, "another prefixes"),
-        ({"context": contexts(0, 1, 1)}, "another rows, another prefixes"),
-        ({"at_once": 5}, "another size of parts"),
+        ({"seed": 7}, "seed"),
+        ({"n": 3}, "draws"),
+        ({"context": contexts(0, 2)}, "prefixes\\.sequences"),
+        ({"context": contexts(0, 1, 1)}, "prefixes\\.sequences, rows"),
+        ({"at_once": 5}, "size of parts"),
     ],
 )
 def test_another_request_is_refused(q, tmp_path, change, named):
     request = {"context": contexts(0, 1), "n": 2, "seed": 6}
     draw_negatives(tmp_path, q, contexts(0, 1), 2, seed=6)
     changed = request | change
-    with pytest.raises(UserError, match=named):
+    with pytest.raises(UserError, match=rf"made from something else \(what differs: {named}\)"):
         draw_negatives(tmp_path, q, changed.pop("context"), changed.pop("n"), **changed)
 
 
@@ -152,7 +147,7 @@ def test_another_model_is_refused_and_padding_is_no_other_prefix(q, tmp_path):
     padded = Context(Sequences(torch.tensor([[0, 9], [1, 9]]), torch.tensor([1, 1])))
     draw_negatives(tmp_path, q, padded, 2, seed=6)
     other = Tabular.random(SPACE, conditions=3, generator=Generator().manual_seed(9))
-    with pytest.raises(UserError, match="another base model"):
+    with pytest.raises(UserError, match=r"what differs: base model\."):
         draw_negatives(tmp_path, other, context, 2, seed=6)
 
 
@@ -160,10 +155,10 @@ def test_a_damaged_part_is_told(q, tmp_path):
     pool = draw_negatives(tmp_path, q, contexts(0, 1), 2, seed=6)
     pools.part_path(tmp_path, 0).write_bytes(b"12345678 no tensors")
     fresh = draw_negatives(tmp_path, q, contexts(0, 1), 2, seed=6)
-    with pytest.raises(UserError, match=r"cannot be read .* delete it"):
+    with pytest.raises(UserError, match=r"part-000000.safetensors is damaged \(.*\): delete it, and run"):
         fresh.fetch(torch.tensor([0]))
     (tmp_path / "header.json").write_text("{")
-    with pytest.raises(UserError, match=r"header.json is damaged: delete the folder"):
+    with pytest.raises(UserError, match=r"header.json is damaged \(.*\): delete .*, and run"):
         draw_negatives(tmp_path, q, contexts(0, 1), 2, seed=6)
     shutil.rmtree(tmp_path)
     with pytest.raises(IndexError):
@@ -177,7 +172,8 @@ def test_large_vocabularies_keep_their_tokens(tmp_path, generator):
     q = Tabular(space, logits)
     pool = draw_negatives(tmp_path, q, contexts(0), 3, seed=0)
     assert pool.fetch(torch.tensor([0])).tokens.tolist() == [[69_999]] * 3
-    assert json.loads((tmp_path / "header.json").read_text())["space"] == [70_000, 1, None]
+    space = json.loads((tmp_path / "header.json").read_text())["description"]["space"]
+    assert (space["vocabulary"], space["length"], space["end"]) == (70_000, 1, None)
 
 
 def test_no_draws_at_all_are_refused(q, tmp_path):

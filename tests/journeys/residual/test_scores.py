@@ -54,8 +54,8 @@ def test_what_is_on_disk_is_not_computed_again(scene, tmp_path):
     again = Weighing(0.5)
     assert energies_of(tmp_path / "energies", again, pool, context).tolist() == first.tolist()
     assert again.calls == 1
-    with pytest.raises(UserError, match="of another energy"):
+    with pytest.raises(UserError, match=r"made from something else \(what differs: energy\."):
         energies_of(tmp_path / "energies", Weighing(0.6), pool, context)
     parts[0].write_bytes(b"nothing")
-    with pytest.raises(UserError, match=r"cannot be read .* delete it"):
+    with pytest.raises(UserError, match=r"is damaged \(.*\): delete it, and run"):
         energies_of(tmp_path / "energies", Weighing(0.5), pool, context)

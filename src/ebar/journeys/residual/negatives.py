@@ -7,21 +7,14 @@ A part depends on the seed and its number alone and is written completely or not
 can be repeated and gives the same draws. Without prefixes every row has draws of the whole sequence.
 """
 
-import fcntl
-import hashlib
-import json
-import os
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int, Integer
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
@@ -29,13 +22,10 @@ from ebar.estimators.models import device_of
 from ebar.maths.randomness import folded
 from ebar.models.scoring import propose
 from ebar.progress import bar
-from ebar.store.writing import replace, saving, sweep, to_json
+from ebar.store.stages import open_stage, read_tensors
 from ebar.training.batches import moved
-from ebar.training.distillation.fingerprint import fingerprint
 from ebar.types import Context, Distribution, Sequences
 
-FORMAT = 1
-HEADER = "header.json"
 MEMORY = 1 << 28  # bytes of parts kept in memory
 
 
@@ -128,12 +118,7 @@ class Negatives:
         if number in self._read:
             self._read.move_to_end(number)
             return self._read[number]
-        path = part_path(self.folder, number)
-        try:
-            held = load(path.read_bytes())
-        except (OSError, SafetensorError) as error:
-            raise UserError(f"{path} cannot be read ({error}): delete it, and run the same command again.") from None
-        self._read[number] = held
+        held = self._read[number] = read_tensors(part_path(self.folder, number))
         while len(self._read) > 1 and sum(map(_bytes, self._read.values())) > MEMORY:
             self._read.popitem(last=False)
         return held
@@ -152,23 +137,23 @@ def draw_negatives(
     if n < 1 or rows < 1 or at_once < 1:
         raise UserError(f"Draws need a prefix and a draw at least, not {rows:,} and {n:,}.")
     layout = Layout(rows=rows, draws=n, at_once=at_once)
-    wanted = {
-        "format": FORMAT, "rows": rows, "draws": n, "at_once": at_once, "seed": seed,
-        "contexts": context_fingerprint(context), "model": fingerprint(q), "space": list(_space(q)),
-    }  # fmt: skip
-    with saving(str(folder)):
-        folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
-        sweep(folder)
-        _same(folder, wanted)
+    made = {
+        "rows": rows,
+        "draws": n,
+        "size of parts": at_once,
+        "seed": seed,
+        "prefixes": None if context is None else context.given,
+        "base model": q,
+        "space": q.space,
+    }
+    with open_stage(folder, made, seed=seed) as stage:
         missing = [number for number in range(len(layout)) if not part_path(folder, number).exists()]
         with bar(what, rows * n, "draws") as progress:
             progress.advance(rows * n - sum(_size(layout.part(number)) for number in missing))
             for number in missing:
                 part = layout.part(number)
                 held = _drawn(q, context, part, seed=folded(seed, number))
-                with saving(str(folder)):
-                    replace(part_path(folder, number), save(held))
+                stage.write(part_path(folder, number).name, save(held))
                 progress.advance(_size(part))
     return Negatives(folder, layout)
 
@@ -176,16 +161,6 @@ def draw_negatives(
 def part_path(folder: Path, number: int) -> Path:
     """The file of a part."""
     return folder / f"part-{number:06d}.safetensors"
-
-
-def context_fingerprint(context: Context | None) -> str | None:
-    """A digest of the tokens; padding is left out."""
-    if context is None:
-        return None
-    given = context.given
-    digest = hashlib.sha256(repr(given.lengths.tolist()).encode())
-    digest.update(given.tokens[given.mask()].cpu().long().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
 
 
 def _drawn(q: Distribution, context: Context | None, part: Part, *, seed: int) -> dict[str, Tensor]:
@@ -205,30 +180,6 @@ def _drawn(q: Distribution, context: Context | None, part: Part, *, seed: int) -
     }
 
 
-def _same(folder: Path, wanted: dict[str, Any]) -> None:
-    """Draws are continued for the same request only."""
-    path = folder / HEADER
-    if not path.exists():
-        with saving(str(path)):
-            replace(path, to_json(wanted, indent=1))
-        return
-    try:
-        known = json.loads(path.read_bytes())
-    except ValueError:
-        raise UserError(f"{path} is damaged: delete the folder {folder}, and its draws are made again.") from None
-    names = {"contexts": "prefixes", "model": "base model", "space": "length", "at_once": "size of parts"}
-    other = [names.get(key, key) for key in wanted if known.get(key) != wanted[key]]
-    if other:
-        raise UserError(
-            f"{folder} holds draws for something else (another {', another '.join(other)}): "
-            "choose another folder, or delete this one."
-        )
-
-
-def _space(q: Distribution) -> tuple[int, int, int | None]:
-    return q.space.vocabulary, q.space.length, q.space.end
-
-
 def _size(part: Part) -> int:
     return len(part.contexts) * len(part.draws)
 
@@ -239,14 +190,3 @@ def _sequences(tokens: Integer[Tensor, "draws length"], lengths: Integer[Tensor,
 
 def _bytes(held: dict[str, Tensor]) -> int:
     return sum(tensor.nbytes for tensor in held.values())
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Another process that wants the same waits, and finds it done."""
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

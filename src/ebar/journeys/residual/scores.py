@@ -1,21 +1,17 @@
 """Energies of draws, on disk: the slow part of an evaluation, which an interrupted one need not repeat."""
 
-import json
 from pathlib import Path
 
 import torch
 from jaxtyping import Float
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
-from ebar.errors import UserError
-from ebar.journeys.residual.negatives import HEADER, Negatives, part_path
+from ebar.journeys.residual.negatives import Negatives, part_path
 from ebar.models.scoring import measured_energy
 from ebar.progress import bar
-from ebar.store.writing import replace, saving, sweep, to_json
+from ebar.store.stages import description_of, open_stage
 from ebar.training.batches import moved
-from ebar.training.distillation.fingerprint import fingerprint
 from ebar.types import Context
 
 
@@ -25,18 +21,17 @@ def energies_of(
 ) -> Float[Tensor, "rows draws"]:
     """E(x, C) of every draw, in float64, prefix by prefix; those that are on disk already are not computed again."""
     device = str(next(energy.parameters()).device)
-    wanted = {"energy": fingerprint(energy), "draws": json.loads((drawn.folder / HEADER).read_bytes())}
-    _same(folder, wanted)
     found = torch.empty(len(drawn), drawn.draws, dtype=torch.float64)
-    with bar("energies", len(drawn) * drawn.draws, "draws") as progress:
+    made = {"energy": energy, "draws": description_of(drawn.folder)}
+    with open_stage(folder, made) as stage, bar("energies", len(drawn) * drawn.draws, "draws") as progress:
         for number in range(len(drawn.layout)):
             part = drawn.layout.part(number)
-            path = part_path(folder, number)
-            if not path.exists():
+            name = part_path(folder, number).name
+            if not stage.has(name):
                 rows = [_of_row(energy, drawn, context, row, part.draws, device) for row in part.contexts]
-                with saving(str(path)):
-                    replace(path, save({"energies": torch.stack(rows)}))
-            found[part.contexts.start : part.contexts.stop, part.draws.start : part.draws.stop] = _read(path)
+                stage.write(name, save({"energies": torch.stack(rows)}))
+            values = stage.tensors(name, "energies")["energies"]
+            found[part.contexts.start : part.contexts.stop, part.draws.start : part.draws.stop] = values
             progress.advance(len(part.contexts) * len(part.draws))
     return found
 
@@ -48,22 +43,3 @@ def _of_row(
     one, numbers = torch.tensor([row]), torch.arange(draws.start, draws.stop)
     own = None if context is None else context.select(one)
     return measured_energy(energy, *moved((drawn.fetch(one, draws=numbers), own), device)).double().cpu()
-
-
-def _same(folder: Path, wanted: dict[str, object]) -> None:
-    with saving(str(folder)):
-        folder.mkdir(parents=True, exist_ok=True)
-    sweep(folder)
-    path = folder / HEADER
-    if not path.exists():
-        with saving(str(path)):
-            replace(path, to_json(wanted, indent=1))
-    elif json.loads(path.read_bytes()) != wanted:
-        raise UserError(f"{folder} holds energies of other draws, or of another energy: delete it, or choose another.")
-
-
-def _read(path: Path) -> Float[Tensor, "contexts draws"]:
-    try:
-        return load(path.read_bytes())["energies"]
-    except (OSError, SafetensorError, KeyError) as error:
-        raise UserError(f"{path} cannot be read ({error}): delete it, and run the same command again.") from None

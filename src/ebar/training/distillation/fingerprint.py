@@ -1,3 +1,0 @@
-"""The fingerprint of the store, under its earlier name."""
-
-from ebar.store.fingerprint import fingerprint as fingerprint
