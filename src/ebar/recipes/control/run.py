@@ -10,7 +10,7 @@ from ebar.journeys.control.settings import Tuning
 from ebar.journeys.control.tune import tune
 from ebar.recipes.control.toy import write_toy
 from ebar.recipes.recipe import Cell
-from ebar.recipes.residual.models import path_of
+from ebar.recipes.residual.configurations import path_of
 from ebar.store.writing import replace, to_json
 
 
