@@ -7,7 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebar.data import TOKENISERS
 from ebar.data.corpora import longest_of, read_corpus, split, symbols_of, validation_size
 from ebar.data.tokenisers import Alphabet, Bytes, Tokeniser, space_of
 from ebar.errors import UserError
@@ -92,7 +91,6 @@ def test_an_alphabet_there_and_back():
     assert letters.encode("abc") == [1, 2, 0]
     assert letters.decode([1, 2, 0]) == "abc"
     assert all(isinstance(tokeniser, Tokeniser) for tokeniser in (letters, Bytes()))
-    assert set(TOKENISERS) == {"characters", "bytes", "words", "bpe"}
 
 
 def test_bytes_that_are_no_text_decode_to_the_replacement_character():

@@ -7,19 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from ebar.data.corpus import read_data
+from ebar.data import ImagesData, ParallelData, TextData
 from ebar.data.images import Images
-from ebar.data.kinds import ImagesData, ParallelData, TextData
 from ebar.errors import UserError
 
 
 def test_text_is_cut_at_a_number_of_tokens(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(bytes(range(100)))
     data = TextData(train=tmp_path / "a.txt", validation=tmp_path / "a.txt", length=10, limit=35, held_out_limit=20)
-    corpus = read_data(data)
+    corpus = data.read()
     assert corpus.train.tokens.flatten().tolist() == list(range(30))
     assert corpus.validation.tokens.flatten().tolist() == list(range(20))
-    whole = read_data(TextData(train=tmp_path / "a.txt", validation=tmp_path / "a.txt", length=10))
+    whole = TextData(train=tmp_path / "a.txt", validation=tmp_path / "a.txt", length=10).read()
     assert len(whole.train.lengths) == len(whole.validation.lengths) == 10
 
 
@@ -36,7 +35,7 @@ def parallel(tmp_path: Path) -> ParallelData:
 def test_training_pairs_are_drawn_by_the_seed_and_held_out_pairs_are_evenly_spaced(parallel: ParallelData) -> None:
     found = []
     for seed in (0, 0, 1):
-        corpus = read_data(parallel, seed=seed)
+        corpus = parallel.read(seed=seed)
         texts = corpus.text(corpus.train)
         assert len(set(texts)) == 4
         found.append(texts)
@@ -45,13 +44,13 @@ def test_training_pairs_are_drawn_by_the_seed_and_held_out_pairs_are_evenly_spac
 
 def test_a_tokeniser_is_made_from_the_pairs_that_were_drawn(parallel: ParallelData) -> None:
     with pytest.raises(UserError, match="not in the alphabet"):  # a number of the held-out pairs that was not drawn
-        read_data(replace(parallel, tokeniser="characters"))
+        replace(parallel, tokeniser="characters").read()
 
 
 def test_test_pairs_are_kept_as_they_are_written(tmp_path: Path, parallel: ParallelData) -> None:
     everything = ParallelData(train=parallel.train, test=parallel.test, tokeniser="characters", held_out_limit=3,
                               validation=parallel.train)  # fmt: skip
-    corpus = read_data(everything)
+    corpus = everything.read()
     assert corpus.written == [("s0", "t0"), ("s3", "t3"), ("s6", "t6")]
     assert corpus.text(corpus.test) == ["t0", "t3", "t6"]
     assert len(corpus.train.lengths) == 10
@@ -61,7 +60,7 @@ def test_images_are_drawn_by_the_seed_once_the_last_are_held_out(tmp_path: Path)
     path = tmp_path / "a.npz"
     np.savez(path, images=np.arange(20, dtype=np.uint8).reshape(20, 1, 1))
     data = ImagesData(train=path, limit=6, validation_size=5)
-    parts = [read_data(data, seed=seed).parts for seed in (0, 1)]
+    parts = [data.read(seed=seed).parts for seed in (0, 1)]
     for part in parts:
         train, validation = part["train"], part["validation"]
         assert isinstance(train, Images)
@@ -71,7 +70,7 @@ def test_images_are_drawn_by_the_seed_once_the_last_are_held_out(tmp_path: Path)
         assert int(train.pixels.max()) < 15
     assert not torch.equal(parts[0]["train"].pixels, parts[1]["train"].pixels)  # type: ignore[union-attr]
     with pytest.raises(UserError, match="leaves some"):
-        read_data(ImagesData(train=path, validation_size=20))
+        ImagesData(train=path, validation_size=20).read()
 
 
 def test_a_limit_of_what_stays_on_disk_is_refused(tmp_path: Path, parallel: ParallelData) -> None:
@@ -80,4 +79,4 @@ def test_a_limit_of_what_stays_on_disk_is_refused(tmp_path: Path, parallel: Para
     pairs = ParallelData(train=parallel.train, validation=parallel.train, limit=2, cache=tmp_path)
     for data in (text, pairs):
         with pytest.raises(UserError, match=r"leave out data\.limit"):
-            read_data(data)
+            data.read()

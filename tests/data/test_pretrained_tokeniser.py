@@ -8,8 +8,9 @@ import torch
 
 from ebar.automata import compile_text, lift
 from ebar.data.bpe import Bpe
+from ebar.data.built_tokeniser import read_tokeniser
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
-from ebar.data.tokenisers import EncodesMany, Kept, Tokeniser, read_tokeniser
+from ebar.data.tokenisers import EncodesMany, Kept, Tokeniser
 from ebar.errors import UserError
 from ebar.types import Sequences
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from ebar.data import TextData
 from ebar.data import text as module
 from ebar.data.bpe import Bpe
-from ebar.data.corpus import read_data
-from ebar.data.kinds import TextData
 from ebar.data.text import blocks_of, read_text, read_tokens, texts_of, windows
 from ebar.data.tokenisers import Alphabet, Bytes, Words
 from ebar.errors import UserError
@@ -94,6 +93,6 @@ def test_a_part_of_the_windows_is_spread_over_the_text(tmp_path):
     data = TextData(
         train=tmp_path / "train", validation=tmp_path / "validation", length=4, windows=4, held_out_windows=2
     )
-    corpus = read_data(data)
+    corpus = data.read()
     assert corpus.train.tokens[:, 0].tolist() == [0, 12, 24, 36]
     assert corpus.validation.tokens[:, 0].tolist() == [0, 36]

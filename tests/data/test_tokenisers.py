@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebar.data.bpe import Bpe
-from ebar.data.tokenisers import Alphabet, Bytes, Characters, Kept, Tokeniser, Words, encode_many, read_tokeniser
+from ebar.data.built_tokeniser import read_tokeniser
+from ebar.data.tokenisers import Alphabet, Bytes, Characters, Kept, Tokeniser, Words, encode_many
 from ebar.errors import UserError
 
 TEXTS = ["low lower lowest\n", "Größe: 3½ Ġĉ <unk> 🙂\n", "  two  blanks\t\r\n\n", "<|endoftext|> \u2028 \x00"]

@@ -14,8 +14,8 @@ from ebar.backbones.lstm import Lstm
 from ebar.build.train import TRUNK, train_as, train_branches
 from ebar.config.reader import Chosen
 from ebar.config.train import TrainConfig
-from ebar.data.corpus import Corpus, read_data
-from ebar.data.kinds import LanguageData
+from ebar.data import LanguageData
+from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.journeys.train import Trained, train
@@ -30,7 +30,7 @@ FOUR = Training(epochs=4, batch_size=8)
 
 @pytest.fixture(scope="module")
 def data() -> Corpus:
-    return read_data(LANGUAGE)
+    return LANGUAGE.read()
 
 
 def lstm(data: Corpus) -> Autoregressive:
@@ -76,8 +76,8 @@ def test_a_folder_continues_whatever_the_first_weights_of_the_second_call(data: 
     assert torch.equal(weights(whole), weights(again))
     with pytest.raises(UserError, match=r"what differs: training.batch_size"):
         train(lstm(data), data, training=replace(FOUR, batch_size=4), folder=tmp_path / "a")
-    other = read_data(replace(LANGUAGE, motif="101"))
-    with pytest.raises(UserError, match=r"what differs: data.digest"):
+    other = replace(LANGUAGE, motif="101").read()
+    with pytest.raises(UserError, match=r"what differs: data.motif"):
         train(lstm(data), other, training=FOUR, folder=tmp_path / "a")
 
 

@@ -14,7 +14,7 @@ from ebar.config.residual import ResidualConfig, read_residual
 from ebar.config.train import TrainConfig, read_train
 from ebar.data.built_tokeniser import TOKENISER, build_tokeniser
 from ebar.data.chunks import CHUNKS, Chunks, stored_chunks
-from ebar.data.kinds import TextData
+from ebar.data.text import TextData
 from ebar.energies.encoders import bit, unit, unit_from
 from ebar.energies.kinds import BitEnergy, PretrainedEnergy, UnitEnergy
 from ebar.energies.loading import LoadedEncoder, load_encoder

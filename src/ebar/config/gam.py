@@ -10,7 +10,7 @@ from ebar.bounds import Count, Natural
 from ebar.build.terms import terms_of
 from ebar.config.reader import Chosen, Manual, choice, listed, read_file
 from ebar.config.terms import Term
-from ebar.data.kinds import DATA
+from ebar.data import DATA
 from ebar.errors import UserError
 from ebar.heads import HEADS
 from ebar.journeys.gam.settings import BasePhase, ContinuationPhase, Distillation, Phase, RefinementPhase, StudentPhase

@@ -7,7 +7,7 @@ from typing import Literal
 from ebar.backbones import BACKBONES
 from ebar.bounds import Natural
 from ebar.config.reader import Chosen, Manual, choice, read_file
-from ebar.data.kinds import DATA
+from ebar.data import DATA
 from ebar.heads import HEADS
 from ebar.objectives import OBJECTIVES
 from ebar.training.course import Training

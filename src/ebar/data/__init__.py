@@ -1,6 +1,61 @@
 """Tokenisers, corpora, and languages of known entropy."""
 
-from ebar.data.bpe import Bpe
-from ebar.data.tokenisers import Alphabet, Bytes, Words
+from pathlib import Path
+from typing import Any
 
-TOKENISERS = {"characters": Alphabet, "bytes": Bytes, "words": Words, "bpe": Bpe}
+from ebar.data.built_tokeniser import TOKENISERS
+from ebar.data.corpora import LinesData
+from ebar.data.corpus import Corpus
+from ebar.data.images_data import ImagesData
+from ebar.data.language_data import LanguageData
+from ebar.data.parallel_data import ParallelData
+from ebar.data.text import TextData
+from ebar.tables import Table
+
+# An entry is a frozen dataclass of options with its name here as `kind`; its `read(seed, maximal_length, folder)` gives
+# the corpus.
+DATA: Table[Any] = Table(
+    "data",
+    {"language": LanguageData, "lines": LinesData, "text": TextData, "parallel": ParallelData, "images": ImagesData},
+)
+
+Place = Path | str
+Length = int | None
+
+
+def read_lines(train: Place, *, maximal_length: Length = None, **options: Any) -> Corpus:
+    """Your own sequences, one per line; options are those of `LinesData`."""
+    return LinesData(train=Path(train), **_paths(options)).read(maximal_length=maximal_length)
+
+
+def read_text(train: Place, **options: Any) -> Corpus:
+    """Text as one stream of tokens, cut into windows; options are those of `TextData`."""
+    return TextData(train=Path(train), **_paths(options)).read()
+
+
+def read_parallel(train: Place, *, seed: int = 0, maximal_length: Length = None, **options: Any) -> Corpus:
+    """Sentences and their translations; options are those of `ParallelData`."""
+    return ParallelData(train=Path(train), **_paths(options)).read(seed=seed, maximal_length=maximal_length)
+
+
+def read_images(train: Place, *, seed: int = 0, **options: Any) -> Corpus:
+    """Images of one size; options are those of `ImagesData`."""
+    return ImagesData(train=Path(train), **_paths(options)).read(seed=seed)
+
+
+def language(*, seed: int = 0, maximal_length: Length = None, **options: Any) -> Corpus:
+    """Sequences drawn from a language whose entropy is known; options are those of `LanguageData`."""
+    return LanguageData(**options, seed=seed).read(maximal_length=maximal_length)
+
+
+PATHS = {"validation", "test", "train_target", "validation_target", "test_target", "tokeniser_file", "cache"}
+
+
+def _paths(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: Path(value) if name in PATHS and isinstance(value, str) else value for name, value in options.items()}
+
+
+__all__ = [
+    "DATA", "TOKENISERS", "Corpus", "ImagesData", "LanguageData", "LinesData", "ParallelData", "TextData",
+    "language", "read_images", "read_lines", "read_parallel", "read_text",
+]  # fmt: skip

@@ -9,6 +9,8 @@ from ebar.automata.lift import byte_level
 from ebar.data.tokenisers import check_tokens
 from ebar.errors import UserError
 
+TOKENS = 8000  # where no number is given
+
 
 @dataclass(frozen=True, slots=True)
 class Bpe:
@@ -31,8 +33,14 @@ class Bpe:
         object.__setattr__(self, "model", tokenizer.to_str())  # as the library writes it, so that equal ones are equal
 
     @staticmethod
-    def train(texts: Iterable[str], size: int) -> "Bpe":
+    def read(fields: dict[str, Any]) -> "Bpe":
+        """From what `to_json` wrote."""
+        return Bpe(json.dumps(fields["model"], ensure_ascii=False))
+
+    @staticmethod
+    def train(texts: Iterable[str], size: int | None = None) -> "Bpe":
         """At most `size` tokens, the 256 bytes first; fewer where the texts have nothing more to merge."""
+        size = TOKENS if size is None else size
         if size < 256:
             raise ValueError(f"byte-pair encoding starts from 256 bytes, so a size of {size} is too small")
         library = _library()

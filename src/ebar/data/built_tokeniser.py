@@ -1,42 +1,71 @@
-"""The tokenisers of a run: kept in its folder once they are made, so that nothing after training makes them again."""
+"""The tokenisers that can be chosen by name; once made for a run they are stored in its folder and read from there."""
 
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from ebar.data.bpe import Bpe
-from ebar.data.kinds import ParallelData, TextData
-from ebar.data.tokenisers import Alphabet, Bytes, Kept, Tokeniser, Words, read_tokeniser
-from ebar.errors import UserError, choose
+from ebar.data.pretrained_tokeniser import PretrainedTokeniser
+from ebar.data.tokenisers import Alphabet, Bytes, Kept, Tokeniser, Words
+from ebar.errors import UserError
+from ebar.tables import Table
 
 TOKENISER, SOURCE_TOKENISER = "tokeniser.json", "source_tokeniser.json"
-BPE_TOKENS = 8000  # where no number is given
+
+# An entry has `train(texts, size)`, which makes one, and `read(fields)`, which makes it again from the JSON object that
+# its own `to_json` wrote; that object has the name of the entry as its "kind".
+TOKENISERS: Table[Any] = Table(
+    "tokeniser",
+    {"bytes": Bytes, "characters": Alphabet, "words": Words, "bpe": Bpe, "pretrained": PretrainedTokeniser},
+)
+
+
+@runtime_checkable
+class Tokenised(Protocol):
+    """A kind of data with a tokeniser."""
+
+    @property
+    def tokeniser(self) -> str: ...
+
+    @property
+    def vocabulary(self) -> int | None: ...
+
+    @property
+    def tokeniser_file(self) -> Path | None: ...
 
 
 def build_tokeniser(
-    data: TextData | ParallelData, texts: Callable[[], Iterable[str]], folder: Path | None, name: str = TOKENISER
+    data: Tokenised, texts: Callable[[], Iterable[str]], folder: Path | None, name: str = TOKENISER
 ) -> Tokeniser:
     """That of the run folder; else that of another run, where one is named; else one made from the texts."""
     if folder is not None and (folder / name).exists():
         return _read(folder / name)
     if data.tokeniser_file is not None:
         return _read(data.tokeniser_file if name == TOKENISER else data.tokeniser_file.with_name(name))
-    makers: dict[str, Callable[[], Tokeniser]] = {
-        "characters": lambda: Alphabet.train(texts(), data.vocabulary),
-        "words": lambda: Words.train(texts(), data.vocabulary),
-        "bpe": lambda: Bpe.train(texts(), BPE_TOKENS if data.vocabulary is None else data.vocabulary),
-        "bytes": Bytes,
-    }
+    entry = TOKENISERS.choose(data.tokeniser)
     try:
-        return choose(makers, data.tokeniser, "tokeniser")()
+        made: Tokeniser = entry.train(texts(), data.vocabulary)
     except ValueError as error:
         raise UserError(f"The tokeniser {data.tokeniser} cannot be made: {error}.") from None
+    return made
 
 
 def written(tokeniser: Tokeniser) -> str:
-    """A tokeniser as the text it is kept as."""
+    """The text that a tokeniser is stored as."""
     if not isinstance(tokeniser, Kept):
-        raise TypeError(f"{type(tokeniser).__name__} has no to_json: it cannot be kept with a run")
+        raise TypeError(f"{type(tokeniser).__name__} has no to_json: it cannot be stored with a run")
     return tokeniser.to_json()
+
+
+def read_tokeniser(text: str) -> Tokeniser:
+    """The tokeniser that a `to_json` has written."""
+    try:
+        fields = json.loads(text)
+        read: Tokeniser = TOKENISERS.choose(fields["kind"]).read(fields)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"This is no tokeniser written by ebar: {type(error).__name__}, {error}.") from None
+    return read
 
 
 def _read(path: Path) -> Tokeniser:

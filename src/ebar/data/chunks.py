@@ -13,11 +13,8 @@ from torch import Tensor
 from ebar.bounds import Count
 from ebar.data.continuations import continuations, read_stream
 from ebar.data.corpus import Corpus
-from ebar.data.kinds import TextData
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
-from ebar.data.text import Texts
-from ebar.data.text import texts_of as lines_of
-from ebar.data.text_parts import texts_of
+from ebar.data.text import TextData, Texts, texts_of, texts_of_part
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 from ebar.maths.rows import evenly
@@ -101,11 +98,11 @@ class ChunksData:
     def read(self, tokeniser: Tokeniser, vocabulary: int | None = None, *, text: TextData | None = None) -> Chunks:
         """Cut in tokens of the base, of which it knows `vocabulary`; `text` is read where no file is given."""
         source = self._source(text)
-        texts = {name: texts_of(source, name) for name in PARTS}
+        texts = {name: texts_of_part(source, name) for name in PARTS}
         assert texts["train"] is not None
         if isinstance(tokeniser, PretrainedTokeniser):
             # A base whose tokens do not spell the text would be told from it by its spelling alone.
-            tokeniser.check_round_trip("".join(islice(lines_of(texts["train"]), TRIED)))
+            tokeniser.check_round_trip("".join(islice(texts_of(texts["train"]), TRIED)))
         parts = {
             name: self._cut(one, tokeniser, vocabulary or tokeniser.size)
             for name, one in texts.items()

@@ -6,13 +6,15 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Generator
 
-from ebar.data.tokenisers import Tokeniser
+from ebar.data.corpus import FEW_LOGITS, Corpus, ended_space
+from ebar.data.tokenisers import Alphabet, Tokeniser
 from ebar.errors import UserError
 from ebar.types import Sequences, Space
 
@@ -107,3 +109,35 @@ def split(x: Sequences, training: int, *, generator: Generator) -> tuple[Sequenc
         raise UserError(f"{wanted} are more than the {len(x.lengths):,} there are.")
     order = torch.randperm(len(x.lengths), generator=generator)
     return x.select(order[:training]), x.select(order[training : training + validation])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinesData:
+    """Your own sequences, one per line (.txt, .gz, .xz)."""
+
+    train: Path
+    """Training sequences."""
+    validation: Path | None = None
+    """Held-out sequences for early stopping; without a file, every fifth training line."""
+    test: Path | None = None
+    """Held-out sequences for `ebar evaluate`; without a file, the validation sequences."""
+    alphabet: str | None = None
+    """The symbols, in the order of their tokens; by default those of the training file."""
+
+    kind = "lines"
+
+    def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:
+        """The alphabet is that of the training file, unless one is given."""
+        alphabet = Alphabet(self.alphabet if self.alphabet is not None else symbols_of(self.train))
+        space = ended_space(alphabet, longest_of(self.train, alphabet), maximal_length)
+        train = read_corpus(self.train, alphabet, space)
+        if self.validation is not None:
+            validation = read_corpus(self.validation, alphabet, space)
+        else:
+            rows = torch.arange(len(train.lengths))
+            if len(rows) < 5:
+                raise UserError(f"{self.train} has only {len(rows)} lines: give more, or a validation file.")
+            train, validation = train.select(rows % 5 != 4), train.select(rows % 5 == 4)
+        test = validation if self.test is None else read_corpus(self.test, alphabet, space)
+        parts = {"train": train, "validation": validation, "test": test}
+        return Corpus(tokeniser=alphabet, space=space, parts=parts, source=self, held_out_batch=FEW_LOGITS)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +40,17 @@ class PretrainedTokeniser:
         tokenizer.no_truncation()
         object.__setattr__(self, "_tokenizer", tokenizer)
         object.__setattr__(self, "size", 1 + max(tokenizer.get_vocab(with_added_tokens=True).values()))
+
+    @staticmethod
+    def train(texts: Iterable[str], size: int | None = None) -> "PretrainedTokeniser":
+        """Not possible: it comes with its model, or from a file that its `to_json` wrote."""
+        raise UserError("A pretrained tokeniser is not trained: give the tokeniser.json of a run as tokeniser_file.")
+
+    @staticmethod
+    def read(fields: dict[str, Any]) -> "PretrainedTokeniser":
+        """From what `to_json` wrote."""
+        model = json.dumps(fields["model"], ensure_ascii=False)
+        return PretrainedTokeniser(model, beginning=fields["beginning"], end=fields["end"])
 
     @staticmethod
     def of(tokenizer: Any) -> "PretrainedTokeniser":

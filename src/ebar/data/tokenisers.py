@@ -2,12 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from ebar.automata.reading import Reading
-from ebar.errors import UserError, choose
+from ebar.errors import UserError
 from ebar.types import Space
 
 UNKNOWN = "<unk>"  # what stands for a word that has no token, as in WikiText
@@ -88,6 +88,11 @@ class Alphabet:
             raise ValueError(f"an alphabet with an unknown token has 2 tokens or more, not {size}")
         return Alphabet("".join(sorted(_most_frequent(counts, size - 1))), unknown=True)
 
+    @staticmethod
+    def read(fields: dict[str, Any]) -> "Alphabet":
+        """From what `to_json` wrote."""
+        return Alphabet(fields["symbols"], unknown=fields["unknown"])
+
     @property
     def size(self) -> int:
         return len(self.symbols) + self.unknown
@@ -124,6 +129,16 @@ class Bytes:
     """One token per byte of UTF-8; bytes that are not UTF-8 decode to U+FFFD, the replacement character."""
 
     size = 256
+
+    @staticmethod
+    def train(texts: Iterable[str], size: int | None = None) -> "Bytes":
+        """The 256 bytes, whatever the texts."""
+        return Bytes()
+
+    @staticmethod
+    def read(fields: dict[str, Any]) -> "Bytes":
+        """From what `to_json` wrote."""
+        return Bytes()
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
@@ -167,6 +182,11 @@ class Words:
             raise ValueError(f"words with an unknown one are 2 tokens or more, not {size}")
         return Words(tuple(_most_frequent(counts, len(counts) if size is None else size - 1)))
 
+    @staticmethod
+    def read(fields: dict[str, Any]) -> "Words":
+        """From what `to_json` wrote."""
+        return Words(tuple(fields["words"]))
+
     @property
     def size(self) -> int:
         return len(self.words) + 1
@@ -196,27 +216,6 @@ def decode_after(tokeniser: Tokeniser, before: list[int], tokens: list[int]) -> 
     if isinstance(tokeniser, DecodesAfter):
         return tokeniser.decode_after(before, tokens)
     return tokeniser.decode(tokens)
-
-
-def read_tokeniser(text: str) -> Tokeniser:
-    """The tokeniser that a `to_json` has written."""
-    from ebar.data.bpe import Bpe
-    from ebar.data.pretrained_tokeniser import PretrainedTokeniser
-
-    readers: dict[str, Callable[[dict[str, Any]], Tokeniser]] = {
-        "characters": lambda fields: Alphabet(fields["symbols"], unknown=fields["unknown"]),
-        "bytes": lambda fields: Bytes(),
-        "words": lambda fields: Words(tuple(fields["words"])),
-        "bpe": lambda fields: Bpe(json.dumps(fields["model"], ensure_ascii=False)),
-        "pretrained": lambda fields: PretrainedTokeniser(
-            json.dumps(fields["model"], ensure_ascii=False), beginning=fields["beginning"], end=fields["end"]
-        ),
-    }
-    try:
-        fields = json.loads(text)
-        return choose(readers, fields["kind"], "tokeniser")(fields)
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"This is no tokeniser written by ebar: {type(error).__name__}, {error}.") from None
 
 
 def reading_of(tokeniser: Tokeniser | None, space: Space, *, before: str = "") -> Reading:

@@ -204,7 +204,7 @@ def training_batches(data: Corpus, training: Training, seed: int, device: str) -
 def held_out_batches(data: Corpus, training: Training, device: str) -> OnDevice:
     """Batches of the validation data, `training.held_out_batch` large; by default of a size for the kind of data.
 
-    That is the size of training batches where a token has many logits, and at least 1,024 rows where it has few.
+    That is the size of training batches, and more where a token has few logits (`Corpus.held_out_batch`).
     """
     part, wanted = data.parts["validation"], training.held_out_batch
     if isinstance(part, Images):
@@ -213,8 +213,7 @@ def held_out_batches(data: Corpus, training: Training, device: str) -> OnDevice:
     if training.batch_tokens is not None:
         tokens = max(wanted or training.batch_tokens, int(lengths_of(part).max()))
         return OnDevice(Budgeted(data=part, tokens=tokens, shuffle=False), device)
-    small = data.space.end is not None and data.source_tokeniser is None
-    size = wanted or (max(1024, training.batch_size) if small else training.batch_size)
+    size = wanted or max(data.held_out_batch, training.batch_size)
     return OnDevice(Batches(data=part, batch_size=size, shuffle=False), device)
 
 

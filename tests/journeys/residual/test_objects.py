@@ -7,9 +7,9 @@ import torch
 
 from ebar.backbones.encoder import BidirectionalTransformer
 from ebar.backbones.lstm import Lstm
+from ebar.data import LinesData
 from ebar.data.chunks import Chunks, Positives
-from ebar.data.corpus import Corpus, read_data
-from ebar.data.kinds import LinesData
+from ebar.data.corpus import Corpus
 from ebar.energies.encoders import bit, unit_from
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
@@ -28,7 +28,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Lines of which most are 01, which a base that was not trained does not know."""
     path = tmp_path_factory.mktemp("lines") / "lines.txt"
     path.write_text("01\n01\n01\n01\n01\n0\n11\n" * 15)  # not five: every fifth is held out
-    return read_data(LinesData(train=path), maximal_length=3)
+    return LinesData(train=path).read(maximal_length=3)
 
 
 def language_model(space: Space, seed: int = 0) -> Autoregressive:

@@ -8,8 +8,8 @@ from typing import Any
 from ebar.config.reader import Chosen
 from ebar.config.residual import ResidualConfig
 from ebar.config.train import TrainConfig
+from ebar.data import TextData
 from ebar.data.chunks import ChunksData
-from ebar.data.kinds import TextData
 from ebar.energies.kinds import ENERGIES
 from ebar.errors import UserError
 from ebar.journeys.residual.settings import Fitting, Measuring, NegativesDraws

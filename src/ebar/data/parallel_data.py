@@ -1,15 +1,17 @@
 """A run's sentence pairs: targets and what they translate, in memory or on disk."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Generator
 
-from ebar.data.built_tokeniser import SOURCE_TOKENISER, build_tokeniser, written
+from ebar.bounds import Count
+from ebar.data.built_tokeniser import SOURCE_TOKENISER, TOKENISER, build_tokeniser, written
+from ebar.data.corpus import Corpus, ended_space
 from ebar.data.hub import HubPairs, HubSplit
-from ebar.data.kinds import ParallelData
 from ebar.data.packed import PackedPairs, pack_pairs
 from ebar.data.parallel import Files, encoded_pairs, pairs, read_parallel
 from ebar.data.tokenisers import Tokeniser
@@ -34,6 +36,81 @@ class Tokenisers(NamedTuple):
 
     source: Tokeniser
     target: Tokeniser
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelData:
+    """Sentences and their translations: one file with tabs, or two files of as many lines (.txt, .tsv, .gz, .xz)."""
+
+    train: Path | None = None
+    """Training pairs; with `train_target`, their sources."""
+    train_target: Path | None = None
+    """Where there are two files, the translations."""
+    validation: Path | None = None
+    """Held-out pairs for early stopping; without a file, every twentieth training pair."""
+    validation_target: Path | None = None
+    """Their translations."""
+    test: Path | None = None
+    """Held-out pairs for `ebar evaluate`; without a file, the validation pairs."""
+    test_target: Path | None = None
+    """Their translations."""
+    dataset: str | None = None
+    """In place of files, a data set by its name on the hub, or a folder that save_to_disk wrote: its splits train,
+    validation and test."""
+    dataset_configuration: str | None = None
+    """Which of the hub's data sets of that name."""
+    source_column: int | str = 0
+    """What is translated: the column of a file with tabs, counted from 0, or the name of a data set's column
+    (translation.de)."""
+    target_column: int | str = 1
+    """What it is translated into."""
+    tokeniser: str = "bpe"
+    """What a token is: bpe, words, characters, bytes (or another entry of TOKENISERS)."""
+    vocabulary: Count | None = None
+    """Most tokens there may be; by default all characters or words, and 8,000 of bpe."""
+    shared: bool = True
+    """One tokeniser for both sides, so that they can share their vectors."""
+    tokeniser_file: Path | None = None
+    """The tokeniser.json of another run, in place of a tokeniser made from the training pairs."""
+    length: Count | None = None
+    """Longest training or validation sentence on either side, in tokens, its end included."""
+    limit: Count | None = None
+    """Most training pairs, drawn by the run's seed; by default all."""
+    held_out_limit: Count | None = None
+    """Most validation pairs and test pairs, evenly spaced; by default all."""
+    too_long: Literal["skip", "error"] = "skip"
+    """Whether longer pairs are left out, with a warning that counts them, or are an error."""
+    cache: Path | None = None
+    """Folder for the tokens of training pairs that are larger than memory: written once, read as needed."""
+
+    kind = "parallel"
+    sources = True  # there is something that sequences translate
+
+    def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:
+        """Tokenisers that `folder` holds are read from there."""
+        tokenisers = build_tokenisers(self, folder, seed)
+        parts = parallel_parts(self, tokenisers, seed)
+        space = ended_space(tokenisers.target, longest_target(parts["train"]) - 1, maximal_length)
+        for name, part in parts.items():
+            if (longest := longest_target(part)) > space.length:
+                raise UserError(
+                    f"A {name} sentence has {longest} tokens, its end included, more than the {space.length} the model "
+                    "can produce: give a larger training.maximal_length."
+                )
+        files = {TOKENISER: written(tokenisers.target)}
+        if not self.shared:
+            files[SOURCE_TOKENISER] = written(tokenisers.source)
+        return Corpus(
+            tokeniser=tokenisers.target,
+            source_tokeniser=tokenisers.source,
+            space=space,
+            parts=parts,
+            source=self,
+            # Given only where the sides have vectors of their own.
+            shape={} if self.shared else {"source_vocabulary": tokenisers.source.size + 1},
+            files=files,
+            written=written_pairs(self),
+        )
 
 
 def build_tokenisers(data: ParallelData, folder: Path | None, seed: int = 0) -> Tokenisers:
