@@ -78,12 +78,25 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "earm/without_ce": Lazy("the contrastive term by itself, from scratch and after pre-training"),
         "residual/perplexity": Lazy("perplexity intervals of joint models, beside the base, RALM and BALM"),
         "residual/bounded": Lazy("an energy with |E| ≤ 3 beside one without a bound, and what can be certified"),
-        "residual/per_step": Lazy("perplexity at every place of a continuation; at the last without an estimate of Z"),
-        "residual/samples": Lazy("continuations of the base and of the joint model, and the next words each expects"),
-        "residual/energies": Lazy("energies of data, of the base's text and of the joint model's; search without base"),
-        "residual/ngrams": Lazy("unique n-grams of data, base and joint model"),
-        "residual/fooling": Lazy("how often a fresh discriminator takes their texts for real"),
-        "residual/distilled": Lazy("the joint model brought back into a plain language model"),
+        "residual/per_step": Lazy(
+            "perplexity at every place of a continuation; at the last exactly",
+            "residual.tables:PER_STEP",
+        ),
+        "residual/samples": Lazy(
+            "continuations of the base and of the joint model, and the next words each expects",
+            "residual.tables:SAMPLES",
+        ),
+        "residual/energies": Lazy(
+            "energies of data, of the base's text and of the joint model's; search without base",
+            "residual.tables:ENERGIES",
+        ),
+        "residual/ngrams": Lazy("unique n-grams of data, base and joint model", "residual.tables:NGRAMS"),
+        "residual/fooling": Lazy(
+            "how often a fresh discriminator takes their texts for real", "residual.tables:FOOLING"
+        ),
+        "residual/distilled": Lazy(
+            "the joint model brought back into a plain language model", "residual.tables:DISTILLED"
+        ),
         "control/stories": Lazy("a word in every text, another in half of them: moments, look-ahead, KL over tuning"),
         "control/smollm2": Lazy("one such constraint on SmolLM2-135M"),
     },

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from ebar.recipes.crossed import Interval, together
 from ebar.recipes.recipe import Cell, Reading, Recorded, Row
-from ebar.recipes.residual.distilled import JOINT
-from ebar.recipes.residual.readings import BASES, NAMES, about, by_task, cell_of, doubts
+from ebar.recipes.residual.readings import BASES, JOINT, NAMES, about, by_task, cell_of, doubts
 
 PERPLEXITY = "perplexity per token"
 DIFFERENCE = "nats per token − the base LM's"

@@ -1,13 +1,13 @@
-"""What the tables that are read off the same runs have in common: the first seed of every energy has texts."""
+"""Names in the rows of the residual recipes, and what their intervals are over."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ebar.recipes.experiment import Result
 from ebar.recipes.recipe import Cell, Items, Row
-from ebar.recipes.statistics import as_estimate
 
+JOINT = "joint model"  # of which a gain is, beside those of students
+TASK = ("base", "corpus")
 NAMES = {"base": "base LM", "ralm": "RALM", "balm": "BALM", "unit": "UniT", "bit": "BiT", "pretrained": "BiT*"}
 UNSURE = re.compile("k̂|doubling|draws for each prefix")  # of Z, not of which side of the base's the interval is on
 BASES = {"transformer": "Transformer", "smollm2": "SmolLM2-135M", "stories260k": "stories260K"}
@@ -16,30 +16,6 @@ BASES = {"transformer": "Transformer", "smollm2": "SmolLM2-135M", "stories260k":
 def named(cell: Any, kind: str) -> dict[str, Any]:
     """What a row is about."""
     return {"corpus": cell["corpus"], "base": BASES[cell["base"]], "model": NAMES[kind]}
-
-
-def first_runs(results: Sequence[Result]) -> Iterator[tuple[Cell, str, dict[str, Any]]]:
-    """Every cell, kind of energy, and the run of its first seed."""
-    for cell, result in results:
-        for kind, runs in result["energies"].items():
-            yield cell, kind, runs[0]
-
-
-def row_of(
-    name: str, cell: Cell, kind: str, tree: Mapping[str, Any], *, document: str | None = None, **more: Any
-) -> Row:
-    """A figure of one energy, from what JSON made of an estimate."""
-    figure = as_estimate(tree)
-    assert figure is not None
-    return Row(
-        name=name,
-        settings={**named(cell, kind), **more},
-        value=figure.value,
-        low=figure.low,
-        high=figure.high,
-        document=document,
-        warning=figure.warning,
-    )
 
 
 def about(row: Row) -> tuple[str, ...]:
