@@ -18,6 +18,7 @@ from ebar.recipes.recipe import Cell, Recipe, Result, Row
 from ebar.recipes.recorded import row_from
 from ebar.recipes.reproduce import reproduce as run
 from ebar.store.writing import to_json
+from tests.store.disk import Dead, failing
 
 
 class Squares:
@@ -115,8 +116,8 @@ def test_a_run_that_fails_is_named_and_loses_no_other(squares: Squares, tmp_path
     with pytest.raises(UserError, match=r'run \{"seed": 1, "scale": "demo"\} of spine/squares failed.*Choose another'):
         call(tmp_path, workers=workers)
     folder = tmp_path / "work" / "spine" / "squares.demo"
-    assert len(list(folder.glob("*.json"))) == 3
-    assert [path.name for path in folder.glob("*/*")] == ["half"]  # only what failed still has its folder
+    assert len(list(folder.glob("*/result.json"))) == 3
+    assert [path.name for path in folder.glob("*/work/*")] == ["half"]  # only what failed still has its files
     squares.error = ZeroDivisionError("by nought")
     with pytest.raises(RuntimeError, match=r'"seed": 1.*ZeroDivisionError: by nought') as caught:
         call(tmp_path, workers=workers)
@@ -124,7 +125,36 @@ def test_a_run_that_fails_is_named_and_loses_no_other(squares: Squares, tmp_path
     squares.fails_at, squares.ran = None, []
     assert json.loads(call(tmp_path).read_text())["rows"][0]["value"] == 14
     assert squares.ran == [1]
-    assert not list(folder.glob("*/*"))
+    assert not list(folder.glob("*/work"))
+
+
+def test_a_result_of_other_code_does_not_stand_in_a_table(
+    squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call(tmp_path)
+    monkeypatch.setattr("ebar.recipes.reproduce.source_fingerprint", lambda: "one byte of ebar was changed")
+    call(tmp_path)
+    assert squares.ran == [0, 1, 2, 3] * 2
+    (tmp_path / "plugin_of_a_test.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("EBAR_PLUGINS", "plugin_of_a_test")
+    call(tmp_path)
+    assert squares.ran == [0, 1, 2, 3] * 3
+    call(tmp_path)
+    assert squares.ran == [0, 1, 2, 3] * 3
+
+
+def test_a_recipe_killed_at_any_change_of_the_disk_ends_as_the_one_that_never_was(
+    squares: Squares, tmp_path: Path
+) -> None:
+    monkey = squares.grid
+    squares.grid = lambda scale: monkey(scale)[:2]  # type: ignore[method-assign]
+    with failing() as disk:
+        whole = json.loads(call(tmp_path / "whole").read_text())["rows"]
+    for at in range(1, disk.count + 1):
+        with pytest.raises(Dead), failing(at):
+            call(tmp_path / str(at))
+        assert json.loads(call(tmp_path / str(at)).read_text())["rows"] == whole, at
 
 
 def test_ray_gives_the_same_result(squares: Squares, tmp_path: Path) -> None:

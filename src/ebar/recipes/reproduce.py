@@ -1,15 +1,14 @@
 """Runs a recipe's grid resumably on all cores and records the result."""
 
-import hashlib
 import json
 import os
 import shutil
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,18 +19,19 @@ from ebar.recipes.recipe import Cell, Recipe, Row
 from ebar.recipes.recorded import settled
 from ebar.recipes.render import FORMAT, write_page
 from ebar.store.environment import environment
-from ebar.store.writing import replace, saving, to_json
+from ebar.store.fingerprint import fingerprint, source_fingerprint
+from ebar.store.stages import HEADER, Header, open_stage
+from ebar.store.writing import remove_folder, replace, saving, to_json
 
 SELDOM = ("over", "values", "picture")
+RESULT = "result.json"  # of a cell, in its folder
 LONGEST_SOCKET = 40  # bytes of Ray's folder: it puts sockets below, whose whole path may have 107
 
 
 class Outcome(NamedTuple):
-    """Of one run: its content, or what went wrong."""
+    """Of one run: what went wrong, if anything did."""
 
-    path: Path
     cell: Cell
-    content: bytes | None
     failure: str = ""
     trace: str = ""  # empty where the user can mend it
 
@@ -64,24 +64,21 @@ def reproduce(
     if fresh:
         shutil.rmtree(folder)
         folder.mkdir()
-    around = environment(0)
-    kept = [folder / f"{_key(cell, around['commit'])}.json" for cell in grid]
-    missing = [(cell, path) for cell, path in zip(grid, kept, strict=True) if not path.exists()]
+    around, source = environment(0), source_of_results()
+    places = [(cell, folder / fingerprint(dict(cell), source)) for cell in grid]
+    missing = [(cell, place) for cell, place in places if not _finished(place)]
     with bar(f"{name} at scale {scale}", len(grid), "runs") as progress, saving(str(folder)):
         progress.advance(len(grid) - len(missing))
         failed = []
         for outcome in _alone(recipe, missing) if workers == 1 else run_all(recipe, missing, workers, folder):
             progress.advance(1)
-            if outcome.content is None:
+            if outcome.failure:
                 failed.append(outcome)
-                continue
-            replace(outcome.path, outcome.content)
-            # Only now is what the run left there of no more use.
-            shutil.rmtree(outcome.path.with_suffix(""), ignore_errors=True)
     if failed:
         raise _error(name, failed)
-    finished = [json.loads(path.read_text()) for path in kept]
-    rows = recipe.rows([(entry["cell"], entry["result"]) for entry in finished])
+    headers = [_header(place) for _, place in places]
+    results = [json.loads((place / RESULT).read_bytes()) for _, place in places]
+    rows = recipe.rows([(one.description["cell"], result) for one, result in zip(headers, results, strict=True)])
     path = result_path(name, scale, output)
     path.parent.mkdir(parents=True, exist_ok=True)
     record = {
@@ -96,7 +93,7 @@ def reproduce(
         "versions": around["versions"],
         "commit": around["commit"],
         # Of all runs together, those of an earlier, interrupted call included.
-        "wall_seconds": round(sum(entry["seconds"] for entry in finished), 1),
+        "wall_seconds": round(sum(header.seconds for header in headers), 1),
         "cells": grid,
         "rows": [_plain(row) for row in settled(rows, grid, recipe.read)],
     }
@@ -123,10 +120,25 @@ def _plain(row: Row) -> dict[str, Any]:
     return {key: value for key, value in asdict(row).items() if value is not None or key not in SELDOM}
 
 
-def _key(cell: Cell, commit: str | None) -> str:
-    # A change of code makes earlier runs stale: the commit is part of the name.
-    text = json.dumps([cell, commit], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def source_of_results() -> str:
+    """A fingerprint of the code that a result depends on: ebar's own files, and those named in EBAR_PLUGINS.
+
+    It is part of what a cell is made from, so that no result of other code, committed or not, stands in a table.
+    """
+    names = [name for name in os.environ.get("EBAR_PLUGINS", "").split(",") if name.strip()]
+    found = [find_spec(name.strip()) for name in names]
+    texts = [Path(spec.origin).read_text(encoding="utf-8") for spec in found if spec is not None and spec.origin]
+    return fingerprint(source_fingerprint(), texts)
+
+
+def _header(place: Path) -> Header:
+    header = Header.read(place / HEADER)
+    assert header is not None
+    return header
+
+
+def _finished(place: Path) -> bool:
+    return (place / HEADER).exists() and _header(place).done
 
 
 def _error(name: str, failed: Sequence[Outcome]) -> Exception:
@@ -182,16 +194,14 @@ def _on_ray(recipe: Recipe, cells: Sequence[tuple[Cell, Path]], workers: int, fo
         elif ours:
             ray.init(num_cpus=workers, _temp_dir=str(place), include_dashboard=False, log_to_driver=False)
         remote = ray.remote(num_cpus=1, max_retries=0)(_run_one)
-        waiting = {remote.remote(recipe, cell, path.absolute()): (cell, path) for cell, path in cells}
+        waiting = {remote.remote(recipe, cell, path.absolute()): cell for cell, path in cells}
         while waiting:
             (done,), _ = ray.wait(list(waiting), num_returns=1)
-            cell, path = waiting.pop(done)
+            cell = waiting.pop(done)
             try:
-                yield ray.get(done)._replace(path=path)
+                yield ray.get(done)
             except ray.exceptions.RayError as died:
-                yield Outcome(
-                    path, cell, None, f"its worker died ({type(died).__name__}); run it with fewer --workers."
-                )
+                yield Outcome(cell, f"its worker died ({type(died).__name__}); run it with fewer --workers.")
     finally:
         if ours:
             ray.shutdown()
@@ -204,26 +214,28 @@ BACKENDS: dict[str, Callable[[Recipe, Sequence[tuple[Cell, Path]], int, Path], I
 }
 
 
-def _run_one(recipe: Recipe, cell: Cell, path: Path) -> Outcome:
+def _run_one(recipe: Recipe, cell: Cell, place: Path) -> Outcome:
+    """A cell is a stage: its folder holds the result, and until there is one, what the run has made so far."""
     import torch
 
     # When several processes share the cores, one thread each; and one always, for the same figures on any backend.
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    began = time.perf_counter()
-    folder = path.with_suffix("")
+    work = place / "work"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        result = recipe.run(cell, folder)
-        content = to_json({"cell": dict(cell), "result": result, "seconds": time.perf_counter() - began})
+        with open_stage(place, {"cell": dict(cell), "source": source_of_results()}) as stage:
+            if not stage.done:
+                work.mkdir(exist_ok=True)
+                stage.write(RESULT, to_json(recipe.run(cell, work)))
+        remove_folder(work)  # of no more use
     except UserError as error:
-        return Outcome(path, cell, None, str(error))
+        return Outcome(cell, str(error))
     except Exception as error:
         # As text: not every exception can travel between processes.
-        return Outcome(path, cell, None, f"{type(error).__name__}: {error}", traceback.format_exc())
+        return Outcome(cell, f"{type(error).__name__}: {error}", traceback.format_exc())
     finally:
         torch.set_num_threads(threads)
-    return Outcome(path, cell, content)
+    return Outcome(cell)
 
 
 def default_workers() -> int:

@@ -133,8 +133,15 @@ def _code(code: CodeType) -> list[bytes]:
     """Instructions, names and constants, those of functions inside it included."""
     found = [code.co_code, repr(code.co_names).encode()]
     for constant in code.co_consts:
-        found += _code(constant) if isinstance(constant, CodeType) else [repr(constant).encode()]
+        found += _code(constant) if isinstance(constant, CodeType) else [_constant(constant).encode()]
     return found
+
+
+def _constant(value: object) -> str:
+    """The same in every process: sets of strings are in another order in each."""
+    if isinstance(value, frozenset):
+        return repr(sorted(map(_constant, value)))
+    return repr(list(map(_constant, value))) if isinstance(value, tuple) else repr(value)
 
 
 def _digest(*parts: bytes) -> str:

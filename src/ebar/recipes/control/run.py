@@ -11,7 +11,7 @@ from ebar.journeys.control.tune import tune
 from ebar.recipes.control.toy import write_toy
 from ebar.recipes.recipe import Cell
 from ebar.recipes.residual.configurations import path_of
-from ebar.store.writing import replace, to_json
+from ebar.store.writing import once, to_json
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
@@ -20,10 +20,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     model = str(write_toy(folder / "toy")) if cell["model"] == "toy" else path_of(cell["model"])
     control = ControlConfig(model=model, features=tuple(cell["terms"]), seed=seed, **cell["control"])
     controlled = fit(control, folder)
-    path = folder / "checked.json"
-    if not path.exists():
-        replace(path, to_json(check(controlled).to_dict(), indent=1))
-    checked = json.loads(path.read_text(encoding="utf-8"))
+    checked = once(folder / "checked.json", lambda: check(controlled).to_dict())
     tuned = tune(controlled, Tuning(seed=seed, **cell["tuning"]), folder / "tune")
     constraints = [
         {"name": one.feature.name, "wanted": one.moment, "pointwise": one.pointwise} for one in controlled.constraints

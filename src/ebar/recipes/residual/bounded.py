@@ -16,10 +16,10 @@ from ebar.maths.jackknife import half_width, log_mean_bounds
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Points
 from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
-from ebar.recipes.residual.run import base_figures, best_figures, once, trained
+from ebar.recipes.residual.run import base_figures, best_figures, trained
 from ebar.recipes.residual.settings import CELLS, LANGUAGE_MODEL
 from ebar.recipes.statistics import as_estimate
-from ebar.store.writing import plain
+from ebar.store.writing import once, plain
 from ebar.types import Estimate
 
 BOUND = 3.0

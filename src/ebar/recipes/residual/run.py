@@ -1,7 +1,7 @@
 """One run: a base, its rivals and its energies, measured on the same prefixes and the same draws of the base."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from ebar.models.locally_residual import LocallyResidual
 from ebar.recipes.recipe import Cell
 from ebar.recipes.residual.configurations import base_config, residual_config
 from ebar.recipes.residual.texts import text_figures
-from ebar.store.writing import replace, to_json
+from ebar.store.writing import once
 from ebar.training import OPTIMISERS, SCHEDULES, seeded
 from ebar.types import Distribution, Stepwise
 
@@ -44,13 +44,6 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
         for kind, settings in cell["energies"].items()
     }
     return {"rivals": rivals, "energies": energies}
-
-
-def once(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What was made before, or what is made now: an interrupted run goes on after its last finished part."""
-    if not path.exists():
-        replace(path, to_json(make()))
-    return json.loads(path.read_text())  # type: ignore[no-any-return]
 
 
 def trained(
