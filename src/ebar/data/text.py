@@ -20,6 +20,7 @@ from ebar.data.packed import Packed, pack_stream
 from ebar.data.tokenisers import Bytes, Tokeniser, encode_many, space_of
 from ebar.errors import UserError
 from ebar.maths.rows import evenly, take
+from ebar.store.fingerprint import fingerprint
 from ebar.types import Sequences
 
 AT_ONCE = 4096  # lines that are encoded together
