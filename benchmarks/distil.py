@@ -27,8 +27,7 @@ from ebar.data.corpora import read_corpus
 from ebar.data.tokenisers import Alphabet
 from ebar.energies.linear import Linear
 from ebar.features.feature import Feature, Features
-from ebar.features.motif import Motif
-from ebar.features.starts_with import StartsWith
+from ebar.features.regular import Motif, StartsWith
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.samplers.quasi_rejection import QuasiRejection

@@ -22,7 +22,7 @@ from torch import Generator
 from ebar.energies.linear import Linear
 from ebar.estimators.log_z import log_z
 from ebar.features.feature import Features
-from ebar.features.motif import Motif
+from ebar.features.regular import Motif
 from ebar.maths.log_space import effective_sample_size
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted

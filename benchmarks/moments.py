@@ -16,8 +16,8 @@ import torch
 from torch import Generator
 
 from ebar.features.feature import Features
-from ebar.features.motif import Motif
-from ebar.features.predicate import Predicate
+from ebar.features.functions import Predicate
+from ebar.features.regular import Motif
 from ebar.maths.exponential_family import match, tilt
 from ebar.models.tabular import Tabular
 from ebar.training.moment_matching.newton import Newton

@@ -11,9 +11,9 @@ from ebar.energies.linear import Linear
 from ebar.estimators import exact
 from ebar.estimators.log_z import log_z
 from ebar.evaluation.cross_entropy import cross_entropy
+from ebar.features.counts import NgramCount
 from ebar.features.feature import Features
-from ebar.features.motif import Motif
-from ebar.features.ngram_count import NgramCount
+from ebar.features.regular import Motif
 from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular, number_of_prefixes
 from ebar.models.tilted import Tilted

@@ -21,7 +21,7 @@ from ebar.estimators.per_step import per_step
 from ebar.evaluation.bits_per_dimension import bits_per_dimension
 from ebar.evaluation.next_words import next_words
 from ebar.features.feature import Features
-from ebar.features.motif import Motif
+from ebar.features.regular import Motif
 from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
 from ebar.models.autoregressive import Autoregressive

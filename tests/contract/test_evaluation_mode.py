@@ -34,7 +34,7 @@ from ebar.estimators.support import Support
 from ebar.evaluation import bits_per_dimension as bits
 from ebar.evaluation import cross_entropy, exact_cross_entropy, exposure_bias, frequencies, next_words, perplexity
 from ebar.features.feature import Features
-from ebar.features.motif import Motif
+from ebar.features.regular import Motif
 from ebar.maths.enumeration import all_sequences
 from ebar.models.stepwise import teacher_forced
 from ebar.models.tilted import Tilted

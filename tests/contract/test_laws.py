@@ -10,7 +10,7 @@ from ebar.backbones import BACKBONES
 from ebar.backbones.lstm import Lstm
 from ebar.energies.linear import Linear
 from ebar.features.feature import Features
-from ebar.features.motif import Motif
+from ebar.features.regular import Motif
 from ebar.heads import HEADS
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive

@@ -23,9 +23,8 @@ from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.energy_distributions import energy_distributions
 from ebar.evaluation.next_words import next_words
 from ebar.features.feature import Features
-from ebar.features.motif import Motif
-from ebar.features.predicate import Predicate
-from ebar.features.text_score import TextScore
+from ebar.features.functions import Predicate, TextScore
+from ebar.features.regular import Motif
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.from_logits import FromLogits

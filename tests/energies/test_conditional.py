@@ -10,10 +10,10 @@ from ebar.energies.conditional import NETWORKS, ConditionalLinear, Constant, Mea
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators import exact
+from ebar.features.counts import Length
 from ebar.features.feature import Features
-from ebar.features.length import Length
-from ebar.features.motif import Motif
-from ebar.features.predicate import Predicate
+from ebar.features.functions import Predicate
+from ebar.features.regular import Motif
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw

@@ -11,11 +11,10 @@ from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.exact_cross_entropy import count_prefixes, exact_cross_entropy, per_token, tilted_cross_entropy
+from ebar.features.counts import Length
 from ebar.features.feature import Features
-from ebar.features.length import Length
-from ebar.features.motif import Motif
-from ebar.features.predicate import Predicate
-from ebar.features.starts_with import StartsWith
+from ebar.features.functions import Predicate
+from ebar.features.regular import Motif, StartsWith
 from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
 from ebar.models.autoregressive import Autoregressive

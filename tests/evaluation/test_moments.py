@@ -8,13 +8,10 @@ from ebar.data.languages import Language
 from ebar.errors import UserError
 from ebar.evaluation.frequencies import frequencies
 from ebar.evaluation.moments import moment_distance, true_moments
-from ebar.features.expression import Expression
+from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Features
-from ebar.features.length import Length
-from ebar.features.motif import Motif
-from ebar.features.ngram_count import NgramCount
-from ebar.features.predicate import Predicate
-from ebar.features.starts_with import StartsWith
+from ebar.features.functions import Predicate
+from ebar.features.regular import Expression, Motif, StartsWith
 from ebar.maths.enumeration import all_sequences
 from ebar.types import Estimate
 

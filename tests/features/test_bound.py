@@ -10,15 +10,10 @@ from hypothesis import strategies as st
 
 from ebar.automata.reading import Reading
 from ebar.errors import UserError
-from ebar.features.expression import Expression
+from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Feature, Followed, bind, negated
-from ebar.features.length import Length
-from ebar.features.motif import Motif
-from ebar.features.ngram_count import NgramCount
-from ebar.features.predicate import Predicate
-from ebar.features.starts_with import StartsWith
-from ebar.features.text_score import TextScore
-from ebar.features.word import Word
+from ebar.features.functions import Predicate, TextScore
+from ebar.features.regular import Expression, Motif, StartsWith, Word
 from ebar.types import Sequences
 
 # Whole words, parts of words, a blank of its own, two bytes of one character, a special token, the end.

@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 from ebar.automata.motif import ends_with
 from ebar.data.tokenisers import Alphabet
 from ebar.errors import UserError
-from ebar.features.accepted import Accepted
-from ebar.features.expression import Expression
+from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Feature, Features, Followed
-from ebar.features.length import Length
-from ebar.features.motif import Motif
-from ebar.features.ngram_count import NgramCount
-from ebar.features.predicate import Predicate
-from ebar.features.starts_with import StartsWith
+from ebar.features.functions import Predicate
+from ebar.features.regular import Accepted, Expression, Motif, StartsWith
 from ebar.maths.enumeration import all_sequences
 from ebar.types import Context, Sequences, Space
 

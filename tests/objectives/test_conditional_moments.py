@@ -11,9 +11,9 @@ from ebar.energies.conditional import ConditionalLinear, Constant, MeanPool, Rec
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators import exact
+from ebar.features.counts import Length
 from ebar.features.feature import Features
-from ebar.features.length import Length
-from ebar.features.motif import Motif
+from ebar.features.regular import Motif
 from ebar.maths.enumeration import all_sequences, number_of_sequences
 from ebar.models.tabular import Tabular, whole_space
 from ebar.models.tilted import Tilted

@@ -5,13 +5,10 @@ from typing import Any
 import pytest
 
 from ebar.data.tokenisers import Alphabet
-from ebar.features.expression import Expression
+from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Feature
-from ebar.features.length import Length
-from ebar.features.motif import Motif
-from ebar.features.ngram_count import NgramCount
-from ebar.features.predicate import Predicate
-from ebar.features.starts_with import StartsWith
+from ebar.features.functions import Predicate
+from ebar.features.regular import Expression, Motif, StartsWith
 from ebar.report.marks import occurrences, spans_in, title_of
 
 BITS = Alphabet("01")

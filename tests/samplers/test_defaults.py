@@ -11,7 +11,7 @@ from ebar.errors import UserError
 from ebar.estimators import exact
 from ebar.estimators.divergences import divergence
 from ebar.features.feature import Features
-from ebar.features.motif import Motif
+from ebar.features.regular import Motif
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw

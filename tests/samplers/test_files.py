@@ -7,8 +7,8 @@ from torch import Generator
 from ebar.errors import UserError
 from ebar.estimators.log_z import log_z
 from ebar.estimators.moments import moments
+from ebar.features.counts import Length
 from ebar.features.feature import Features
-from ebar.features.length import Length
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw
 from ebar.samplers.files import load_draws, save_draws

@@ -6,9 +6,9 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.energies.linear import Linear
+from ebar.features.counts import NgramCount
 from ebar.features.feature import Feature, Features
-from ebar.features.motif import Motif
-from ebar.features.ngram_count import NgramCount
+from ebar.features.regular import Motif
 from ebar.models.tabular import Tabular, whole_space
 from ebar.models.tilted import Tilted
 from ebar.types import Context, Sequences, Space, context_rows, spread

@@ -6,10 +6,9 @@ from torch import Generator, Tensor
 
 from ebar.estimators import log_z as log_z_module
 from ebar.estimators import moments as moments_module
+from ebar.features.counts import NgramCount
 from ebar.features.feature import Features
-from ebar.features.motif import Motif
-from ebar.features.ngram_count import NgramCount
-from ebar.features.starts_with import StartsWith
+from ebar.features.regular import Motif, StartsWith
 from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
 from ebar.training.moment_matching import Fitted, ImportanceMoments, Newton, RejectionMoments, Schedule, conclusion

@@ -19,9 +19,9 @@ from torch import Generator
 
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
+from ebar.features.counts import NgramCount
 from ebar.features.feature import Features
-from ebar.features.motif import Motif
-from ebar.features.ngram_count import NgramCount
+from ebar.features.regular import Motif
 from ebar.models.tabular import Tabular, whole_space
 from ebar.models.tilted import Tilted
 from ebar.samplers.importance import Importance

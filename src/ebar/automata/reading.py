@@ -49,7 +49,7 @@ class Reading:
 
     def text(self, tokens: Sequence[int]) -> str:
         """What tokens spell together; an end token in the last place is left out."""
-        inside = list(tokens[:-1] if self.end is not None and len(tokens) and tokens[-1] == self.end else tokens)
+        inside = without_end(list(tokens), self.end)
         if self.decode is not None:
             return self.decode(inside)
         return b"".join(self.bytes_of[token] or b"" for token in inside).decode(errors="replace")
@@ -63,3 +63,8 @@ class Reading:
                 start = int(dfa.table[start, byte])
             self._lifted[key] = lift(Dfa(dfa.table, dfa.accepting, start=start), self.bytes_of)
         return self._lifted[key]
+
+
+def without_end(tokens: list[int], end: int | None) -> list[int]:
+    """A sequence without the end token in its last place, where it has one."""
+    return tokens[:-1] if end is not None and tokens and tokens[-1] == end else tokens

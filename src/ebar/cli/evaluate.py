@@ -19,7 +19,7 @@ from ebar.evaluation.bits_per_dimension import bits_per_dimension
 from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.frequencies import frequencies, mean_length
 from ebar.features.feature import Features, bind
-from ebar.features.motif import Motif
+from ebar.features.regular import Motif
 from ebar.progress import shown
 from ebar.report.page import Samples
 from ebar.report.run_page import write_run_page

@@ -6,9 +6,8 @@ from ebar.automata.measures import expected_count, mean_length, probability
 from ebar.automata.motif import ends_with, spell
 from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.errors import UserError
+from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Feature, Features, Followed
-from ebar.features.length import Length
-from ebar.features.ngram_count import NgramCount
 from ebar.maths.importance import all_warnings
 from ebar.types import Estimate
 

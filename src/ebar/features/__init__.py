@@ -7,17 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ebar.automata.reading import Reading
-from ebar.features.accepted import Accepted
 from ebar.features.classifier import classifier
-from ebar.features.expression import Expression, whole
+from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Feature, Features, bind, negated
-from ebar.features.length import Length
-from ebar.features.motif import Motif
-from ebar.features.ngram_count import NgramCount
-from ebar.features.predicate import Predicate
-from ebar.features.starts_with import StartsWith
-from ebar.features.text_score import TextScore
-from ebar.features.word import Word
+from ebar.features.functions import Predicate, TextScore
+from ebar.features.regular import Accepted, Expression, Motif, StartsWith, Word, whole
 from ebar.tables import Table
 
 FEATURES: Table[Callable[..., Any]] = Table(

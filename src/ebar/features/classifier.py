@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ebar.errors import UserError
-from ebar.features.text_score import TextScore
+from ebar.features.functions import TextScore
 from ebar.hugging_face import check_folder, read, transformers
 
 BATCH = 64

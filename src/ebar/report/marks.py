@@ -7,12 +7,10 @@ import torch
 from ebar.automata.deterministic import Dfa
 from ebar.automata.expressions import compile_expression
 from ebar.data.tokenisers import Alphabet
-from ebar.features.expression import Expression
+from ebar.features.counts import NgramCount
 from ebar.features.feature import Feature
-from ebar.features.motif import Motif
-from ebar.features.ngram_count import NgramCount
-from ebar.features.predicate import Predicate
-from ebar.features.starts_with import StartsWith
+from ebar.features.functions import Predicate
+from ebar.features.regular import Expression, Motif, StartsWith
 from ebar.report.page import Span
 from ebar.types import Sequences
 

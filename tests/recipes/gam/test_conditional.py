@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ebar.features.feature import Features
-from ebar.features.motif import Motif
+from ebar.features.regular import Motif
 from ebar.recipes.gam import conditional
 from ebar.recipes.gam.conditional import MOTIFS, RECIPE, conditional_entropy, languages, sample
 from ebar.recipes.recipe import Recipe

@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.features.feature import Features
-from ebar.features.starts_with import StartsWith
+from ebar.features.regular import StartsWith
 from ebar.models.tabular import Tabular
 from ebar.samplers.look_ahead import guided
 from ebar.training.moment_matching import ImportanceMoments, RejectionMoments, newton

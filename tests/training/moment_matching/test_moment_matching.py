@@ -11,11 +11,10 @@ from torch import Generator, Tensor
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators import exact
+from ebar.features.counts import NgramCount
 from ebar.features.feature import Feature, Features
-from ebar.features.motif import Motif
-from ebar.features.ngram_count import NgramCount
-from ebar.features.predicate import Predicate
-from ebar.features.starts_with import StartsWith
+from ebar.features.functions import Predicate
+from ebar.features.regular import Motif, StartsWith
 from ebar.maths.enumeration import all_sequences
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tabular import Tabular

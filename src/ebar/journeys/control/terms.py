@@ -8,7 +8,7 @@ from ebar.automata.reading import Reading
 from ebar.build.terms import read_feature, split_term
 from ebar.errors import UserError
 from ebar.features.feature import Feature, bind, negated
-from ebar.features.predicate import Predicate
+from ebar.features.functions import Predicate
 from ebar.journeys.control.subject import Subject
 
 

@@ -22,7 +22,7 @@ from ebar.evaluation.exact_cross_entropy import (
 from ebar.evaluation.frequencies import frequencies, mean_length
 from ebar.evaluation.moments import moment_distance, true_moments
 from ebar.features.feature import Feature, Features, Followed
-from ebar.features.motif import Motif
+from ebar.features.regular import Motif
 from ebar.journeys.gam.journey import Journey, seconds_of
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive

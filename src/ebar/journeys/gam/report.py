@@ -14,7 +14,7 @@ from ebar.data.corpora import read_corpus
 from ebar.evaluation.frequencies import frequencies, mean_length
 from ebar.evaluation.moments import true_moment
 from ebar.features.feature import Feature, Features
-from ebar.features.motif import Motif
+from ebar.features.regular import Motif
 from ebar.journeys.gam.journey import Journey, Round
 from ebar.journeys.gam.measure import Measured, Model
 from ebar.report.marks import spans_in, title_of

@@ -24,7 +24,7 @@ from ebar.data.corpus import Corpus
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy
 from ebar.evaluation.frequencies import frequencies, mean_length
 from ebar.features.feature import Features
-from ebar.features.motif import Motif
+from ebar.features.regular import Motif
 from ebar.journeys.forked import Branch, Fork, train_forked
 from ebar.journeys.gam.journey import travel
 from ebar.journeys.gam.measure import DRAWS

@@ -13,7 +13,7 @@ from ebar.energies.conditional import ConditionalLinear, Constant, Network, Recu
 from ebar.estimators.log_z import log_z
 from ebar.evaluation.cross_entropy import negative_log_scores
 from ebar.features.feature import Features
-from ebar.features.motif import Motif
+from ebar.features.regular import Motif
 from ebar.heads.softmax import Softmax
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive

@@ -18,7 +18,7 @@ from ebar.data.languages import Language
 from ebar.energies.linear import Linear
 from ebar.estimators import exact
 from ebar.features.feature import Features
-from ebar.features.motif import Motif
+from ebar.features.regular import Motif
 from ebar.heads.softmax import Softmax
 from ebar.maths import divergences
 from ebar.maths.randomness import folded

@@ -17,9 +17,9 @@ from ebar.estimators.divergences import divergence
 from ebar.estimators.log_z import log_z
 from ebar.estimators.models import Model
 from ebar.estimators.moments import moments
+from ebar.features.counts import Length
 from ebar.features.feature import Features
-from ebar.features.length import Length
-from ebar.features.motif import Motif
+from ebar.features.regular import Motif
 from ebar.maths.proportions import wilson
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted

@@ -1,4 +1,4 @@
-"""How often an n-gram occurs."""
+"""Numbers of tokens: how long a sequence is, and how often an n-gram occurs in it."""
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
@@ -8,10 +8,40 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ebar.automata.motif import spell
-from ebar.automata.reading import Reading
+from ebar.automata.reading import Reading, without_end
 from ebar.errors import UserError
-from ebar.features.accepted import UnboundError
+from ebar.features.regular import UnboundError
 from ebar.types import Context, Sequences
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """The number of tokens, the end token included; it takes no argument.
+
+    `longest`, the length of the space, is its upper bound.
+    """
+
+    _: KW_ONLY
+    longest: int | None = None
+    end: int | None = None
+
+    name = "length"
+
+    @property
+    def low(self) -> float:
+        return 0.0 if self.end is None else 1.0
+
+    @property
+    def high(self) -> float:
+        return math.inf if self.longest is None else float(self.longest)
+
+    def bind(self, reading: Reading) -> "Length":
+        return self if self.longest is not None else Length(longest=reading.longest, end=reading.end)
+
+    def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        if self.longest is None:
+            raise UnboundError(self.name)
+        return x.lengths.to(torch.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +104,7 @@ class NgramCount:
 
     def _in_text(self, reading: Reading, tokens: list[int]) -> int:
         """Over bytes, as automata read them: UTF-8 makes an occurrence in bytes one in characters."""
-        inside = tokens[:-1] if self.end is not None and tokens and tokens[-1] == self.end else tokens
+        inside = without_end(tokens, self.end)
         text = reading.before.encode() + b"".join(reading.bytes_of[token] or b"" for token in inside)
         ngram = self.ngram.encode()
         return sum(text.startswith(ngram, place) for place in range(len(text)))
