@@ -5,8 +5,15 @@ import math
 import numpy
 import pytest
 
-from ebar.recipes.crossed import Interval, crossed, over_items, over_seeds_alone, together, with_items
-from ebar.recipes.statistics import over_seeds
+from ebar.recipes.statistics import (
+    Interval,
+    crossed,
+    over_items,
+    over_seeds,
+    over_seeds_alone,
+    together,
+    with_items,
+)  # fmt: skip
 from ebar.types import Estimate
 
 REPEATS = 1000

@@ -8,8 +8,7 @@ from ebar.recipes.gam.data_efficiency import RECIPE as DATA_EFFICIENCY
 from ebar.recipes.gam.settings import departures
 from ebar.recipes.gam.tables import TABLE2
 from ebar.recipes.recipe import Reading, Row
-from ebar.recipes.recorded import cut_off, row_from, seeds_of, settled, within
-from ebar.recipes.render import apart
+from ebar.recipes.render import apart, cut_off, row_from, seeds_of, settled, within
 
 CELLS = [{"size": size, "seed": seed} for size, seeds in ((500, 3), (50, 1)) for seed in range(seeds)]
 READING = Reading(items="2,000 draws, one training", ranges={"frequency": (0.0, 1.0), "distance": (0.0, math.inf)})

@@ -15,7 +15,7 @@ from ebar.errors import UserError
 from ebar.recipes import RECIPES, SCALES, load
 from ebar.recipes.layout import listed, markdown
 from ebar.recipes.recipe import Cell, Recipe, Result, Row
-from ebar.recipes.recorded import row_from
+from ebar.recipes.render import row_from
 from ebar.recipes.reproduce import reproduce as run
 from ebar.store.writing import to_json
 from tests.store.disk import Dead, failing

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from ebar.recipes.crossed import with_items
 from ebar.recipes.recipe import Items, Range, Result, Row
-from ebar.recipes.statistics import as_estimate, grouped, over_seeds, said_of_runs
+from ebar.recipes.statistics import as_estimate, grouped, over_seeds, said_of_runs, with_items
 from ebar.types import Estimate
 
 Read = str | Callable[..., Any]  # a path in a run's result such as "models.π.exact", or a function of it
@@ -34,6 +33,7 @@ class Figure:
     paper: Mapping[Any, Any] | Sequence[Any] | Callable[[Mapping[str, Any]], Any] = field(default_factory=dict)
     single: Read | None = None  # where a run's own interval is, if not with its figure
     exact: bool = False  # known without error, and the same in all runs of a group
+    bare: bool = False  # a number of one run without an interval, which needs no warning that there is none
     warns: Read | None = None  # a run's warning, where its estimate has none
     empty: str | None = None  # what to say where no run has the figure; None: there is no row then
     shared: str = ""  # test items that all seeds share, whose error (that of the first seed) belongs in the interval
@@ -115,9 +115,10 @@ def _row(
         if figure.empty is not None:
             yield Row(name=name, settings=settings, value=None, low=None, high=None, warning=figure.empty)
         return
-    if figure.exact:
+    if figure.exact or (figure.bare and not isinstance(values[0], Estimate)):
         value = _number(values[0])
-        yield Row(name=name, settings=settings, value=value, low=value, high=value, document=document)
+        end = value if figure.exact else None
+        yield Row(name=name, settings=settings, value=value, low=end, high=end, document=document)
         return
     if figure.summary is not None:
         yield replace(figure.summary(name, settings, [_number(value) for value in values]), document=document)

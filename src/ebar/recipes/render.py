@@ -1,31 +1,29 @@
-"""A recorded result as a page and a plot, from its JSON alone: nothing is run again, and nothing is typed by hand."""
+"""A recorded result as a page and a plot, from its JSON alone: nothing is run again, and nothing is typed by hand.
+
+Every interval says what it is over, and is cut off where its figure ends.
+"""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ebar.errors import UserError
 from ebar.recipes.claims import compared
 from ebar.recipes.layout import escaped, listed, markdown
-from ebar.recipes.recipe import Cell, Recipe, Recorded, Row
-from ebar.recipes.recorded import cut_off, read_result, settled
-from ebar.store.writing import replace, saving
+from ebar.recipes.recipe import Cell, Reading, Recipe, Row
+from ebar.store.writing import replace as replace_file
+from ebar.store.writing import saving
 
 INTERVALS = (
     "Intervals are at 95 %, unless it is said otherwise. What varies in them is said with them: seeds (Student's "
     "interval over one figure for each), test items, draws. An interval is valid for others of what it is over, and "
     "for nothing else."
 )
-FORMAT = 2  # of a record: 2 has the settings of its runs, and what each interval is over
-UNKEPT = (
-    "This record is of the first format. It does not hold the settings of its runs (those named here are the recipe's, "
-    "unchanged since), the figures of single seeds and test items, or most warnings of single runs: that a row has no "
-    "warning does not mean that there was none."
-)
-TAILS = (
-    "“The weights are heavy-tailed … the interval is too narrow” is what the code of then said, of plain means without "
-    "weights too, and from a k̂ far below 0.7 on. Read it as: the interval may be too narrow."
-)
+FORMAT = 2  # of a record: 1 did not say of each interval what it is over
+SAME = "the same in all"
 SINGLE = ("seed", "scale")  # settings in which runs of one scale differ in any case
 
 
@@ -34,20 +32,24 @@ def write_page(path: Path, recipe: Recipe) -> None:
     text, rows = rendered(path, recipe)
     with saving(str(path.with_suffix(".md"))):
         recipe.plot(rows, path.with_suffix(".svg"))
-        replace(path.with_suffix(".md"), text.encode())
+        replace_file(path.with_suffix(".md"), text.encode())
 
 
 def rendered(path: Path, recipe: Recipe) -> tuple[str, list[Row]]:
     """The page as Markdown, and the rows it is made of."""
-    record, recorded = read_result(path, recipe)
-    rows = shown(recorded, recipe)
-    return page(record, recorded.cells, rows, recipe, path.with_suffix(".svg").name), rows
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if record.get("format", 1) != FORMAT:
+        raise UserError(f"{path} was recorded by another version of ebar: run the recipe again with --fresh.")
+    # A record that does not hold the settings of its runs has those of the recipe.
+    cells = record.get("cells") or recipe.grid(str(record["scale"]))
+    rows = settled([row_from(row) for row in record["rows"]], cells, recipe.read)
+    return page(record, cells, rows, recipe, path.with_suffix(".svg").name), rows
 
 
-def shown(recorded: Recorded, recipe: Recipe) -> list[Row]:
-    """Recorded rows under their names of today, each interval with what it is over."""
-    reading = recipe.read
-    return settled(reading.correct(recorded), recorded.cells, reading)
+def row_from(tree: Mapping[str, Any]) -> Row:
+    """A row as it was before it became JSON, which writes ±∞ and NaN as strings."""
+    numbers = {key: None if tree[key] is None else float(tree[key]) for key in ("value", "low", "high")}
+    return Row(**{**tree, **numbers})
 
 
 def page(record: Mapping[str, Any], cells: Sequence[Cell], rows: Sequence[Row], recipe: Recipe, plot: str) -> str:
@@ -98,9 +100,7 @@ def _notes(record: Mapping[str, Any], cells: Sequence[Cell], rows: Sequence[Row]
             f"distance), it is cut off there: {cut} of the figures. That loses no coverage; but so near an end errors "
             "are skewed, and such an interval over a few seeds is rough."
         )
-    if record.get("format", 1) < FORMAT:
-        said += [TAILS] if any("weights are heavy-tailed" in (row.warning or "") for row in rows) else []
-        said.append(UNKEPT)
+    said += record.get("caveats", [])
     if recipe.tables:
         said.append("All figures, with those that the tables leave out, are in the JSON file beside this page.")
     return said
@@ -135,3 +135,45 @@ def _flat(tree: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
     for key, value in tree.items():
         parts += _flat(value, f"{before}{key}.") if isinstance(value, Mapping) else [(before + key, value)]
     return parts
+
+
+def settled(rows: Sequence[Row], cells: Sequence[Cell], reading: Reading) -> list[Row]:
+    """Every interval with what it is over, and inside what its figure can be. Done twice it changes nothing."""
+    return [_with_over(within(row, reading.ranges.get(row.name)), cells, reading) for row in rows]
+
+
+def within(row: Row, ends: tuple[float, float] | None) -> Row:
+    """The interval cut off at the least and the most there can be: beyond lies no truth that it could cover."""
+    if ends is None or row.low is None or row.high is None:
+        return row
+    least, most = ends
+    return replace(row, low=min(max(row.low, least), most), high=max(min(row.high, most), least))
+
+
+def cut_off(rows: Sequence[Row], reading: Reading) -> int:
+    """How many intervals over seeds end where their figure can go no further."""
+    count = 0
+    for row in rows:
+        ends = reading.ranges.get(row.name)
+        if ends is not None and row.low is not None and row.high is not None and row.low < row.high:
+            count += "seeds" in (row.over or "") and (row.low == ends[0] or row.high == ends[1])
+    return count
+
+
+def _with_over(row: Row, cells: Sequence[Cell], reading: Reading) -> Row:
+    if row.over is not None or row.low is None or row.high is None:
+        return row
+    seeds = seeds_of(row, cells)
+    constant = row.low == row.high == row.value
+    if seeds > 1:
+        return replace(row, over=f"{SAME} {seeds} seeds" if constant else f"{seeds} seeds")
+    over = reading.items if isinstance(reading.items, str) else reading.items(row, cells)
+    if constant and math.isfinite(row.low):
+        return replace(row, over=", ".join(["exact", *over.split(", ")[1:]]))  # what follows is what there is one of
+    return replace(row, over=over or None)
+
+
+def seeds_of(row: Row, cells: Sequence[Cell]) -> int:
+    """How many seeds the runs have whose settings are those of the row, as far as it names them."""
+    own = [cell for cell in cells if all(cell[key] == value for key, value in row.settings.items() if key in cell)]
+    return len({cell["seed"] for cell in own})

@@ -16,8 +16,7 @@ from ebar.errors import UserError, choose
 from ebar.progress import bar
 from ebar.recipes import RECIPES, SCALES, load
 from ebar.recipes.recipe import Cell, Recipe, Row
-from ebar.recipes.recorded import settled
-from ebar.recipes.render import FORMAT, write_page
+from ebar.recipes.render import FORMAT, settled, write_page
 from ebar.store.environment import environment
 from ebar.store.fingerprint import fingerprint, source_fingerprint
 from ebar.store.stages import HEADER, Header, open_stage

@@ -5,11 +5,8 @@ from typing import Any
 
 import pytest
 
-from ebar.recipes.crossed import crossed
-from ebar.recipes.recipe import Recorded, Row
-from ebar.recipes.residual.perplexity import figures, panels
-from ebar.recipes.residual.perplexity_page import DIFFERENCE, OLD_DIFFERENCE, PERPLEXITY, correct, notes
-from ebar.recipes.residual.settings import cells
+from ebar.recipes.residual.perplexity import DIFFERENCE, PERPLEXITY, RECIPE, figures, notes
+from ebar.recipes.statistics import crossed
 
 CELL = {"corpus": "gmb-news", "base": "transformer", "seed": 0}
 
@@ -59,7 +56,7 @@ def test_perplexities_are_per_token_and_differences_are_over_seeds_and_prefixes(
     assert row.values is not None
     found = crossed(row.values, [10, 30])
     assert (row.low, row.high) == pytest.approx((found.low, found.high))
-    assert len(panels(rows)) == 1
+    assert [len(plot(rows)) for plot in RECIPE.plots] == [1]
 
 
 def test_prefixes_that_gain_unequally_widen_the_interval():
@@ -80,11 +77,11 @@ def test_a_plain_rival_has_an_interval_over_prefixes():
     assert row.over == "2 prefixes, one seed"
 
 
-def test_the_documents_order_and_another_one_are_told_apart():
+def test_the_papers_order_and_another_one_are_told_apart():
     same = notes(rows_of(39.5, unit=energy(39.0, 39.01), bit=energy(38.0, 38.01), pretrained=energy(30.0, 30.01)))
     assert same[0] == (
-        "Transformer on gmb-news: best first BiT*, BiT, UniT. No two intervals overlap. The document, on other text, "
-        "has BiT*, BiT, UniT, as here."
+        "Transformer on gmb-news: best first BiT*, BiT, UniT. No two intervals overlap. The paper, on other text, has "
+        "BiT*, BiT, UniT, as here."
     )
     assert not any("BALM's perplexity is below" in note for note in same)
     other = notes(rows_of(39.5, unit=energy(38.0, 38.01), bit=energy(39.0, 39.01), pretrained=energy(30.0, 30.01)))
@@ -98,7 +95,7 @@ def test_overlapping_intervals_are_said_whichever_order_is_ours():
         assert "overlap: their order is no finding." in notes(rows_of(39.5, unit=unit, bit=bit))[0]
 
 
-def test_of_an_order_that_the_document_does_not_give_nothing_is_said():
+def test_of_an_order_that_the_paper_does_not_give_nothing_is_said():
     cell = {**CELL, "corpus": "gutenberg-novels"}
     rivals = {"base": rival(40), "ralm": rival(39.9), "balm": rival(39.5)}
     energies = {"unit": energy(39.0, 39.01), "bit": energy(38.0, 38.01)}
@@ -112,15 +109,7 @@ def test_a_larger_plain_model_that_is_better_is_said_to_be():
     assert any("BALM's perplexity is below that of BiT and UniT" in note for note in said)
 
 
-def test_the_documents_perplexities_are_of_its_own_text():
+def test_the_papers_perplexities_are_of_its_own_text():
     assert all(row.document is None for row in rows_of(39.5, unit=energy(39.0)))
     rows = figures([({**CELL, "corpus": "cc-news"}, {"rivals": {"base": rival(40)}, "energies": {}})])
     assert [row.document for row in rows] == ["14.89"]
-
-
-def test_an_old_record_without_the_error_of_prefixes_says_that_it_is_missing():
-    settings = {"corpus": "gmb-news", "base": "Transformer", "model": "BiT*"}
-    old = Row(name=OLD_DIFFERENCE, settings=settings, value=-0.11, low=-0.12, high=-0.1)
-    (row,) = correct(Recorded(rows=[old], cells=cells("cpu")))
-    assert row.over == "3 energy seeds"
-    assert row.warning == "the error of prefixes, which the seeds share, is not in the interval"

@@ -13,17 +13,17 @@ import torch
 
 from ebar.estimators.joint_perplexity import JointPerplexity
 from ebar.maths.jackknife import half_width, log_mean_bounds
+from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Points
+from ebar.recipes.plots import Points, chosen
 from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
 from ebar.recipes.residual.run import base_figures, best_figures, trained
 from ebar.recipes.residual.settings import CELLS, LANGUAGE_MODEL
-from ebar.recipes.statistics import as_estimate
 from ebar.store.writing import once, plain
 from ebar.types import Estimate
 
 BOUND = 3.0
-BOUNDED, UNBOUNDED = f"{BOUND:g}·tanh(raw/{BOUND:g})", "raw"
+LABELS = {"bounded": f"{BOUND:g}·tanh(raw/{BOUND:g})", "unbounded": "raw"}
 PERPLEXITY = "perplexity per token"
 CERTIFIED = "perplexity per token, certified for these prefixes"
 HERE = "nats per token, joint − base LM, on these prefixes"
@@ -44,9 +44,10 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """The figures of both, and their costs of every continuation."""
     cell = {**cell, "energies": {cell["kind"]: cell["energy"]}, "last_step": {"prefixes": 0, "candidates": None}}
     rival = once(folder / "base.json", lambda: base_figures(cell, folder))
+    bounds = {"bounded": BOUND, "unbounded": None}
     found = {
         name: once(folder / f"{name}.json", partial(_energy, name, bound, cell, folder))
-        for name, bound in (("bounded", BOUND), ("unbounded", None))
+        for name, bound in bounds.items()
     }
     return {"tokens": rival["tokens"], **found}
 
@@ -84,26 +85,20 @@ def _figures(joint: JointPerplexity) -> dict[str, Estimate | float]:
     return figures
 
 
-def figures(results: Sequence[Result]) -> list[Row]:
-    """Perplexity, verdicts and widths of both, and their difference."""
-    rows = []
-    for cell, result in results:
-        for name, label in (("bounded", BOUNDED), ("unbounded", UNBOUNDED)):
-            for figure, value in result[name]["figures"].items():
-                rows.append(_row(figure, cell["corpus"], label, value))
-        rows.append(_row(PAIRED, cell["corpus"], f"{BOUNDED} − {UNBOUNDED}", plain(_paired(result))))
-    return rows
-
-
-def _row(name: str, corpus: str, energy: str, figure: Any) -> Row:
-    settings = {"corpus": corpus, "energy": energy}
-    if not isinstance(figure, dict):
-        return Row(name=name, settings=settings, value=float(figure), low=None, high=None)
-    found = as_estimate(figure)
-    assert found is not None
-    return Row(
-        name=name, settings=settings, value=found.value, low=found.low, high=found.high, warning=found.warning
-    )  # fmt: skip
+def _energies(results: Sequence[Result]) -> list[Row]:
+    """Both energies of a cell as runs of their own, and their difference."""
+    runs = [
+        ({"corpus": cell["corpus"], "energy": label}, own)
+        for cell, result in results
+        for own, label in (
+            *((result[name]["figures"], label) for name, label in LABELS.items()),
+            ({PAIRED: plain(_paired(result))}, " − ".join(LABELS.values())),
+        )
+    ]
+    figure = Figure(
+        name="{figure}", at="{figure}", each={"figure": lambda run: {name: name for name in run}}, bare=True
+    )
+    return Figures(by=("corpus", "energy"), of=[figure])(runs)
 
 
 def _paired(result: dict[str, Any]) -> Estimate:
@@ -118,16 +113,16 @@ def _paired(result: dict[str, Any]) -> Estimate:
     return Estimate(float(value), float(value - width), float(value + width), len(gaps))
 
 
-def notes(rows: Sequence[Row]) -> list[str]:
+def _notes(rows: Sequence[Row]) -> list[str]:
     """Whether the bound costs anything, and what the intervals are over."""
     said = []
-    for row in rows:
-        if row.name == PAIRED and row.value is not None and row.low is not None and row.high is not None:
-            told = "no higher than" if row.high <= 0 else "higher than" if row.low > 0 else "not told apart from"
-            said.append(
-                f"{row.settings['corpus']}: the bounded energy's perplexity is {told} the unbounded one's "
-                f"({row.value:+.4f} nats per token, {row.low:+.4f} to {row.high:+.4f} over prefixes, one seed each)."
-            )
+    for row in chosen(rows, PAIRED, {}):
+        value, low, high = (float(number or 0.0) for number in (row.value, row.low, row.high))
+        told = "no higher than" if high <= 0 else "higher than" if low > 0 else "not told apart from"
+        said.append(
+            f"{row.settings['corpus']}: the bounded energy's perplexity is {told} the unbounded one's ({value:+.4f} "
+            f"nats per token, {low:+.4f} to {high:+.4f} over prefixes, one seed each)."
+        )
     return [
         *said,
         "A certified interval holds with a chance of 95 % or more whatever the law of the weights: given these "
@@ -138,7 +133,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def over(row: Row, cells: Sequence[Cell]) -> str:
+def _over(row: Row, cells: Sequence[Cell]) -> str:
     """What the interval of one run is over."""
     draws = row.name in (PERPLEXITY, CERTIFIED, HERE)
     return "draws for log Z, on these prefixes" if draws else "prefixes and their draws, one seed"
@@ -149,7 +144,7 @@ RECIPE = Recipe(
     source="ebar's own; base, data and BiT* as in residual/perplexity",
     grid=cells,
     run=run_cell,
-    figures=[figures],
+    figures=[_energies],
     tables=[Layout(rows=("corpus", "figure"), columns=("energy",))],
     plots=[
         Points(
@@ -157,6 +152,6 @@ RECIPE = Recipe(
             x_label="nats per token, joint − base, on these prefixes",
         )
     ],
-    notes=notes,
-    reading=Reading(items=over),
+    notes=_notes,
+    reading=Reading(items=_over),
 )  # fmt: skip

@@ -1,111 +1,202 @@
 """Perplexities of the joint models as intervals, beside the base's, RALM's and BALM's."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
+from statistics import fmean
 from typing import Any
 
-from ebar.recipes.crossed import crossed, over_items
-from ebar.recipes.experiment import Experiment, Result
-from ebar.recipes.recipe import Row
-from ebar.recipes.residual.perplexity_page import ACCURACY, DIFFERENCE, MOVED, PERPLEXITY, READING, notes, told
-from ebar.recipes.residual.readings import by_task, named
-from ebar.recipes.residual.run import run_cell
-from ebar.recipes.residual.settings import cells
-from ebar.recipes.statistics import as_dot, as_estimate, over_seeds
-from ebar.report.plots import Dots
+from ebar.recipes.figures import Figure, Figures, found
+from ebar.recipes.layout import Layout
+from ebar.recipes.plots import Points, chosen, split
+from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
+from ebar.recipes.residual.readings import BASES, BY_TASK, MODEL, NAMES, RUNS, TASK, cell_of, energies_of, named
+from ebar.recipes.statistics import crossed, over_items, over_seeds
+from ebar.types import Estimate
+
+PERPLEXITY = "perplexity per token"
+DIFFERENCE = "nats per token − the base LM's"
+ACCURACY = "held-out class accuracy of the energy"
+MOVED = "nats that log Z moves by when draws are doubled"
+LIGHT = "share of the prefixes with k̂ < 0.7"
+BASE, RALM, BALM, UNIT, BIT, PRETRAINED = NAMES.values()
+# In the paper's own tokens; of BiT on the Toronto Books it says nothing.
+THEIRS = {
+    "cc-news": {
+        BASE: "14.89", RALM: "14.89", BALM: "13.92", UNIT: "13.81–13.82", BIT: "13.01–13.03",
+        PRETRAINED: "12.93–12.95",
+    },
+    "toronto-books": {
+        BASE: "18.14", RALM: "18.17", BALM: "18.24", UNIT: "17.46–17.48", PRETRAINED: "16.17–16.18",
+    },
+}  # fmt: skip
+ALIKE = {"gmb-news": "cc-news", "gutenberg-novels": "toronto-books"}  # our corpora, and the paper's of that kind
+ORDER = (PRETRAINED, BIT, UNIT)  # best first, where the paper has all three
 
 
 def figures(results: Sequence[Result]) -> list[Row]:
-    """Each model's perplexity, and how far the joint models are from the base."""
-    rows = []
-    for cell, result in results:
-        for kind, rival in result["rivals"].items():
-            value = math.exp(math.fsum(rival["nats"]) / sum(rival["tokens"]))
-            rows.append(
-                Row(
-                    name=PERPLEXITY,
-                    settings={**named(cell, kind), "parameters": rival["parameters"]},
-                    value=value,
-                    low=None,
-                    high=None,
-                    document=told(cell, kind),
-                )
-            )
-        for kind in ("ralm", "balm"):
-            if kind in result["rivals"]:
-                rows.append(_rival(cell, kind, result["rivals"]))
-        for kind, runs in result["energies"].items():
-            rows += _joint(cell, kind, runs, result["rivals"]["base"]["tokens"])
-    return rows
-
-
-def _rival(cell: Any, kind: str, rivals: Mapping[str, Any]) -> Row:
-    """How far a plain model is from the base on the same prefixes."""
-    tokens = rivals["base"]["tokens"]
-    gains = [own - base for own, base in zip(rivals[kind]["nats"], rivals["base"]["nats"], strict=True)]
-    found = over_items(gains, tokens)
-    over = f"{len(tokens)} prefixes, one seed"
-    return Row(
-        name=DIFFERENCE, settings=named(cell, kind), value=found.value, low=found.low, high=found.high, over=over
-    )
-
-
-def _joint(cell: Any, kind: str, runs: list[dict[str, Any]], tokens: list[int]) -> Iterable[Row]:
-    about = named(cell, kind)
-    for seed, run in enumerate(runs):
-        joint = run["joint"]
-        yield Row(
-            name=PERPLEXITY,
-            settings={**about, "energy seed": seed, "parameters": run["parameters"]},
-            value=float(joint["value"]),
-            low=float(joint["low"]),
-            high=float(joint["high"]),
-            document=told(cell, kind),
-            warning=joint["verdict"],
-        )
-        yield Row(name=MOVED, settings={**about, "energy seed": seed}, value=float(joint["moved"]), low=None, high=None)
-        yield Row(
-            name="share of the prefixes with k̂ < 0.7", settings={**about, "energy seed": seed},
-            value=float(joint["share_light"]), low=None, high=None,
-        )  # fmt: skip
-    differences = [float(run["joint"]["difference"]["value"]) for run in runs]
-    single = as_estimate(runs[0]["joint"]["difference"])
-    row = over_seeds(DIFFERENCE, about, differences, single=single, warning=None if single is None else single.warning)
-    yield row if len(runs) == 1 else _with_both(row, [run["gains"] for run in runs], tokens)
-    accuracies = [float(run["held_out"]["accuracy"]) for run in runs]
-    yield over_seeds(ACCURACY, about, accuracies)
-
-
-def _with_both(row: Row, gains: list[list[float]], tokens: list[int]) -> Row:
-    """Seeds of an energy are measured on the same prefixes: the errors of both are in the interval."""
-    found = crossed(gains, tokens)
-    assert row.value is not None
-    low, high = row.value - (found.value - found.low), row.value + (found.high - found.value)
-    over = f"{len(gains)} energy seeds and {len(tokens)} prefixes, which they share"
-    return replace(row, low=low, high=high, over=over, values=gains)
-
-
-def panels(rows: Sequence[Row]) -> list[Dots]:
-    """Each model − base in nats, by base and corpus."""
+    """Each model's perplexity, and how far the others are from the base."""
+    rivals = [
+        ({**named(cell, kind), "parameters": rival["parameters"]}, rival)
+        for cell, result in results
+        for kind, rival in result["rivals"].items()
+    ]
+    energies, seeded = energies_of(results), (*MODEL, "energy seed")
+    plain = Figure(name=PERPLEXITY, at=_perplexity, bare=True, paper=_paper)
+    joint = Figure(name=PERPLEXITY, at=_joint, warns="joint.verdict", paper=_paper)
+    shares = [Figure(name=name, at=f"joint.{at}", bare=True) for name, at in ((MOVED, "moved"), (LIGHT, "share_light"))]
     return [
-        Dots(
-            title=title,
-            x_label="nats per token − base",
-            rows={str(row.settings["model"]): as_dot(row) for row in here if row.name == DIFFERENCE},
-        )
-        for title, here in by_task(rows).items()
+        *Figures(by=(*MODEL, "parameters"), of=[plain])(rivals),
+        *Figures(by=(*seeded, "parameters"), of=[joint])(energies),
+        *Figures(by=seeded, of=shares)(energies),
+        *_differences(results),
+        *Figures(by=MODEL, of=[Figure(name=ACCURACY, at="held_out.accuracy")])(energies),
     ]
 
 
-RECIPE = Experiment(
+def _perplexity(rival: Mapping[str, Any]) -> float:
+    return math.exp(math.fsum(rival["nats"]) / sum(rival["tokens"]))
+
+
+def _joint(run: Mapping[str, Any]) -> Estimate:
+    value, low, high = (float(run["joint"][name]) for name in ("value", "low", "high"))
+    return Estimate(value, low, high, math.nan)
+
+
+def _paper(settings: Mapping[str, Any]) -> str | None:
+    """The paper's figure of the same text."""
+    own = settings["base"] == BASES["transformer"]
+    return THEIRS.get(settings["corpus"], {}).get(settings["model"]) if own else None
+
+
+def _differences(results: Sequence[Result]) -> Iterator[Row]:
+    """From the base on the same prefixes. Seeds of an energy share their prefixes: the errors of both count."""
+    for cell, result in results:
+        base = result["rivals"]["base"]
+        count = f"{len(base['tokens'])} prefixes"
+        for kind, rival in result["rivals"].items():
+            if rival is not base:
+                gains = [own - other for own, other in zip(rival["nats"], base["nats"], strict=True)]
+                value, low, high = over_items(gains, base["tokens"])
+                yield Row(name=DIFFERENCE, settings=named(cell, kind), value=value, low=low, high=high,
+                          over=f"{count}, one seed")  # fmt: skip
+        for kind, runs in result["energies"].items():
+            estimates = [found(run, "joint.difference") for run in runs]
+            row = over_seeds(
+                DIFFERENCE, named(cell, kind), [one.value for one in estimates], single=estimates[0],
+                warning=estimates[0].warning,
+            )  # fmt: skip
+            if len(runs) > 1:
+                several = [run["gains"] for run in runs]
+                both, value = crossed(several, base["tokens"]), float(row.value or 0.0)
+                row = replace(
+                    row, low=value - (both.value - both.low), high=value + (both.high - both.value),
+                    over=f"{len(runs)} energy seeds and {count}, which they share", values=several,
+                )  # fmt: skip
+            yield row
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """Which order the energies come in and whether it is a finding, beside the paper's; and what the data may be."""
+    said = []
+    for task in split(rows, TASK):
+        here, title = chosen(rows, "*", task), "{base} on {corpus}".format(**task)
+        said += [*_order(title, here), *_beside_balm(title, here)]
+        if task["base"] == BASES["smollm2"]:
+            said.append("The novels are probably in SmolLM2's training data: its perplexity on them flatters it.")
+    said.append(
+        "A perplexity's interval is for the prefixes given: from the lower confidence limit of T to the upper one of "
+        "2J − T. A verdict is given only where k̂ < 0.7 for 95 % of the prefixes and doubling the draws moves log Z by "
+        "less than 0.05 nats; otherwise the page says “not established”. Whether other prefixes would say the same is "
+        f"the question of “{DIFFERENCE}”: where its interval holds 0, that is not established."
+    )
+    corpora = {row.settings["corpus"] for row in rows}
+    return said + [
+        f"The paper's perplexities, on {theirs} and per token of its own vocabulary, are not to be set beside those on "
+        f"{ours}: {', '.join(f'{model} {figure}' for model, figure in THEIRS[theirs].items())}."
+        for ours, theirs in ALIKE.items()
+        if ours in corpora
+    ]
+
+
+def _order(title: str, rows: Sequence[Row]) -> list[str]:
+    gains, corpus = _gains(rows), str(rows[0].settings["corpus"])
+    ours = sorted((model for model in ORDER if model in gains), key=lambda model: gains[model].value or 0.0)
+    if len(ours) < 2:
+        return []
+    unclear = [f"{one} and {other}" for one, other in combinations(ours, 2) if _meet(gains[one], gains[other])]
+    overlap = f"The intervals of {', of '.join(unclear)} overlap: their order is no finding."
+    text = f"{title}: best first {', '.join(ours)}. {overlap if unclear else 'No two intervals overlap.'}"
+    known = THEIRS.get(ALIKE.get(corpus, corpus), {})
+    theirs = [model for model in ORDER if model in known and model in ours]
+    same = theirs == [model for model in ours if model in known]
+    missing = [model for model in ours if model not in known]
+    if len(theirs) > 1:
+        text += f" The paper, on other text, has {', '.join(theirs)}{', as here' if same else ''}."
+    if missing and rows[0].settings["base"] == BASES["transformer"]:
+        text += f" Of {' and '.join(missing)} on such text it says nothing."
+    if not same and BIT in ours:
+        text += (
+            " A bidirectional energy from scratch has seen a few hundred thousand tokens here and billions there; one "
+            "that starts from the base's own weights begins with what the base knows."
+        )
+    return [text]
+
+
+def _beside_balm(title: str, rows: Sequence[Row]) -> list[str]:
+    """In the paper every joint model is below a plain one of matched size."""
+    means = {model: fmean([row.value or 0.0 for row in chosen(rows, PERPLEXITY, {"model": model})] or [0.0])
+             for model in (*ORDER, BALM)}  # fmt: skip
+    above = [model for model in ORDER if means[model] > means[BALM] > 0]
+    if not above:
+        return []
+    gains = _gains(rows)
+    unclear = [model for model in above if BALM in gains and _meet(gains[BALM], gains[model])]
+    return [
+        f"{title}: BALM's perplexity is below that of {' and '.join(above)}, where the paper, on other text, has every "
+        "joint model of which it has a figure below BALM."
+        + (f" The intervals of BALM and {' and '.join(unclear)} overlap: no finding." if unclear else "")
+    ]
+
+
+def _gains(rows: Sequence[Row]) -> dict[str, Row]:
+    return {str(row.settings["model"]): row for row in chosen(rows, DIFFERENCE, {})}
+
+
+def _meet(one: Row, other: Row) -> bool:
+    ends = [-math.inf if row.low is None else row.low for row in (one, other)]
+    tops = [math.inf if row.high is None else row.high for row in (one, other)]
+    return max(ends) <= min(tops)
+
+
+def _seeds(cells: Sequence[Cell]) -> list[str]:
+    """What one seed is, where energies have several."""
+    counts = "; ".join(f"{BASES[cell['base']]} on {cell['corpus']}: {cell['energy_seeds']}" for cell in cells)
+    return [f"The base, its rivals and the draws for Z have one seed each. Seeds of each energy: {counts}."]
+
+
+def _items(row: Row, cells: Sequence[Cell]) -> str:
+    """What the intervals are over, row by row."""
+    cell = cell_of(row, cells)
+    if row.name == PERPLEXITY:
+        return f"{cell['draws']} draws for each Z, on these {cell['test_chunks']} prefixes and no others"
+    if row.name == ACCURACY:
+        return f"{cell['energy_seeds']} energy seeds"
+    return f"{cell['test_chunks']} prefixes, one energy seed"
+
+
+RECIPE = Recipe(
     title="Perplexity of a language model with a discriminator as part of it",
-    source="document 002, “Estimated Perplexities” (CC-News, Toronto Books); at scale cpu GMB news and novels",
-    cells=cells,
-    work=run_cell,
-    figures=figures,
-    panels=panels,
+    source="Deng et al. 2020, “Estimated Perplexities” (CC-News, Toronto Books); at scale cpu GMB news and novels",
+    figures=[figures],
+    tables=[
+        Layout(rows=("model", "energy seed"), columns=TASK, figures=[PERPLEXITY], caption=f"{PERPLEXITY}:"),
+        Layout(rows=("model",), columns=TASK, figures=[DIFFERENCE], caption=f"{DIFFERENCE}:"),
+        Layout(rows=MODEL, figures=[ACCURACY]),
+    ],
+    plots=[Points(of=[DIFFERENCE], label="{model}", x_label="nats per token − base", **BY_TASK)],
     notes=notes,
-    runs="residual/text",
-    reading=READING,
-)
+    reading=Reading(items=_items, ranges={ACCURACY: (0.0, 1.0)}, departures=_seeds),
+    **RUNS,
+)  # fmt: skip

@@ -1,46 +1,42 @@
-"""Names in the rows of the residual recipes, and what their intervals are over."""
+"""What the recipes of Deng et al. 2020 share: their runs, names in their rows, and what their intervals are over."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from ebar.recipes.recipe import Cell, Items, Row
+from ebar.recipes.recipe import Cell, Items, Result, Row
+from ebar.recipes.residual.run import run_cell
+from ebar.recipes.residual.settings import cells
 
-JOINT = "joint model"  # of which a gain is, beside those of students
+PAPER = "Deng et al. 2020"
+RUNS: dict[str, Any] = {"grid": cells, "run": run_cell, "runs": "residual/text"}
 TASK = ("base", "corpus")
+MODEL = (*TASK, "model")
+BY_TASK: dict[str, Any] = {"panels": TASK, "title": "{base} on {corpus}"}
 NAMES = {"base": "base LM", "ralm": "RALM", "balm": "BALM", "unit": "UniT", "bit": "BiT", "pretrained": "BiT*"}
-UNSURE = re.compile("k̂|doubling|draws for each prefix")  # of Z, not of which side of the base's the interval is on
 BASES = {"transformer": "Transformer", "smollm2": "SmolLM2-135M", "stories260k": "stories260K"}
 
 
-def named(cell: Any, kind: str) -> dict[str, Any]:
+def named(cell: Cell, kind: str) -> dict[str, Any]:
     """What a row is about."""
     return {"corpus": cell["corpus"], "base": BASES[cell["base"]], "model": NAMES[kind]}
 
 
-def about(row: Row) -> tuple[str, ...]:
-    """The corpus, the base and the model of a row."""
-    return tuple(str(row.settings[key]) for key in ("corpus", "base", "model"))
-
-
-def doubts(rows: Sequence[Row]) -> dict[tuple[str, ...], str]:
-    """Models with a Z that the draws do not establish, for any of their seeds: what rests on it is in doubt too."""
-    found: dict[tuple[str, ...], str] = {}
-    for row in rows:
-        if row.warning is not None and row.warning.startswith("not established") and UNSURE.search(row.warning):
-            found.setdefault(about(row), f"rests on a Z that is {row.warning}")
-    return found
+def energies_of(results: Sequence[Result]) -> list[Result]:
+    """Every energy of every cell, as a run of its own."""
+    return [
+        ({**named(cell, kind), "energy seed": seed, "parameters": run["parameters"]}, run)
+        for cell, result in results
+        for kind, runs in result["energies"].items()
+        for seed, run in enumerate(runs)
+    ]
 
 
 def cell_of(row: Row, cells: Sequence[Cell]) -> Cell:
     """The run that a row is of, with the settings that its energy has of its own."""
-    found = next(
-        cell for cell in cells
-        if (cell["corpus"], BASES[cell["base"]]) == (row.settings["corpus"], row.settings["base"])
-    )  # fmt: skip
+    own = {(cell["corpus"], BASES[cell["base"]]): cell for cell in reversed(cells)}
+    found = own[row.settings["corpus"], row.settings["base"]]
     kind = next(kind for kind, name in NAMES.items() if name == row.settings["model"])
-    own = found["energies"].get(kind, {})
-    return {**found, **own.get("figures", {})}
+    return {**found, **found["energies"].get(kind, {}).get("figures", {})}
 
 
 def prefixes_of(key: str | None = None) -> Items:
@@ -52,11 +48,3 @@ def prefixes_of(key: str | None = None) -> Items:
         return f"{count} prefixes, one energy seed"
 
     return items
-
-
-def by_task(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Rows of one base on one corpus, by their name."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(f"{row.settings['base']} on {row.settings['corpus']}", []).append(row)
-    return groups

@@ -6,19 +6,14 @@ from typing import Any
 
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Curves, Points
-from ebar.recipes.recipe import Cell, Reading, Recipe, Recorded, Result, Row
-from ebar.recipes.residual.readings import JOINT, TASK, about, cell_of, doubts, named, prefixes_of
-from ebar.recipes.residual.run import run_cell
-from ebar.recipes.residual.settings import cells
+from ebar.recipes.plots import Curves, Points, chosen
+from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
+from ebar.recipes.residual.readings import BY_TASK, MODEL, PAPER, RUNS, TASK, cell_of, energies_of, named, prefixes_of
 from ebar.recipes.statistics import as_estimate
 from ebar.types import Estimate
 
-PAPER = "Deng et al. 2020"
-RUNS: dict[str, Any] = {"grid": cells, "run": run_cell, "runs": "residual/text"}
+JOINT = "joint model"  # of which a gain is, beside those of students
 SYSTEMS = {"data": "data", "base": "base", "joint": "joint"}
-BY_TASK: dict[str, Any] = {"panels": TASK, "title": "{base} on {corpus}"}
-MODEL = (*TASK, "model")
 
 
 @dataclass(frozen=True)
@@ -28,8 +23,8 @@ class OfEnergies:
     of: Sequence[Figure]
 
     def __call__(self, results: Sequence[Result]) -> list[Row]:
-        runs = [(named(cell, kind), own[0]) for cell, result in results for kind, own in result["energies"].items()]
-        return [replace(row, values=None) for row in Figures(by=("corpus", "base", "model"), of=self.of)(runs)]
+        first = [run for run in energies_of(results) if run[0]["energy seed"] == 0]
+        return [replace(row, values=None) for row in Figures(by=("corpus", "base", "model"), of=self.of)(first)]
 
 
 # Step by step -----------------------------------------------------------------------------------------------------
@@ -183,46 +178,31 @@ RATES = OfEnergies([
 ])  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Judged:
-    """Rows in which a judge that cannot tell real from generated text is said to be one.
+def _judged(results: Sequence[Result]) -> list[Row]:
+    """Each row that rests on a judge which cannot tell real from generated text says so.
 
     The judge trained against the base is rated on the base's text, for that is what it was trained on.
     """
-
-    of: Sequence[Figure]
-
-    def __call__(self, results: Sequence[Result]) -> list[Row]:
-        return judged(OfEnergies(self.of)(results))
-
-
-def judged(rows: Sequence[Row]) -> list[Row]:
-    """The same rows, with a warning in each that rests on a judge at chance."""
-    at_chance = {
-        _judge(row, str(row.settings["system"])): row.low <= 0.5
-        for row in rows
-        if row.name == ACCURACY and row.low is not None
-    }
-    found = []
+    rows, found = RATES(results), []
+    rated = {_judge(row, row.settings["system"]): row.low or 0.0 for row in chosen(rows, ACCURACY, {})}
     for row in rows:
         systems = [row.settings["system"]] if "system" in row.settings else ["base", "joint"]
         systems = ["base"] if row.settings["judge"] == SAME else systems
-        doubtful = any(at_chance.get(_judge(row, str(system)), False) for system in systems)
-        found.append(replace(row, warning=row.warning or CHANCE) if doubtful else row)
+        at_chance = any(rated[_judge(row, system)] <= 0.5 for system in systems)
+        found.append(replace(row, warning=row.warning or CHANCE) if at_chance else row)
     return found
 
 
 def _judge(row: Row, system: str) -> tuple[str, ...]:
-    return (*about(row), str(row.settings["judge"]), system)
+    return (*(str(row.settings[key]) for key in (*MODEL, "judge")), system)
 
 
 def _judges(rows: Sequence[Row]) -> list[str]:
     """How many judges know anything, and that the paper's is another."""
     # That of the base's text is one judge, whatever energy it is set beside.
     known = {
-        about(row)[:2] if row.settings["system"] == "base" else about(row): row.warning == CHANCE
-        for row in rows
-        if row.name == ACCURACY and row.settings["judge"] == OWN
+        _judge(row, "")[: 2 if row.settings["system"] == "base" else 3]: row.warning == CHANCE
+        for row in chosen(rows, ACCURACY, {"judge": OWN})
     }
     return [
         f"{sum(known.values())} of {len(known)} judges are at chance on the text they were trained against. A "
@@ -242,7 +222,7 @@ def _second_half(row: Row, cells: Sequence[Cell]) -> str:
 FOOLING = Recipe(
     title="Are the joint model's texts harder to tell from real ones?",
     source=f"{PAPER}, “Are generations from P_joint harder to discriminate?”",
-    figures=[Judged(RATES.of)],
+    figures=[_judged],
     tables=[
         Layout(rows=(*MODEL, "judge"), columns=("figure", "system"), figures=[RATE, ACCURACY]),
         Layout(rows=MODEL, columns=("judge",), figures=[FOOLED], caption=FOOLED),
@@ -254,11 +234,7 @@ FOOLING = Recipe(
         )
     ],
     notes=_judges,
-    reading=Reading(
-        items=_second_half,
-        elsewhere=lambda cells: "other text, another judge",
-        correct=lambda recorded: judged(recorded.rows),  # records of the first format say nothing of chance
-    ),
+    reading=Reading(items=_second_half, elsewhere=lambda cells: "other text, another judge"),
     **RUNS,
 )  # fmt: skip
 
@@ -269,15 +245,6 @@ GAIN = "nats per token − the base LM's, paired over prefixes"
 
 def _gain(run: Mapping[str, Any], of: str | None) -> Any:
     return run["joint"]["difference"] if of is None else run["distilled"][of]
-
-
-def _sure(recorded: Recorded) -> list[Row]:
-    """A record of the first format: where Z is not established, neither is the joint model's gain."""
-    unsure = doubts(recorded.beside("residual/perplexity"))
-    return [
-        replace(row, warning=row.warning or unsure.get(about(row))) if row.settings["of"] == JOINT else row
-        for row in recorded.rows
-    ]
 
 
 DISTILLED = Recipe(
@@ -299,7 +266,7 @@ DISTILLED = Recipe(
         "Each student was trained once: its interval speaks for other prefixes, not for another training. The error of "
         "training is not known here."
     ],
-    reading=Reading(items=prefixes_of(), correct=_sure),
+    reading=Reading(items=prefixes_of()),
     **RUNS,
 )  # fmt: skip
 
