@@ -68,7 +68,7 @@ from ebar.training.loop import fit as fit
 from ebar.training.moment_matching import match_moments as match_moments
 from ebar.training.moment_matching.first_order import ImportanceMoments as ImportanceMoments
 from ebar.training.moment_matching.first_order import RejectionMoments as RejectionMoments
-from ebar.training.moment_matching.fitted import Fitted as Fitted
+from ebar.training.moment_matching.matching import Fitted as Fitted
 from ebar.training.moment_matching.newton import Newton as Newton
 from ebar.training.optimisers import Adam as Adam
 from ebar.training.optimisers import AdamW as AdamW

@@ -9,7 +9,7 @@
 - Draws for several contexts are context-major: the n draws of row r of the context are n consecutive rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -198,6 +198,14 @@ class Estimate(NamedTuple):
     def exact(cls, value: float) -> "Estimate":
         """A number known without error."""
         return cls(value, value, value, float("inf"))
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> "Estimate":
+        """What JSON made of an estimate, where infinities are strings; other entries are left out."""
+        numbers: dict[str, Any] = {
+            name: float(tree[name]) for name in cls._fields if name in tree and name != "warning"
+        }
+        return cls(**numbers, warning=tree.get("warning"))
 
     @property
     def is_exact(self) -> bool:

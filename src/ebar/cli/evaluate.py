@@ -10,7 +10,7 @@ from torch import Generator
 from ebar.automata import entropy, measures
 from ebar.build.terms import read_feature
 from ebar.cli.measured import EvaluateConfig, Measured, text_figures, translation_figures
-from ebar.cli.show import plain, show_json, show_table
+from ebar.cli.show import show_json, show_table
 from ebar.cli.trained import Trained, load_trained
 from ebar.config.reader import Manual, read
 from ebar.data.corpus import Corpus
@@ -111,7 +111,7 @@ def _record(trained: Trained, measured: Measured) -> None:
         known = json.loads(path.read_text())
     except (OSError, ValueError):
         known = {}
-    known["evaluation"] = plain(measured.figures)
+    known["evaluation"] = measured.figures
     Run(trained.folder).write("results.json", to_json(known, indent=1))
     write_run_page(trained.folder, figures=measured.figures, samples=measured.samples)
 

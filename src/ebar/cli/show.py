@@ -1,28 +1,16 @@
 """How commands show figures: JSON for programs, tables for people."""
 
-import json
-import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from ebar.store.writing import to_json
 from ebar.types import Estimate
 
 
 def show_json(value: Any) -> None:
     """One JSON object on standard output. What JSON has no number for (inf, NaN) is written as a string."""
-    sys.stdout.write(json.dumps(plain(value), indent=1, ensure_ascii=False) + "\n")
-
-
-def plain(value: Any) -> Any:
-    """Estimates as objects, tuples as lists, and nothing that JSON cannot hold."""
-    if isinstance(value, Estimate):
-        return plain(value._asdict())
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-    return [plain(item) for item in value]
+    sys.stdout.write(to_json(value, indent=1).decode())
 
 
 def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

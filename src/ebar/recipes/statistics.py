@@ -62,11 +62,7 @@ def grouped(results: Iterable[Result], keys: Sequence[str]) -> dict[tuple[Any, .
 
 def as_estimate(tree: Mapping[str, Any] | None) -> Estimate | None:
     """What JSON made of an `Estimate`."""
-    if tree is None:
-        return None
-    fields = {key: value for key, value in tree.items() if key in Estimate._fields}
-    known: dict[str, Any] = {key: value if key == "warning" else float(value) for key, value in fields.items()}
-    return Estimate(**known)
+    return None if tree is None else Estimate.from_dict(tree)
 
 
 def as_dot(row: Row) -> Estimate:

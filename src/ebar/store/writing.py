@@ -2,12 +2,18 @@
 
 import errno
 import json
+import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import torch
+from torch import Tensor
 
 from ebar.errors import UserError
 
@@ -108,23 +114,54 @@ def sweep(folder: Path) -> None:
             leftover.unlink(missing_ok=True)
 
 
-def plain(tree: Any) -> Any:
-    """Named tuples, such as estimates, as dictionaries; other tuples as lists: what JSON can hold by name."""
-    if hasattr(tree, "_asdict"):
-        return {key: plain(value) for key, value in tree._asdict().items()}
-    if isinstance(tree, dict):
-        return {str(key): plain(value) for key, value in tree.items()}
-    return [plain(value) for value in tree] if isinstance(tree, list | tuple) else tree
+def plain(value: Any) -> Any:
+    """What JSON can hold: dataclasses and named tuples, such as estimates, by the names of their fields."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value.tolist() if isinstance(value, Tensor) else str(value) if isinstance(value, Path) else value
 
 
 def to_json(value: Any, *, indent: int | None = None) -> bytes:
-    """One JSON text. JSON has no infinity and no NaN: they become strings that `float` reads back."""
+    """One JSON text of what `plain` can convert. JSON has no infinity and no NaN: they become strings that `float`
+    reads back."""
 
     def finite(node: Any) -> Any:
-        if isinstance(node, float) and (node - node != 0):
+        if isinstance(node, float) and not math.isfinite(node):
             return str(node)
         if isinstance(node, dict):
             return {key: finite(branch) for key, branch in node.items()}
-        return [finite(branch) for branch in node] if isinstance(node, list | tuple) else node
+        return [finite(branch) for branch in node] if isinstance(node, list) else node
 
-    return (json.dumps(finite(value), indent=indent, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    return (json.dumps(finite(plain(value)), indent=indent, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def from_plain(kind: Any, value: Any) -> Any:
+    """The inverse of `plain`, also after a trip through JSON: `kind` is the type, a dataclass or named tuple say.
+
+    Missing fields have their defaults; a value that is not of its type is a KeyError, TypeError or ValueError.
+    """
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return None if value is None else from_plain(arguments[0], value)
+    if origin is tuple:
+        return tuple(from_plain(arguments[0], item) for item in value)
+    if origin is dict:
+        return {key: from_plain(arguments[1], item) for key, item in value.items()}
+    if is_dataclass(kind) or hasattr(kind, "_fields"):
+        types = get_type_hints(kind)
+        return kind(**{name: from_plain(types[name], item) for name, item in value.items()})
+    if kind is int and (type(value) is not int):
+        raise ValueError(f"{value!r} is no whole number")
+    if getattr(kind, "array_type", None) is Tensor:
+        return torch.tensor(_floats(value), dtype=torch.float64)
+    return float(value) if kind is float else value
+
+
+def _floats(value: Any) -> Any:
+    return [_floats(item) for item in value] if isinstance(value, list) else float(value)

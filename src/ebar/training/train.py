@@ -139,8 +139,7 @@ def train(
                 return Result("interrupted", "signal", position, best)
         result = Result("finished", reason, position, best)
         if writes:
-            record = {**result._asdict(), "position": position._asdict(), "best": best._asdict()}
-            run.write("results.json", to_json(record, indent=1))
+            run.write("results.json", to_json(result, indent=1))
         return result
 
 

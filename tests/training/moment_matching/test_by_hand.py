@@ -14,10 +14,10 @@ from ebar.training.moment_matching import ImportanceMoments, RejectionMoments, n
 from ebar.training.moment_matching.conclusion import _about_weights, conclude
 from ebar.training.moment_matching.diagnosis import ends, nearest
 from ebar.training.moment_matching.first_order import Schedule, _descend, _Scale
+from ebar.training.moment_matching.matching import Wanted
 from ebar.training.moment_matching.newton import Newton, _Guess, _half_added
 from ebar.training.moment_matching.pool import Pool
 from ebar.training.moment_matching.uncertainty import bound_at_the_end
-from ebar.training.moment_matching.wanted import Wanted
 from ebar.types import Context, Sequences, Space
 
 
@@ -65,9 +65,9 @@ def test_what_an_early_end_leaves_undone_is_in_the_covariance(iterative: bool):
     pool = Pool(values, torch.zeros(100, dtype=torch.float64), torch.zeros(100, dtype=torch.long))
     data = torch.tensor([[0.0], [1.0]], dtype=torch.float64).repeat(20, 1)
     fitted = conclude(
-        method="snis", features=Features([StartsWith(prefix="1", alphabet="01", end=2)]),
-        wanted=Wanted(data.mean(0), len(data), data), pool=pool, coefficients=torch.zeros(1, dtype=torch.float64),
-        ridge=0.01, level=0.95, trace=(0.2,), draws=100, seconds=0.0, decided="the schedule", iterative=iterative,
+        "snis", Features([StartsWith(prefix="1", alphabet="01", end=2)]), Wanted(data.mean(0), len(data), data), pool,
+        torch.zeros(1, dtype=torch.float64),
+        ridge=0.01, level=0.95, trace=(0.2,), draws=100, decided="the schedule", iterative=iterative,
     )  # fmt: skip
     assert fitted.covariance is not None
     assert fitted.monte_carlo_covariance is not None

@@ -22,7 +22,7 @@ from ebar.samplers.quasi_rejection import QuasiRejection
 from ebar.samplers.rejection import Rejection
 from ebar.store.locking import locked
 from ebar.store.stages import Header, Stage, damaged, entered
-from ebar.store.writing import saving, write_all
+from ebar.store.writing import plain, saving, write_all
 from ebar.training.distillation.distilled import Distilled, summary
 from ebar.training.distillation.record import Record, Sums, both, record_path
 from ebar.training.distillation.rounds import draw_round, find_ceiling, independent
@@ -106,7 +106,7 @@ def distil(
                         write_all(descriptor, text)
                         os.fsync(descriptor)
                     record = record.plus(drawn, features, size=len(text), has_end=space.end is not None)
-                    stage.save(record.to_state())
+                    stage.save(plain(record))
         if record.lines < n:
             stage.postpone()
     return summary(path, record, stage.seconds)

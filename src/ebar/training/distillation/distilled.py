@@ -1,7 +1,7 @@
 """The summary of a distillation."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ebar.maths.importance import all_warnings, diagnose, unseen_side
 from ebar.maths.proportions import wilson
 from ebar.samplers.trade_off import QUANTILE, trade_off
 from ebar.store.stages import Header
+from ebar.store.writing import plain
 from ebar.training.distillation.record import Record, record_path
 from ebar.types import Estimate
 
@@ -51,7 +52,7 @@ class Distilled:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: `Estimate`s as objects."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return plain(self)  # type: ignore[no-any-return]
 
 
 def summary(path: Path, record: Record, seconds: float) -> Distilled:
@@ -148,11 +149,3 @@ def _sizes(record: Record) -> Float[Tensor, " rounds"]:
     sizes = torch.full((record.rounds,), float(whole), dtype=torch.float64)
     sizes[-1] = record.lines - whole * (record.rounds - 1)
     return sizes
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Estimate):
-        return value._asdict()
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ebar.features.feature import Features
 from ebar.store.stages import Header, damaged
+from ebar.store.writing import from_plain
 from ebar.training.distillation.rounds import Ceiling, Round
 
 POOL = 10_000  # log-weights kept, the first ones: they tell the total variation, and log Z
@@ -109,10 +110,6 @@ class Record:
             pool=(*self.pool, *drawn.log_weights[:room].tolist()),
         )
 
-    def to_state(self) -> dict[str, Any]:
-        """For the header of a stage."""
-        return asdict(self)
-
     @staticmethod
     def of(header: Header, path: Path) -> "Record | None":
         """That of the text file at a path; None where nothing was drawn yet."""
@@ -136,18 +133,8 @@ def _checked(found: Mapping[str, Any]) -> Record:
     """The record of a JSON object; what cannot be one is a ValueError, KeyError or TypeError."""
     if set(found) != {field.name for field in fields(Record)}:
         raise ValueError("something is missing")
-    real = {**found}
-    numbers = ("log_bound", "log_beta", "pilot_rate", "effective", "smallest_effective")
-    real |= {name: None if found[name] is None else float(found[name]) for name in numbers}
-    wanted = ("low", "high", "total", "squares", "smallest", "largest")
-    real["sums"] = tuple(Sums(**{**sums, **{name: float(sums[name]) for name in wanted}}) for sums in found["sums"])
-    real["round_means"] = tuple(tuple(float(mean) for mean in means) for means in found["round_means"])
-    real["log_z_rounds"] = tuple(float(value) for value in found["log_z_rounds"])
-    real["pool"] = tuple(float(value) for value in found["pool"])
-    counts = [found[name] for name in ("n", "full_round", "rounds", "lines", "bytes", "accepted", "proposed")]
-    if any(type(count) is not int or count < 0 for count in counts) or real["smallest_effective"] is None:
-        raise ValueError("a count is none")
-    record = Record(**real)
-    if record.lines > record.n or not real["sums"]:
-        raise ValueError("more lines than wanted, or no sums")
+    record: Record = from_plain(Record, found)
+    counts = (record.n, record.full_round, record.rounds, record.lines, record.bytes, record.accepted, record.proposed)
+    if min(counts) < 0 or record.lines > record.n or not record.sums:
+        raise ValueError("a count is negative, more lines than wanted, or no sums")
     return record

@@ -14,25 +14,23 @@ from ebar.maths.importance import diagnose
 from ebar.maths.log_space import effective_sample_size
 from ebar.samplers.trade_off import QUANTILE
 from ebar.training.moment_matching.diagnosis import Finding, collinear, ends, moved, together, unmatched
-from ebar.training.moment_matching.fitted import Fitted
+from ebar.training.moment_matching.matching import Fitted, Wanted
 from ebar.training.moment_matching.pool import Pool
 from ebar.training.moment_matching.uncertainty import Errors, allowed, bound_at_the_end, data_distances, errors
-from ebar.training.moment_matching.wanted import Wanted
 from ebar.types import Estimate
 
 
 def conclude(
-    *,
     method: str,
     features: Features,
     wanted: Wanted,
     pool: Pool,
     coefficients: Float[Tensor, " features"],
+    *,
     ridge: float,
     level: float,
     trace: tuple[float, ...],
     draws: int,
-    seconds: float,
     decided: str,
     aimed: Float[Tensor, " features"] | None = None,
     iterative: bool = False,
@@ -88,7 +86,6 @@ def conclude(
         acceptance_rate=acceptance_rate,
         log_z=_log_z(pool, log_tilted, level),
         draws=draws,
-        seconds=seconds,
         warnings=tuple(dict.fromkeys([*said, *sentences])),
         intervals=intervals,
     )

@@ -1,14 +1,13 @@
-"""Training-1 as document 000 does it: stochastic gradient steps on λ (equation 5), by rejection or by importance.
+"""Moment matching as in Parshakova et al. 2019: stochastic gradient steps on λ, by rejection or by importance.
 
 λ starts at 0; λ ← λ + α·(m − E_λ[φ]), α = 10/(1 + finished epochs), one step per 500 data. Features are brought to
-the range [0, 1] that the document's have, so that one learning rate serves all. r is drawn from in evaluation mode:
+the range [0, 1] that the paper's have, so that one learning rate serves all. r is drawn from in evaluation mode:
 the authors' code left dropout on, so that its r was another one.
 
 What λ lacks is told by the last draws: λ* − λ ≈ H⁻¹(m − E_λ[φ]), known but for the Monte-Carlo error of E_λ[φ]. Both
 are in the covariance, the first as its square, so the noise of the steps and an early end widen the interval.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,11 +23,10 @@ from ebar.maths.exponential_family import tilt
 from ebar.progress import bar
 from ebar.samplers.accept import coin
 from ebar.training.moment_matching.conclusion import conclude
-from ebar.training.moment_matching.fitted import Fitted
+from ebar.training.moment_matching.matching import Fitted, Matching, Problem, Wanted
 from ebar.training.moment_matching.pool import Mixture, Pool
-from ebar.training.moment_matching.wanted import Wanted, wanted_moments
 from ebar.training.stopping import Best
-from ebar.types import Distribution, Sequences
+from ebar.types import Distribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,7 @@ class Schedule:
     """Per epoch, in place of that; moments given without data make it 10."""
     max_epochs: Count = 100
     patience: Count = 10
-    """Epochs without a better ℓ1_mom (equation 6), over the epoch's mean of model moments, before it stops there."""
+    """Epochs without a better Σ|E_λ[φ] − wanted|, over the epoch's mean of model moments, before it stops there."""
 
     def per_epoch(self, wanted: Wanted) -> int:
         if self.updates is not None:
@@ -128,7 +126,7 @@ def _drawn(base: Distribution, proposal: Distribution | None, features: Features
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RejectionMoments:
+class RejectionMoments(Matching):
     """`rs`: E_λ[φ] over draws of r accepted with probability exp⟨λ, φ⟩/β, log β = Σ max(0, λᵢ).
 
     Each update draws at least one batch from r, and tests all draws still kept anew, until 10 are accepted.
@@ -146,21 +144,11 @@ class RejectionMoments:
     level: float = 0.95
     """Of the intervals."""
 
-    def fit(
-        self,
-        base: Distribution,
-        features: Features,
-        *,
-        data: Sequences | None = None,
-        moments: Float[Tensor, " features"] | None = None,
-        proposal: Distribution | None = None,
-        generator: Generator,
-    ) -> Fitted:
-        """λ at the best epoch of the schedule."""
-        begun = time.monotonic()
+    def solve(self, problem: Problem) -> Fitted:
+        base, features, wanted, proposal, generator = problem
         if proposal is not None:
             raise UserError("Matching by rejection draws from r itself: leave the proposal out, or use snis or newton.")
-        wanted, scale, buffer = wanted_moments(features, data, moments), _scale(features), _Buffer(self.buffer)
+        scale, buffer = _scale(features), _Buffer(self.buffer)
         coins = Generator().manual_seed(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
         rate = 0.0
 
@@ -191,11 +179,11 @@ class RejectionMoments:
                     )
 
         end = _descend(self.schedule, wanted, scale, model_moments)
-        return _conclude("rs", features, wanted, buffer, end, self.level, begun, rate)
+        return _conclude("rs", problem, buffer, end, self.level, rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportanceMoments:
+class ImportanceMoments(Matching):
     """`snis`: E_λ[φ] over the last draws of r (or of a proposal q), weighted by exp⟨λ, φ⟩·r/q with the λ of now."""
 
     schedule: Schedule = Schedule()
@@ -208,19 +196,9 @@ class ImportanceMoments:
     level: float = 0.95
     """Of the intervals."""
 
-    def fit(
-        self,
-        base: Distribution,
-        features: Features,
-        *,
-        data: Sequences | None = None,
-        moments: Float[Tensor, " features"] | None = None,
-        proposal: Distribution | None = None,
-        generator: Generator,
-    ) -> Fitted:
-        """λ at the best epoch of the schedule."""
-        begun = time.monotonic()
-        wanted, scale, buffer = wanted_moments(features, data, moments), _scale(features), _Buffer(self.buffer)
+    def solve(self, problem: Problem) -> Fitted:
+        base, features, wanted, proposal, generator = problem
+        scale, buffer = _scale(features), _Buffer(self.buffer)
 
         def model_moments(coefficients: Tensor, first: bool) -> Tensor:
             if first and self.reset:
@@ -230,24 +208,22 @@ class ImportanceMoments:
             return tilt(scale(pool.values), pool.log_weights, coefficients).moments
 
         end = _descend(self.schedule, wanted, scale, model_moments)
-        return _conclude("snis", features, wanted, buffer, end, self.level, begun, None)
+        return _conclude("snis", problem, buffer, end, self.level, None)
 
 
 def _conclude(
-    method: str, features: Features, wanted: Wanted, buffer: _Buffer, end: _End, level: float, begun: float,
-    acceptance_rate: float | None,
-) -> Fitted:  # fmt: skip
+    method: str, problem: Problem, buffer: _Buffer, end: _End, level: float, acceptance_rate: float | None
+) -> Fitted:
     return conclude(
-        method=method,
-        features=features,
-        wanted=wanted,
-        pool=buffer.pool(),
-        coefficients=end.coefficients,
-        ridge=wanted.default_ridge(),
+        method,
+        problem.features,
+        problem.wanted,
+        buffer.pool(),
+        end.coefficients,
+        ridge=problem.wanted.default_ridge(),
         level=level,
         trace=end.trace,
         draws=buffer.drawn,
-        seconds=time.monotonic() - begun,
         decided="the schedule",
         iterative=True,
         acceptance_rate=acceptance_rate,

@@ -1,7 +1,6 @@
 """Second-order moment matching: features evaluated once, λ at the maximum to rounding."""
 
 import math
-import time
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,11 +21,10 @@ from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
 from ebar.training.moment_matching.conclusion import conclude
 from ebar.training.moment_matching.diagnosis import nearest
-from ebar.training.moment_matching.fitted import Fitted
+from ebar.training.moment_matching.matching import Fitted, Matching, Problem, Wanted
 from ebar.training.moment_matching.pool import Mixture, Pool, enumerated
 from ebar.training.moment_matching.uncertainty import allowed
-from ebar.training.moment_matching.wanted import Wanted, wanted_moments
-from ebar.types import Distribution, Sequences, Stepwise
+from ebar.types import Stepwise
 
 ENOUGH = 0.2  # effective draws per draw from r, below which it is worth looking ahead
 GOOD = 0.5  # the same from a proposal that looks ahead, above which it is not made anew
@@ -39,8 +37,8 @@ class UnsatisfiedError(UserError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Newton:
-    """λ by Newton's method on draws whose features are evaluated once: equation 5 set to zero.
+class Newton(Matching):
+    """λ by Newton's method on draws whose features are evaluated once: the gradient of the likelihood set to zero.
 
     The draws are r's own; where r seldom shows what is wanted and an automaton can follow it, part of them come from
     a proposal that looks ahead, and all are weighted as one mixture (see `Mixture`). Intervals hold the draws' error
@@ -67,41 +65,26 @@ class Newton:
     batch_size: Count = 4096
     """Sequences drawn at a time."""
 
-    def fit(
-        self,
-        base: Distribution,
-        features: Features,
-        *,
-        data: Sequences | None = None,
-        moments: Float[Tensor, " features"] | None = None,
-        proposal: Distribution | None = None,
-        generator: Generator,
-    ) -> Fitted:
-        """λ at which P_λ has the moments of the data, or those given.
-
-        A proposal given (made by `guided`, say) is drawn from beside r, in place of one made here.
-        """
-        begun = time.monotonic()
+    def solve(self, problem: Problem) -> Fitted:
+        features, wanted = problem.features, problem.wanted
         if self.draws < 4 or not 0 < self.share < 1:
             raise UserError("Newton needs at least 4 draws, and a share of proposals between 0 and 1.")
-        wanted = wanted_moments(features, data, moments)
         ridge = wanted.default_ridge() if self.ridge is None else self.ridge
         hard = self._hard(features, wanted)
-        pool, said = self._pool(base, features, wanted, proposal, hard, generator)
+        pool, said = self._pool(problem, hard)
         aimed = nearest(_within(pool, hard), wanted.moments, wanted.spread(features))
         coefficients, found = self._solve(pool, wanted._replace(moments=aimed), ridge, hard)
         return conclude(
-            method="newton",
-            features=features,
-            wanted=wanted,
+            "newton",
+            features,
+            wanted,
+            pool,
+            coefficients,
             aimed=torch.where(hard, wanted.moments, aimed),
-            pool=pool,
-            coefficients=coefficients,
             ridge=ridge,
             level=self.level,
             trace=found.trace,
             draws=0 if pool.exact else len(pool.values),
-            seconds=time.monotonic() - begun,
             decided="the prior" if ridge > 0 else "the last iteration",
             said=tuple(said),
         )
@@ -126,10 +109,8 @@ class Newton:
         )
         return coefficients.masked_scatter(free, found.coefficients), found
 
-    def _pool(
-        self, base: Distribution, features: Features, wanted: Wanted, proposal: Distribution | None, hard: Tensor,
-        generator: Generator,
-    ) -> tuple[Pool, list[str]]:  # fmt: skip
+    def _pool(self, problem: Problem, hard: Tensor) -> tuple[Pool, list[str]]:
+        base, features, wanted, proposal, generator = problem
         if self.proposal == "exact":
             if not has_at_most(base.space, LARGEST_SPACE):
                 raise UserError(f"The model has over {LARGEST_SPACE:,} sequences, too many to enumerate: use draws.")

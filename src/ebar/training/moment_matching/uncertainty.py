@@ -10,8 +10,8 @@ from torch import Tensor
 from ebar.maths.exponential_family import Tilt, inverse, match, tilt
 from ebar.maths.jackknife import half_width
 from ebar.maths.profile import distances
+from ebar.training.moment_matching.matching import Wanted
 from ebar.training.moment_matching.pool import Pool
-from ebar.training.moment_matching.wanted import Wanted
 
 
 class Errors(NamedTuple):
