@@ -92,7 +92,7 @@ def main(words: Sequence[str]) -> int:
 def _show(path: Path) -> None:
     from ebar.cli.show import show_table
     from ebar.recipes.layout import listed
-    from ebar.recipes.recorded import row_from
+    from ebar.recipes.render import row_from
 
     record = json.loads(path.read_text())
     title = f"{record['title']} ({record['source']}), scale {record['scale']}, {record['wall_seconds']} s"
