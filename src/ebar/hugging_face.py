@@ -23,6 +23,11 @@ def peft() -> Any:
     return _package("peft", "Low-rank adaptation needs")
 
 
+def tokenizers() -> Any:
+    """The package, or a sentence that says how to get it."""
+    return _package("tokenizers", "This tokeniser needs")
+
+
 def _package(name: str, who: str) -> Any:
     try:
         return import_module(name)

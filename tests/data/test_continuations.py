@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ebar.data.continuations import continuations
+from ebar.data.chunks import continuations
 from ebar.errors import UserError
 
 

@@ -3,17 +3,16 @@ import lzma
 import os
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebar.data.corpora import longest_of, read_corpus, split, symbols_of, validation_size
-from ebar.data.tokenisers import Alphabet, Bytes, Tokeniser, space_of
+from ebar.data.corpora import longest_of, read_corpus, symbols_of, validation_size
+from ebar.data.tokenisers import Alphabet, Bytes, Tokeniser
 from ebar.errors import UserError
-from ebar.types import Sequences, Space
+from ebar.types import Space
 
 BITS = Alphabet("01")
-SPACE = space_of(BITS, 5)
+SPACE = Space(3, 5, 2)
 
 
 def write(path, content: bytes):
@@ -34,10 +33,10 @@ def test_one_sequence_per_line_with_its_end(tmp_path, suffix, pack):
 
 def test_without_an_end_every_line_has_the_same_length(tmp_path):
     path = write(tmp_path / "c.txt", "né\nno!\n".encode())
-    fixed = space_of(Bytes(), 3, end=False)
+    fixed = Space(256, 3)
     assert read_corpus(path, Bytes(), fixed).tokens.tolist() == [[110, 195, 169], [110, 111, 33]]
     with pytest.raises(UserError, match=r"c.txt, line 1: 3 tokens where each line must have 4\."):
-        read_corpus(path, Bytes(), space_of(Bytes(), 4, end=False))
+        read_corpus(path, Bytes(), Space(256, 4))
 
 
 @pytest.mark.parametrize(
@@ -108,18 +107,8 @@ def test_a_token_that_spells_nothing_is_an_error():
         BITS.decode([0, 2])
 
 
-def test_validation_sizes_of_document_000():
+def test_validation_sizes_of_parshakova_et_al_2019():
     # |V| = min(max(b, ¼|D|), 2000), b = min(|D|, 500)
     assert {d: validation_size(d) for d in (100, 500, 1000, 5000, 8000, 20000)} == {
         100: 100, 500: 500, 1000: 500, 5000: 1250, 8000: 2000, 20000: 2000,
     }  # fmt: skip
-
-
-def test_a_split_shares_no_row(generator):
-    x = Sequences(torch.arange(60)[:, None], torch.ones(60, dtype=torch.long))
-    training, validation = split(x, 25, generator=generator)
-    rows = training.tokens[:, 0].tolist() + validation.tokens[:, 0].tolist()
-    assert len(rows) == len(set(rows)) == 50
-    assert rows != sorted(rows)
-    with pytest.raises(UserError, match="40 training and 40 validation sequences are more than the 60 there are"):
-        split(x, 40, generator=generator)

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from ebar.data.hub import HubPairs, HubSplit, HubTexts
-from ebar.data.text import read_text
+from ebar.data.text import read_tokens, windows
 from ebar.data.tokenisers import Alphabet
 from ebar.errors import UserError
 
@@ -31,7 +31,7 @@ def test_a_folder_that_save_to_disk_wrote(tmp_path):
             ("ja", "yes"),
             ("nein", "no"),
         ]
-        assert read_text(texts, Alphabet("abc"), 3).tokens.tolist() == [[0, 1, 2]]
+        assert windows(read_tokens(texts, Alphabet("abc")), 3).tokens.tolist() == [[0, 1, 2]]
     assert list(HubTexts(data=HubSplit(name=str(tmp_path / "both"), split="test"))) == ["c"]
     for name, part, message in (("both", "dev", "its splits are test, train"), ("one", "dev", "one split")):
         with pytest.raises(UserError, match=message):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from ebar.data.images import ImageBatches, Images, binarised, images_of, read_images
+from ebar.data.images import Images, binarised, read_images
 from ebar.errors import UserError
 from ebar.training.batches import Batches
 from ebar.types import Space
@@ -98,12 +98,11 @@ def test_tokens_are_row_by_row_with_channels_innermost():
     assert x.tokens.tolist() == [list(range(12))]
     assert x.tokens.dtype == torch.long
     assert x.lengths.tolist() == [12]
-    assert torch.equal(images_of(x, height=2, width=2, channels=3).pixels, pixels)
 
 
 def test_batches_become_tokens_one_at_a_time():
     images = Images(torch.arange(10, dtype=torch.uint8).view(5, 1, 2, 1))
-    source = ImageBatches(Batches(data=images.pixels, batch_size=2, seed=3))
+    source = Batches(data=images, batch_size=2, seed=3)
     assert len(source) == 3
     batches = list(source.at(0, 0))
     assert [len(batch.lengths) for batch in batches] == [2, 2, 1]

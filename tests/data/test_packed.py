@@ -9,7 +9,7 @@ import torch
 
 from ebar.data.packed import Packed, PackedPairs, pack_pairs, pack_stream
 from ebar.data.parallel import encoded_pairs, read_parallel
-from ebar.data.text import blocks_of, read_text
+from ebar.data.text import blocks_of, read_tokens, windows
 from ebar.data.tokenisers import Bytes
 from ebar.errors import UserError
 from ebar.training import Batches
@@ -39,7 +39,7 @@ def same(one, other):
 @pytest.mark.parametrize("source", [Batches, Budgeted])
 def test_training_from_disk_sees_what_training_from_memory_sees(tmp_path, source):
     path, packed = stream(tmp_path)
-    x = read_text(path, Bytes(), 5)
+    x = windows(read_tokens(path, Bytes()), 5)
     size = {"batch_size": 7} if source is Batches else {"tokens": 31}
     pairs = pack_pairs(tmp_path / "pairs", lambda: encoded_pairs(PAIRS, Bytes(), Bytes()), vocabularies=(257, 257))
     for stored, read in ((packed, x), (pairs, read_parallel(PAIRS, Bytes(), Bytes()))):

@@ -9,7 +9,7 @@ import torch
 from ebar.data import TextData
 from ebar.data import text as module
 from ebar.data.bpe import Bpe
-from ebar.data.text import blocks_of, read_text, read_tokens, texts_of, windows
+from ebar.data.text import blocks_of, read_tokens, texts_of, windows
 from ebar.data.tokenisers import Alphabet, Bytes, Words
 from ebar.errors import UserError
 
@@ -44,11 +44,11 @@ def test_windows_are_consecutive_and_the_rest_is_left_out():
 
 
 def test_texts_need_not_be_files():
-    assert read_text(["ab", "ca"], Alphabet("abc"), 2).tokens.tolist() == [[0, 1], [2, 0]]
+    assert windows(read_tokens(["ab", "ca"], Alphabet("abc")), 2).tokens.tolist() == [[0, 1], [2, 0]]
     with pytest.raises(TypeError, match=r"give \[text\]"):
-        read_text("abc", Alphabet("abc"), 2)
+        windows(read_tokens("abc", Alphabet("abc")), 2)
     with pytest.raises(UserError, match="Text 2: 'd' at position 0"):
-        read_text(["ab", "d"], Alphabet("abc"), 2)
+        windows(read_tokens(["ab", "d"], Alphabet("abc")), 2)
 
 
 def test_blocks_cut_anywhere_hold_the_same_tokens(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ebar.data.bpe import Bpe
 from ebar.data.built_tokeniser import read_tokeniser
-from ebar.data.tokenisers import Alphabet, Bytes, Characters, Kept, Tokeniser, Words, encode_many
+from ebar.data.tokenisers import Alphabet, Bytes, Kept, Tokeniser, Words, encode_many
 from ebar.errors import UserError
 
 TEXTS = ["low lower lowest\n", "Größe: 3½ Ġĉ <unk> 🙂\n", "  two  blanks\t\r\n\n", "<|endoftext|> \u2028 \x00"]
@@ -49,7 +49,6 @@ def test_many_texts_at_once_have_the_same_tokens(texts):
 
 
 def test_characters_by_hand():
-    assert Characters is Alphabet
     assert Alphabet.train(["bab", "ca"]).symbols == "abc"
     # Of a twice, b twice, c once: two and the unknown one.
     rare = Alphabet.train(["bab", "ca"], 3)

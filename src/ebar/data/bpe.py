@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ebar.automata.lift import byte_level
+from ebar.data.pretrained_tokeniser import read_tokenizer
 from ebar.data.tokenisers import check_tokens
-from ebar.errors import UserError
+from ebar.hugging_face import tokenizers
 
 TOKENS = 8000  # where no number is given
 
@@ -23,12 +24,7 @@ class Bpe:
     _tokenizer: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        try:
-            tokenizer = _library().Tokenizer.from_str(self.model)
-        except UserError:
-            raise
-        except Exception as error:  # the library raises no narrower class
-            raise UserError(f"This is no tokeniser that `tokenizers` can read: {error}.") from None
+        tokenizer = read_tokenizer(self.model)
         object.__setattr__(self, "_tokenizer", tokenizer)
         object.__setattr__(self, "model", tokenizer.to_str())  # as the library writes it, so that equal ones are equal
 
@@ -43,7 +39,7 @@ class Bpe:
         size = TOKENS if size is None else size
         if size < 256:
             raise ValueError(f"byte-pair encoding starts from 256 bytes, so a size of {size} is too small")
-        library = _library()
+        library = tokenizers()
         tokenizer = library.Tokenizer(library.models.BPE())
         tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = library.decoders.ByteLevel()
@@ -75,15 +71,3 @@ class Bpe:
 
     def to_json(self) -> str:
         return json.dumps({"kind": "bpe", "model": json.loads(self.model)}, ensure_ascii=False) + "\n"
-
-
-def _library() -> Any:
-    try:
-        import tokenizers
-        import tokenizers.decoders
-        import tokenizers.models
-        import tokenizers.pre_tokenizers
-        import tokenizers.trainers
-    except ImportError:
-        raise UserError("Byte-pair encoding needs the package tokenizers: install the extra ebar[hf].") from None
-    return tokenizers

@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
+from ebar.bounds import Count
 from ebar.data.bpe import Bpe
+from ebar.data.hub import FilesOrDataset
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import Alphabet, Bytes, Kept, Tokeniser, Words
 from ebar.errors import UserError
@@ -21,18 +24,18 @@ TOKENISERS: Table[Any] = Table(
 )
 
 
-@runtime_checkable
-class Tokenised(Protocol):
-    """A kind of data with a tokeniser."""
+@dataclass(frozen=True, kw_only=True)
+class Tokenised(FilesOrDataset):
+    """Data with a tokeniser."""
 
-    @property
-    def tokeniser(self) -> str: ...
-
-    @property
-    def vocabulary(self) -> int | None: ...
-
-    @property
-    def tokeniser_file(self) -> Path | None: ...
+    tokeniser: str = "bytes"
+    """What a token is: bytes, characters, words, bpe (or another entry of TOKENISERS)."""
+    vocabulary: Count | None = None
+    """Most tokens there may be; by default all characters or words, and 8,000 of bpe."""
+    tokeniser_file: Path | None = None
+    """The tokeniser.json of another run, in place of a tokeniser made from the training data."""
+    cache: Path | None = None
+    """Folder for the tokens of training data that are larger than memory: written once, read as needed."""
 
 
 def build_tokeniser(

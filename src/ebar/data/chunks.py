@@ -1,29 +1,33 @@
-"""Text as prefixes and continuations: what a residual model is trained on, chosen by and measured with."""
+"""Text as prefixes and continuations: what a residual model is trained, validated and tested on (Deng et al. 2020, §3).
+
+Every continuation has the same number of tokens: a stream has no ends. (Stories that end within a continuation would
+need chunks cut story by story; `Space.end` and `Sequences.lengths` allow for them, this cutting does not make them.)
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Int
 from safetensors.torch import save
 from torch import Tensor
 
 from ebar.bounds import Count
-from ebar.data.continuations import continuations, read_stream
-from ebar.data.corpus import Corpus
+from ebar.data.corpus import Corpus, at_most, last_tenth
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
-from ebar.data.text import TextData, Texts, texts_of, texts_of_part
+from ebar.data.text import TextData, Texts, TextSource, read_tokens, texts_of, windows
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
-from ebar.maths.rows import evenly
 from ebar.store.stages import read_tensors
 from ebar.store.writing import replace as replace_file
 from ebar.store.writing import saving
 from ebar.types import Context, Sequences
 
 CHUNKS = "chunks.safetensors"
+TOGETHER = 4096  # lines that a pretrained model's tokeniser encodes as one text
 PARTS = ("train", "validation", "test")
 TRIED = 500  # lines that a tokeniser must decode to what they were
 
@@ -36,10 +40,8 @@ class Positives(NamedTuple):
 
     def spread(self, most: int | None) -> "Positives":
         """At most so many rows, evenly spread from the first to the last."""
-        rows = len(self.x.lengths)
-        if most is None or most >= rows:
-            return self
-        return self.select(evenly(rows, most))
+        found: Positives = at_most(self, most)
+        return found
 
     def select(self, rows: Tensor) -> "Positives":
         return Positives(self.x.select(rows), None if self.context is None else self.context.select(rows))
@@ -69,21 +71,11 @@ class Chunks:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChunksData:
+class ChunksData(TextSource):
     """Text, cut into prefixes and continuations (.txt, .gz, .xz)."""
 
     train: Path | None = None
     """Training text; by default that of the base, where it is a run of ebar's."""
-    validation: Path | None = None
-    """Held-out text to choose weights by; without a file, the last tenth of the training chunks."""
-    test: Path | None = None
-    """Held-out text for evaluation; without a file, the validation text."""
-    dataset: str | None = None
-    """In place of files, a data set by its name on the hub, or a folder that save_to_disk wrote."""
-    dataset_configuration: str | None = None
-    """Which of the hub's data sets of that name."""
-    column: str = "text"
-    """The column of the data set that holds the text."""
     prefix: Count = 120
     """Tokens of the base that are given."""
     continuation: Count = 40
@@ -98,7 +90,7 @@ class ChunksData:
     def read(self, tokeniser: Tokeniser, vocabulary: int | None = None, *, text: TextData | None = None) -> Chunks:
         """Cut in tokens of the base, of which it knows `vocabulary`; `text` is read where no file is given."""
         source = self._source(text)
-        texts = {name: texts_of_part(source, name) for name in PARTS}
+        texts = {name: source.texts(name) for name in PARTS}
         assert texts["train"] is not None
         if isinstance(tokeniser, PretrainedTokeniser):
             # A base whose tokens do not spell the text would be told from it by its spelling alone.
@@ -109,7 +101,7 @@ class ChunksData:
             if one is not None
         }
         if "validation" not in parts:
-            parts["train"], parts["validation"] = _last_tenth(parts["train"])
+            parts["train"], parts["validation"] = last_tenth(parts["train"], "chunk")
         return Chunks(
             train=parts["train"].spread(self.chunks),
             validation=parts["validation"].spread(self.validation_chunks),
@@ -117,14 +109,12 @@ class ChunksData:
             tokeniser=tokeniser,
         )
 
-    def _source(self, text: TextData | None) -> TextData:
-        known = {entry.name for entry in fields(TextData)} & {entry.name for entry in fields(ChunksData)}
-        given = {name: getattr(self, name) for name in known}
+    def _source(self, text: TextData | None) -> TextSource:
         if self.train is not None or self.dataset is not None:
-            return TextData(**given)
+            return self
         if text is None:
             raise UserError("A pretrained base brings no text with it: give data.train or data.dataset.")
-        return replace(text, **{name: given[name] for name in ("validation", "test") if given[name] is not None})
+        return replace(text, validation=self.validation or text.validation, test=self.test or text.test)
 
     def _cut(self, text: Texts, tokeniser: Tokeniser, vocabulary: int) -> Positives:
         stream = read_stream(text, tokeniser)
@@ -165,10 +155,32 @@ def _whole(tokens: Tensor) -> Sequences:
     return Sequences(tokens.long(), torch.full((len(tokens),), tokens.shape[1]))
 
 
-def _last_tenth(part: Positives) -> tuple[Positives, Positives]:
-    """Cut at one place: chunks next to each other share their subject."""
-    rows = len(part.x.lengths)
-    if rows < 2:
-        raise UserError("The training text has only one chunk: give more, a validation file, or shorter chunks.")
-    cut = rows - max(1, rows // 10)
-    return part.select(torch.arange(cut)), part.select(torch.arange(cut, rows))
+def read_stream(texts: Texts, tokeniser: Tokeniser) -> Int[Tensor, " tokens"]:
+    """A pretrained model has read whole texts: lines encoded one by one would be tokens that it seldom saw."""
+    if not isinstance(tokeniser, PretrainedTokeniser):
+        return read_tokens(texts, tokeniser)
+    lines, tokens = texts_of(texts), list[int]()
+    while together := list(islice(lines, TOGETHER)):
+        tokens += tokeniser.encode("".join(together))
+    return torch.tensor(tokens, dtype=torch.long)
+
+
+def continuations(
+    stream: Int[Tensor, " tokens"], *, prefix: int = 120, continuation: int = 40
+) -> tuple[Sequences, Context]:
+    """Consecutive chunks of `prefix` + `continuation` tokens, none overlapping another; a shorter rest is left out.
+
+    Disjoint, because a token that is a positive of one chunk and a condition of the next would count twice.
+    """
+    if prefix < 1 or continuation < 1:
+        raise UserError(f"A chunk has a prefix and a continuation of a token or more, not {prefix} and {continuation}.")
+    length = prefix + continuation
+    if len(stream) < length:
+        raise UserError(
+            f"The text has {len(stream):,} tokens, too few for one chunk of {prefix:,} + {continuation:,}: "
+            "give more text, or shorter prefixes and continuations."
+        )
+    chunks = windows(stream, length)
+    lengths = chunks.lengths
+    given = Sequences(chunks.tokens[:, :prefix].contiguous(), lengths - continuation)
+    return Sequences(chunks.tokens[:, prefix:].contiguous(), lengths - prefix), Context(given)

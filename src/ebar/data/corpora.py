@@ -1,4 +1,4 @@
-"""A user's own sequences: text files, one sequence per line, plain or compressed (.gz, .xz)."""
+"""Sequences of symbols: of a user's own files, one per line (.txt, .gz, .xz), or drawn from a known language."""
 
 import gzip
 import lzma
@@ -13,11 +13,15 @@ from typing import Any
 import torch
 from torch import Generator
 
-from ebar.data.corpus import FEW_LOGITS, Corpus, ended_space
-from ebar.data.tokenisers import Alphabet, Tokeniser
+from ebar.bounds import Count
+from ebar.data.corpus import FEW_LOGITS, Corpus, ended_space, every_nth
+from ebar.data.languages import Language
+from ebar.data.tokenisers import Alphabet, Tokeniser, encode_lines
 from ebar.errors import UserError
+from ebar.maths.randomness import folded
 from ebar.types import Sequences, Space
 
+LANGUAGE = ("motif", "expression", "alphabet", "length", "presence", "stop")  # options that describe a language
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
@@ -61,7 +65,7 @@ def symbols_of(path: Path) -> str:
 
 def longest_of(path: Path, tokeniser: Tokeniser) -> int:
     """Tokens in the longest line, an end not counted."""
-    return max(len(_encoded(path, number, text, tokeniser)) for number, text in lines(path))
+    return max(len(tokens) for _, tokens in _encoded(path, tokeniser))
 
 
 def read_corpus(path: Path, tokeniser: Tokeniser, space: Space) -> Sequences:
@@ -70,8 +74,8 @@ def read_corpus(path: Path, tokeniser: Tokeniser, space: Space) -> Sequences:
         raise ValueError(f"{tokeniser.size} tokens, and an end that is none of them, do not fit in {space}")
     ending = [] if space.end is None else [space.end]
     flat, lengths = array("q"), array("q")
-    for number, text in lines(path):
-        tokens = _encoded(path, number, text, tokeniser) + ending
+    for number, encoded in _encoded(path, tokeniser):
+        tokens = encoded + ending
         if space.end is None and len(tokens) != space.length:
             raise UserError(f"{path}, line {number}: {len(tokens)} tokens where each line must have {space.length}.")
         if len(tokens) > space.length:
@@ -79,36 +83,26 @@ def read_corpus(path: Path, tokeniser: Tokeniser, space: Space) -> Sequences:
             raise UserError(f"{path}, line {number}: {len(tokens)} tokens are more than the {allowed}.")
         flat.extend(tokens)
         lengths.append(len(tokens))
+    return padded(flat, lengths)
+
+
+def padded(flat: "array[int]", lengths: "array[int]") -> Sequences:
+    """Rows that stand one after another, as a batch."""
     counts = torch.frombuffer(lengths, dtype=torch.long).clone()
-    tokens_of = torch.zeros(len(counts), int(counts.max()), dtype=torch.long)
-    x = Sequences(tokens_of, counts)
+    x = Sequences(torch.zeros(len(counts), int(counts.max()), dtype=torch.long), counts)
     if len(flat):
-        tokens_of[x.mask()] = torch.frombuffer(flat, dtype=torch.long)
+        x.tokens[x.mask()] = torch.frombuffer(flat, dtype=torch.long)
     return x
 
 
-def _encoded(path: Path, number: int, text: str, tokeniser: Tokeniser) -> list[int]:
-    try:
-        return tokeniser.encode(text)
-    except UserError as error:
-        raise UserError(f"{path}, line {number}: {error}") from None
+def _encoded(path: Path, tokeniser: Tokeniser) -> Iterator[tuple[int, list[int]]]:
+    for number, text in lines(path):
+        yield number, encode_lines(tokeniser, [text], number, lambda line: f"{path}, line {line}")[0]
 
 
 def validation_size(training: int) -> int:
-    """|V| = min(max(b, ¼|D|), 2000) with b = min(|D|, 500): the authors' code of document 000."""
+    """|V| = min(max(b, ¼|D|), 2000) with b = min(|D|, 500): the authors' code of Parshakova et al. 2019."""
     return min(max(min(training, 500), training // 4), 2000)
-
-
-def split(x: Sequences, training: int, *, generator: Generator) -> tuple[Sequences, Sequences]:
-    """D and V: `training` random rows, and document 000's number of others."""
-    validation = validation_size(training)
-    if training < 1:
-        raise UserError(f"A split needs at least one training sequence, got {training}.")
-    if training + validation > len(x.lengths):
-        wanted = f"{training:,} training and {validation:,} validation sequences"
-        raise UserError(f"{wanted} are more than the {len(x.lengths):,} there are.")
-    order = torch.randperm(len(x.lengths), generator=generator)
-    return x.select(order[:training]), x.select(order[training : training + validation])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,10 +128,49 @@ class LinesData:
         if self.validation is not None:
             validation = read_corpus(self.validation, alphabet, space)
         else:
-            rows = torch.arange(len(train.lengths))
-            if len(rows) < 5:
-                raise UserError(f"{self.train} has only {len(rows)} lines: give more, or a validation file.")
-            train, validation = train.select(rows % 5 != 4), train.select(rows % 5 == 4)
+            train, validation = every_nth(train, 5, f"{self.train} has only", "lines")
         test = validation if self.test is None else read_corpus(self.test, alphabet, space)
         parts = {"train": train, "validation": validation, "test": test}
         return Corpus(tokeniser=alphabet, space=space, parts=parts, source=self, held_out_batch=FEW_LOGITS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageData:
+    """Sequences drawn from a language whose entropy is known."""
+
+    motif: str | None = None
+    """Every sequence contains this string."""
+    expression: str | None = None
+    """Every sequence matches this regular expression, from its first symbol to its last."""
+    alphabet: str = "01"
+    """The symbols, in the order of their tokens."""
+    length: Count = 30
+    """Symbols in a sequence, the end not counted."""
+    presence: float = 1.0
+    """Share of sequences with the motif; the others are drawn from those without it."""
+    stop: float | None = None
+    """Chance to end before each symbol, for sequences of variable length; by default all have `length` symbols."""
+    size: Count = 500
+    """Training sequences. Validation has a quarter as many, at least 500 (or as many as these), at most 2,000."""
+    test_size: Count = 5000
+    """Held-out sequences for `ebar evaluate`."""
+    seed: int | None = None
+    """Of the draws; by default that of the run."""
+
+    kind = "language"
+
+    def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:
+        """Drawn by the seed, its own or the one given here."""
+        language = Language(**{name: getattr(self, name) for name in LANGUAGE})
+        alphabet = Alphabet(self.alphabet)
+        space = ended_space(alphabet, self.length, maximal_length)
+        truth = language.distribution()
+        sizes = {"train": self.size, "validation": validation_size(self.size), "test": self.test_size}
+        seed = seed if self.seed is None else self.seed
+        parts = {
+            name: truth.sample(size, generator=Generator().manual_seed(folded(seed, place)))
+            for place, (name, size) in enumerate(sizes.items())
+        }
+        return Corpus(
+            tokeniser=alphabet, space=space, parts=parts, source=self, held_out_batch=FEW_LOGITS, language=language
+        )

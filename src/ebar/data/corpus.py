@@ -3,21 +3,34 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from ebar.automata.reading import Reading
-from ebar.data.images import Images
 from ebar.data.languages import Language
-from ebar.data.packed import Packed, PackedPairs
+from ebar.data.packed import PackedPairs
 from ebar.data.tokenisers import Alphabet, Tokeniser, reading_of
 from ebar.errors import UserError, choose
+from ebar.maths.rows import count_rows, evenly, take
 from ebar.types import Context, Sequences, Space
 
 FEW_LOGITS = 1024  # held-out rows scored together where a token is one of a few symbols
-Part = Sequences | tuple[Sequences, Context] | Images | Packed | PackedPairs
-"""Sequences in memory, with their sources, as bytes of pixels, or on disk."""
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """Rows that become sequences when they are asked for: images as bytes, tokens on disk."""
+
+    def __len__(self) -> int: ...
+
+    def fetch(self, rows: Int[Tensor, " selected"]) -> Any: ...
+
+
+Part = Sequences | tuple[Sequences, Context] | Stored
+"""Sequences in memory, with their sources, or stored."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +85,11 @@ class Corpus:
         found = choose(self.parts, part, "part of a corpus")
         if isinstance(found, Sequences):
             return found
-        if isinstance(found, Images):
-            return found.sequences()
-        if isinstance(found, Packed | PackedPairs):
-            stored = found.target if isinstance(found, PackedPairs) else found
-            return stored.fetch(torch.arange(len(stored)))
-        return found[0]
+        if isinstance(found, tuple):
+            return found[0]
+        stored = found.target if isinstance(found, PackedPairs) else found
+        rows: Sequences = stored.fetch(torch.arange(len(stored)))
+        return rows
 
     def sources(self, part: str) -> Context | None:
         """What the sequences of a part translate, if they do."""
@@ -105,3 +117,28 @@ def ended_space(tokeniser: Tokeniser, longest: int, maximal: int | None) -> Spac
             f"The longest sequence has {longest} symbols and an end, more than a maximal_length of {length}."
         )
     return Space(tokeniser.size + 1, length, tokeniser.size)
+
+
+def last_tenth(part: Any, what: str) -> tuple[Any, Any]:
+    """Training and validation rows, cut at one place: pieces of text next to each other share their subject."""
+    rows = count_rows(part)
+    if rows < 2:
+        raise UserError(
+            f"The training text has only one {what}: give more text, a validation file, or make each {what} shorter."
+        )
+    cut = rows - max(1, rows // 10)
+    return take(part, slice(0, cut)), take(part, slice(cut, rows))
+
+
+def every_nth(part: Any, n: int, there_are: str, what: str) -> tuple[Any, Any]:
+    """Training rows without every n-th, and every n-th as validation rows."""
+    rows = torch.arange(count_rows(part))
+    if len(rows) < n:
+        raise UserError(f"{there_are} {len(rows)} {what}: give more, or a validation file.")
+    return take(part, rows[rows % n != n - 1]), take(part, rows[rows % n == n - 1])
+
+
+def at_most(part: Any, most: int | None) -> Any:
+    """At most so many rows, evenly spread from the first to the last."""
+    rows = count_rows(part)
+    return part if most is None or most >= rows else take(part, evenly(rows, most))

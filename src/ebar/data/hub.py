@@ -77,6 +77,31 @@ class HubPairs:
             yield self.data.column(row, self.source), self.data.column(row, self.target)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FilesOrDataset:
+    """Where data come from: a file for each part, or the splits of one data set."""
+
+    train: Path | None = None
+    """Training data."""
+    validation: Path | None = None
+    """Held-out data for early stopping; without a file, the last tenth of a text, or every twentieth sentence pair."""
+    test: Path | None = None
+    """Held-out data for `ebar evaluate`; without a file, the validation data."""
+    dataset: str | None = None
+    """In place of files, a data set by its name on the hub, or a folder that save_to_disk wrote: its splits train,
+    validation and test."""
+    dataset_configuration: str | None = None
+    """Which of the hub's data sets of that name."""
+
+    def split(self, part: str) -> HubSplit | None:
+        """A split of the data set; None where the data are in files."""
+        if (self.train is None) == (self.dataset is None):
+            raise UserError("Data come from files or from a data set: give either data.train or data.dataset.")
+        if self.dataset is None:
+            return None
+        return HubSplit(name=self.dataset, split=part, configuration=self.dataset_configuration)
+
+
 def import_datasets() -> Any:
     """The package, or a sentence that says how to get it."""
     try:

@@ -1,13 +1,10 @@
 """Images: idx files (MNIST's format, plain or .gz), .npz archives, folders of PNG files."""
 
-import gzip
 import math
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -15,7 +12,11 @@ from jaxtyping import Int, UInt8
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
+from ebar.bounds import Count
+from ebar.data.corpora import readable
+from ebar.data.corpus import Corpus
 from ebar.errors import UserError
+from ebar.maths.randomness import folded
 from ebar.types import Sequences, Space
 
 IDX_BYTES = 8  # the code of unsigned bytes in the third byte of an idx file
@@ -51,42 +52,14 @@ class Images:
     def select(self, rows: Int[Tensor, " selected"] | slice) -> "Images":
         return Images(self.pixels[rows], self.levels)
 
+    def fetch(self, rows: Int[Tensor, " selected"]) -> Sequences:
+        """Some of them as tokens, in raster order."""
+        tokens = self.pixels[rows].flatten(1).long()
+        return Sequences(tokens, torch.full((len(tokens),), tokens.shape[1], device=tokens.device))
+
     def sequences(self) -> Sequences:
         """All of them as tokens."""
-        return sequences_of(self.pixels)
-
-
-def sequences_of(pixels: UInt8[Tensor, "images height width channels"]) -> Sequences:
-    """Tokens in raster order."""
-    tokens = pixels.reshape(len(pixels), -1).long()
-    return Sequences(tokens, torch.full((len(tokens),), tokens.shape[1], device=tokens.device))
-
-
-def images_of(x: Sequences, *, height: int, width: int, channels: int = 1, levels: int = 256) -> Images:
-    """The way back: whole sequences as images."""
-    tokens = x.tokens[:, : height * width * channels]
-    return Images(tokens.reshape(-1, height, width, channels).to(torch.uint8), levels)
-
-
-@runtime_checkable
-class _Batches(Protocol):
-    def __len__(self) -> int: ...
-
-    def at(self, epoch: int, start: int) -> Iterable[Any]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ImageBatches:
-    """Batches of bytes → batches of sequences, each only when its turn comes."""
-
-    pixels: _Batches
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def at(self, epoch: int, start: int) -> Iterator[Sequences]:
-        for batch in self.pixels.at(epoch, start):
-            yield sequences_of(batch)
+        return self.fetch(torch.arange(len(self)))
 
 
 def binarised(images: Images, seed: int) -> Images:
@@ -119,12 +92,8 @@ def read_images(path: Path) -> Images:
 
 
 def _from_idx(path: Path) -> NDArray[np.uint8]:
-    try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (gzip.BadGzipFile, zlib.error, EOFError):
-        raise UserError(f"{path} cannot be decompressed: it is damaged or cut short.") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+    with readable(path, lambda: "its beginning") as file:
+        data = file.read()
     if len(data) < 4 or data[:3] != bytes([0, 0, IDX_BYTES]):
         raise UserError(f"{path} is no idx file of bytes: give one, an .npz archive, or a folder of PNG files.")
     dimensions = data[3]
@@ -177,3 +146,61 @@ def _from_folder(path: Path) -> NDArray[np.uint8]:
 
 def _size(array: NDArray[np.uint8]) -> str:
     return f"{array.shape[1]} × {array.shape[0]} pixels in {'grey' if array.ndim == 2 else 'colour'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesData:
+    """Images of one size (idx files, .npz archives, folders of PNG files)."""
+
+    train: Path
+    """Training images."""
+    validation: Path | None = None
+    """Held-out images for early stopping; without a file, the last tenth of the training images."""
+    test: Path | None = None
+    """Held-out images for `ebar evaluate`; without a file, the validation images."""
+    limit: Count | None = None
+    """Most training images, drawn by the run's seed; by default all."""
+    validation_size: Count | None = None
+    """Without a validation file, so many of the last training images in place of a tenth."""
+    binary: bool = False
+    """Black or white: one draw for each pixel, once and for all, with its intensity for a probability."""
+    binary_seed: int = 0
+    """Of those draws."""
+
+    kind = "images"
+
+    def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:
+        """As many tokens as the images have values."""
+        if maximal_length is not None:
+            raise UserError("The sequences of images data have one length: leave out training.maximal_length.")
+        train = self._images(self.train)
+        if self.validation is not None:
+            validation = self._images(self.validation)
+        else:
+            if len(train) < 2:
+                raise UserError(f"{self.train} has only one image: give more, or a validation file.")
+            cut = len(train) - (max(1, len(train) // 10) if self.validation_size is None else self.validation_size)
+            if cut < 1:
+                raise UserError(f"{self.train} has {len(train)} images: a smaller data.validation_size leaves some.")
+            train, validation = train.select(slice(0, cut)), train.select(slice(cut, len(train)))
+        if self.limit is not None:
+            order = torch.randperm(len(train), generator=Generator().manual_seed(folded(seed, 1)))
+            train = train.select(order[: self.limit])
+        test = validation if self.test is None else self._images(self.test)
+        for part, path in ((validation, self.validation), (test, self.test)):
+            if part.pixels.shape[1:] != train.pixels.shape[1:]:
+                theirs, ours = (" × ".join(map(str, images.pixels.shape[1:])) for images in (part, train))
+                raise UserError(
+                    f"{path} has images of {theirs} (height, width, channels), the training images are {ours}."
+                )
+        return Corpus(
+            tokeniser=None,
+            space=train.space,
+            source=self,
+            parts={"train": train, "validation": validation, "test": test},
+            shape={"image_height": train.height, "image_width": train.width, "channels": train.channels},
+        )
+
+    def _images(self, path: Path) -> Images:
+        images = read_images(path)
+        return binarised(images, self.binary_seed) if self.binary else images

@@ -33,7 +33,7 @@ DIGITS = 4_000  # of the number of strings: Python itself prints no integer beyo
 class Language:
     """Noise over `alphabet` with the motif in it, or matched as a whole by the expression; noise alone with neither.
 
-    With a `presence` p below 1 it is the mixture of document 000: with probability p a string that has the
+    With a `presence` p below 1 it is the mixture of Parshakova et al. 2019: with probability p a string that has the
     property, with 1 − p one that has not. Tokens are places in the alphabet, the end-of-sequence token comes
     after them ("01" makes it 2), and lengths of tokens count it.
     """

@@ -3,15 +3,14 @@
 import warnings
 from array import array
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Literal, TypeGuard, cast
+from typing import Any, Literal, TypeGuard, cast
 
-import torch
-
-from ebar.data.corpora import lines
+from ebar.data.corpora import lines, padded
 from ebar.data.text import AT_ONCE
-from ebar.data.tokenisers import Tokeniser, encode_many
+from ebar.data.tokenisers import Tokeniser, encode_lines
 from ebar.errors import UserError, choose
 from ebar.types import Context, Sequences
 
@@ -29,35 +28,14 @@ def pairs(files: Files, *, source_column: int = 0, target_column: int = 1) -> It
         yield from cast(Iterable[tuple[str, str]], files)
 
 
-def read_parallel(
-    files: Files,
-    source: Tokeniser,
-    target: Tokeniser,
-    *,
-    source_column: int = 0,
-    target_column: int = 1,
-    length: int | None = None,
-    too_long: Literal["skip", "error"] = "error",
-) -> tuple[Sequences, Context]:
-    """Targets x and sources C, each side ended by the token numbered after its tokeniser's last.
-
-    `length` is the most tokens on either side, the end included; pairs that have more are an error, or are left
-    out and counted in a warning.
-    """
+def read_parallel(files: Files, source: Tokeniser, target: Tokeniser, **options: Any) -> tuple[Sequences, Context]:
+    """Targets x and sources C; options are those of `encoded_pairs`."""
     sides: tuple[tuple[array[int], array[int]], ...] = ((array("q"), array("q")), (array("q"), array("q")))
-    for encoded in encoded_pairs(
-        files,
-        source,
-        target,
-        source_column=source_column,
-        target_column=target_column,
-        length=length,
-        too_long=too_long,
-    ):
+    for encoded in encoded_pairs(files, source, target, **options):
         for (flat, lengths), tokens in zip(sides, encoded, strict=True):
             flat.extend(tokens)
             lengths.append(len(tokens))
-    given, x = (_padded(*side) for side in sides)
+    given, x = (padded(*side) for side in sides)
     return x, Context(given)
 
 
@@ -71,12 +49,19 @@ def encoded_pairs(
     length: int | None = None,
     too_long: Literal["skip", "error"] = "error",
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """The tokens of source and target, both ended, pair by pair: what `read_parallel` gathers, streamed."""
+    """The tokens of source and target, pair by pair, each side ended by the token numbered after its tokeniser's last.
+
+    `length` is the most tokens on either side, the end included; pairs that have more are an error, or are left
+    out and counted in a warning.
+    """
     skips = choose({"skip": True, "error": False}, too_long, "way with long pairs")
     number = skipped = 0
     rest = pairs(files, source_column=source_column, target_column=target_column)
     while together := list(islice(rest, AT_ONCE)):
-        sides = [_encoded(files, at, [pair[at] for pair in together], (source, target)[at], number) for at in (0, 1)]
+        sides = [
+            encode_lines(tokeniser, texts, number + 1, partial(_line, files, at))
+            for at, (tokeniser, texts) in enumerate(zip((source, target), zip(*together, strict=True), strict=True))
+        ]
         for given, x in zip(*sides, strict=True):
             number += 1
             longest = max(len(given), len(x)) + 1
@@ -85,7 +70,7 @@ def encoded_pairs(
             elif skips:
                 skipped += 1
             else:
-                where = f"{_name(files, 0 if len(given) >= len(x) else 1)}, line {number}"
+                where = _line(files, 0 if len(given) >= len(x) else 1, number)
                 raise UserError(f"{where}: {longest} tokens are more than the {length} allowed, the end included.")
     if number == 0:
         raise UserError("There are no sentence pairs: give some.")
@@ -120,16 +105,8 @@ def _side_by_side(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         raise UserError(f"{source} has {counts[0]:,} lines and {target} has {counts[1]:,}: they must have as many.")
 
 
-def _encoded(files: Files, side: int, texts: list[str], tokeniser: Tokeniser, before: int) -> list[list[int]]:
-    try:
-        return encode_many(tokeniser, texts)
-    except UserError:
-        for number, text in enumerate(texts, before + 1):
-            try:
-                tokeniser.encode(text)
-            except UserError as error:
-                raise UserError(f"{_name(files, side)}, line {number}: {error}") from None
-        raise
+def _line(files: Files, side: int, number: int) -> str:
+    return f"{_name(files, side)}, line {number}"
 
 
 def _name(files: Files, side: int) -> str:
@@ -140,10 +117,3 @@ def _name(files: Files, side: int) -> str:
 
 def _two_files(files: Files) -> TypeGuard[tuple[Path, Path]]:
     return isinstance(files, tuple) and len(files) == 2 and isinstance(files[0], Path)
-
-
-def _padded(flat: "array[int]", lengths: "array[int]") -> Sequences:
-    counts = torch.frombuffer(lengths, dtype=torch.long).clone()
-    x = Sequences(torch.zeros(len(counts), int(counts.max()), dtype=torch.long), counts)
-    x.tokens[x.mask()] = torch.frombuffer(flat, dtype=torch.long)
-    return x

@@ -3,75 +3,47 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Generator
 
 from ebar.bounds import Count
-from ebar.data.built_tokeniser import SOURCE_TOKENISER, TOKENISER, build_tokeniser, written
-from ebar.data.corpus import Corpus, ended_space
-from ebar.data.hub import HubPairs, HubSplit
+from ebar.data.built_tokeniser import SOURCE_TOKENISER, TOKENISER, Tokenised, build_tokeniser, written
+from ebar.data.corpus import Corpus, ended_space, every_nth
+from ebar.data.hub import HubPairs
 from ebar.data.packed import PackedPairs, pack_pairs
 from ebar.data.parallel import Files, encoded_pairs, pairs, read_parallel
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 from ebar.maths.randomness import folded
-from ebar.maths.rows import take
 from ebar.store.fingerprint import fingerprint
 from ebar.types import Context, Sequences
 
 Pairs = tuple[Sequences, Context] | PackedPairs
 
 
-class Columns(NamedTuple):
-    """Of a file with tabs."""
-
-    source_column: int
-    target_column: int
-
-
-class Tokenisers(NamedTuple):
-    """Of the two sides, which may be one."""
-
-    source: Tokeniser
-    target: Tokeniser
+Tokenisers = tuple[Tokeniser, Tokeniser]  # of source and target, which may be one
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParallelData:
+class ParallelData(Tokenised):
     """Sentences and their translations: one file with tabs, or two files of as many lines (.txt, .tsv, .gz, .xz)."""
 
-    train: Path | None = None
-    """Training pairs; with `train_target`, their sources."""
     train_target: Path | None = None
-    """Where there are two files, the translations."""
-    validation: Path | None = None
-    """Held-out pairs for early stopping; without a file, every twentieth training pair."""
+    """Where there are two files, the translations of `train`, which then has the sources."""
     validation_target: Path | None = None
-    """Their translations."""
-    test: Path | None = None
-    """Held-out pairs for `ebar evaluate`; without a file, the validation pairs."""
+    """Translations of `validation`."""
     test_target: Path | None = None
-    """Their translations."""
-    dataset: str | None = None
-    """In place of files, a data set by its name on the hub, or a folder that save_to_disk wrote: its splits train,
-    validation and test."""
-    dataset_configuration: str | None = None
-    """Which of the hub's data sets of that name."""
+    """Translations of `test`."""
     source_column: int | str = 0
     """What is translated: the column of a file with tabs, counted from 0, or the name of a data set's column
     (translation.de)."""
     target_column: int | str = 1
     """What it is translated into."""
     tokeniser: str = "bpe"
-    """What a token is: bpe, words, characters, bytes (or another entry of TOKENISERS)."""
-    vocabulary: Count | None = None
-    """Most tokens there may be; by default all characters or words, and 8,000 of bpe."""
     shared: bool = True
     """One tokeniser for both sides, so that they can share their vectors."""
-    tokeniser_file: Path | None = None
-    """The tokeniser.json of another run, in place of a tokeniser made from the training pairs."""
     length: Count | None = None
     """Longest training or validation sentence on either side, in tokens, its end included."""
     limit: Count | None = None
@@ -80,34 +52,32 @@ class ParallelData:
     """Most validation pairs and test pairs, evenly spaced; by default all."""
     too_long: Literal["skip", "error"] = "skip"
     """Whether longer pairs are left out, with a warning that counts them, or are an error."""
-    cache: Path | None = None
-    """Folder for the tokens of training pairs that are larger than memory: written once, read as needed."""
 
     kind = "parallel"
     sources = True  # there is something that sequences translate
 
     def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:
         """Tokenisers that `folder` holds are read from there."""
-        tokenisers = build_tokenisers(self, folder, seed)
+        source, target = tokenisers = build_tokenisers(self, folder, seed)
         parts = parallel_parts(self, tokenisers, seed)
-        space = ended_space(tokenisers.target, longest_target(parts["train"]) - 1, maximal_length)
+        space = ended_space(target, longest_target(parts["train"]) - 1, maximal_length)
         for name, part in parts.items():
             if (longest := longest_target(part)) > space.length:
                 raise UserError(
                     f"A {name} sentence has {longest} tokens, its end included, more than the {space.length} the model "
                     "can produce: give a larger training.maximal_length."
                 )
-        files = {TOKENISER: written(tokenisers.target)}
+        files = {TOKENISER: written(target)}
         if not self.shared:
-            files[SOURCE_TOKENISER] = written(tokenisers.source)
+            files[SOURCE_TOKENISER] = written(source)
         return Corpus(
-            tokeniser=tokenisers.target,
-            source_tokeniser=tokenisers.source,
+            tokeniser=target,
+            source_tokeniser=source,
             space=space,
             parts=parts,
             source=self,
             # Given only where the sides have vectors of their own.
-            shape={} if self.shared else {"source_vocabulary": tokenisers.source.size + 1},
+            shape={} if self.shared else {"source_vocabulary": source.size + 1},
             files=files,
             written=written_pairs(self),
         )
@@ -117,24 +87,21 @@ def build_tokenisers(data: ParallelData, folder: Path | None, seed: int = 0) -> 
     """One for both sides, or one for each."""
     train = limited(data, "train", seed)
     assert train is not None
-    columns: dict[str, Any] = _columns(data)._asdict()
+    columns = _columns(data)
 
     def side(*wanted: int) -> Iterator[str]:
         return (pair[at] for pair in pairs(train, **columns) for at in wanted)
 
     if data.shared:
         both = build_tokeniser(data, lambda: side(0, 1), folder)
-        return Tokenisers(both, both)
+        return both, both
     source = build_tokeniser(data, lambda: side(0), folder, SOURCE_TOKENISER)
-    return Tokenisers(source, build_tokeniser(data, lambda: side(1), folder))
+    return source, build_tokeniser(data, lambda: side(1), folder)
 
 
 def files_of(data: ParallelData, part: str) -> Files | None:
     """Where the pairs of a part come from, if it has some of its own."""
-    if (data.train is None) == (data.dataset is None):
-        raise UserError("Sentence pairs come from files or from a data set: give either data.train or data.dataset.")
-    if data.dataset is not None:
-        split = HubSplit(name=data.dataset, split=part, configuration=data.dataset_configuration)
+    if (split := data.split(part)) is not None:
         return HubPairs(data=split, source=str(data.source_column), target=str(data.target_column))
     path: Path | None = getattr(data, part)
     target: Path | None = getattr(data, f"{part}_target")
@@ -151,7 +118,7 @@ def limited(data: ParallelData, part: str, seed: int) -> Files | None:
         return files
     if part == "train" and data.cache is not None:
         raise UserError("Pairs that stay on disk are read as a whole: leave out data.limit or data.cache.")
-    found = list(pairs(files, **_columns(data)._asdict()))
+    found = list(pairs(files, **_columns(data)))
     if part == "train":
         order = torch.randperm(len(found), generator=Generator().manual_seed(folded(seed, 1)))
         return [found[row] for row in order[:limit].tolist()] if limit < len(found) else found
@@ -161,26 +128,26 @@ def limited(data: ParallelData, part: str, seed: int) -> Files | None:
 def written_pairs(data: ParallelData) -> list[tuple[str, str]] | None:
     """Sources and targets of the test part as they were written; None where it has no file of its own."""
     files = limited(data, "test", 0)
-    return None if files is None else list(pairs(files, **_columns(data)._asdict()))
+    return None if files is None else list(pairs(files, **_columns(data)))
 
 
 def parallel_parts(data: ParallelData, tokenisers: Tokenisers, seed: int = 0) -> dict[str, Pairs]:
     """Train, validation and test. The longest sentence allowed is not the test's concern."""
     train, validation, test = (limited(data, part, seed) for part in ("train", "validation", "test"))
     assert train is not None
-    columns: dict[str, Any] = _columns(data)._asdict()
-    limit: dict[str, Any] = {"length": data.length, "too_long": data.too_long}
+    columns: dict[str, Any] = _columns(data)
+    limited_columns: dict[str, Any] = {**columns, "length": data.length, "too_long": data.too_long}
     parts: dict[str, Pairs] = {}
     if data.cache is not None:
         if validation is None:
             raise UserError("Pairs that stay on disk need a validation file of their own: give data.validation.")
         parts["train"] = _packed(data, train, tokenisers, columns)
     else:
-        parts["train"] = read_parallel(train, tokenisers.source, tokenisers.target, **columns, **limit)
+        parts["train"] = read_parallel(train, *tokenisers, **limited_columns)
     if validation is None:
-        parts["train"], parts["validation"] = _every_twentieth(parts["train"])
+        parts["train"], parts["validation"] = every_nth(parts["train"], 20, "There are only", "training pairs")
     else:
-        parts["validation"] = read_parallel(validation, tokenisers.source, tokenisers.target, **columns, **limit)
+        parts["validation"] = read_parallel(validation, *tokenisers, **limited_columns)
     parts["test"] = parts["validation"] if test is None else read_parallel(test, *tokenisers, **columns)
     return parts
 
@@ -191,11 +158,11 @@ def longest_target(part: Pairs) -> int:
     return int(x.lengths.max())
 
 
-def _columns(data: ParallelData) -> Columns:
+def _columns(data: ParallelData) -> dict[str, int]:
     if data.dataset is not None:
-        return Columns(0, 1)  # of no matter: pairs come as pairs
+        return {}  # of no matter: pairs come as pairs
     try:
-        return Columns(int(data.source_column), int(data.target_column))
+        return {"source_column": int(data.source_column), "target_column": int(data.target_column)}
     except ValueError:
         raise UserError(
             f"The columns of a file are numbers counted from 0, not {data.source_column!r} and {data.target_column!r}."
@@ -215,14 +182,6 @@ def _packed(data: ParallelData, train: Files, tokenisers: Tokenisers, columns: d
     return pack_pairs(
         data.cache / f"parallel-{fingerprint(made)}",
         lambda: encoded_pairs(train, *tokenisers, **columns, length=data.length, too_long=data.too_long),
-        vocabularies=(tokenisers.source.size + 1, tokenisers.target.size + 1),
+        vocabularies=(tokenisers[0].size + 1, tokenisers[1].size + 1),
         description=made,
     )
-
-
-def _every_twentieth(part: Pairs) -> tuple[Pairs, Pairs]:
-    assert not isinstance(part, PackedPairs)
-    rows = torch.arange(len(part[0].lengths))
-    if len(rows) < 20:
-        raise UserError(f"There are only {len(rows)} training pairs: give more, or a validation file.")
-    return take(part, rows[rows % 20 != 19]), take(part, rows[rows % 20 == 19])

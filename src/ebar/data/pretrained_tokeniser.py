@@ -9,6 +9,7 @@ from typing import Any
 from ebar.automata.lift import byte_level
 from ebar.data.tokenisers import REPLACEMENT, check_tokens
 from ebar.errors import UserError
+from ebar.hugging_face import tokenizers
 
 SPACE = "\u2581"  # how sentencepiece writes a blank
 BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -29,12 +30,7 @@ class PretrainedTokeniser:
     _tokenizer: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        try:
-            tokenizer = _library().Tokenizer.from_str(self.model)
-        except UserError:
-            raise
-        except Exception as error:  # the library raises no narrower class
-            raise UserError(f"This is no tokeniser that `tokenizers` can read: {error}.") from None
+        tokenizer = read_tokenizer(self.model)
         tokenizer.encode_special_tokens = True  # that is: as the text they are spelt with
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -117,14 +113,13 @@ class PretrainedTokeniser:
         return json.dumps({"kind": "pretrained", **fields}, ensure_ascii=False) + "\n"
 
 
-def _library() -> Any:
+def read_tokenizer(model: str) -> Any:
+    """The object of the package `tokenizers` that its JSON text describes."""
+    library = tokenizers()
     try:
-        import tokenizers
-    except ImportError:
-        raise UserError(
-            "Pretrained tokenisers need the package tokenizers: install it with pip install 'ebar[hf]'."
-        ) from None
-    return tokenizers
+        return library.Tokenizer.from_str(model)
+    except Exception as error:  # the library raises no narrower class
+        raise UserError(f"This is no tokeniser that `tokenizers` can read: {error}.") from None
 
 
 def _spelt(pieces: list[str], described: dict[str, Any]) -> list[bytes]:

@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ebar.bounds import Count
-from ebar.data.built_tokeniser import TOKENISER, build_tokeniser, written
+from ebar.data.built_tokeniser import TOKENISER, Tokenised, build_tokeniser, written
 from ebar.data.corpora import lines, readable
-from ebar.data.corpus import Corpus
-from ebar.data.hub import HubSplit, HubTexts
+from ebar.data.corpus import Corpus, at_most, last_tenth
+from ebar.data.hub import FilesOrDataset, HubTexts
 from ebar.data.packed import Packed, pack_stream
-from ebar.data.tokenisers import Bytes, Tokeniser, encode_many, space_of
+from ebar.data.tokenisers import Bytes, Tokeniser, encode_lines
 from ebar.errors import UserError
-from ebar.maths.rows import evenly, take
 from ebar.store.fingerprint import fingerprint
-from ebar.types import Sequences
+from ebar.types import Sequences, Space
 
 AT_ONCE = 4096  # lines that are encoded together
 BLOCK = 1 << 20  # bytes that are read together
@@ -52,7 +51,9 @@ def blocks_of(texts: Texts, tokeniser: Tokeniser) -> Iterator[NDArray[np.uint32]
     rest = texts_of(texts)
     number = 1
     while together := list(islice(rest, AT_ONCE)):
-        encoded = _encoded(texts, tokeniser, together, number)
+        encoded = encode_lines(
+            tokeniser, together, number, lambda n: f"{texts}, line {n}" if isinstance(texts, Path) else f"Text {n}"
+        )
         yield np.fromiter((token for tokens in encoded for token in tokens), np.uint32)
         number += len(together)
 
@@ -71,24 +72,6 @@ def windows(tokens: Int[Tensor, " tokens"], length: int) -> Sequences:
     return Sequences(tokens[: rows * length].view(rows, length), torch.full((rows,), length))
 
 
-def read_text(texts: Texts, tokeniser: Tokeniser, length: int) -> Sequences:
-    """A corpus as windows of `length` tokens."""
-    return windows(read_tokens(texts, tokeniser), length)
-
-
-def _encoded(texts: Texts, tokeniser: Tokeniser, together: list[str], first: int) -> list[list[int]]:
-    try:
-        return encode_many(tokeniser, together)
-    except UserError:
-        for number, text in enumerate(together, first):
-            try:
-                tokeniser.encode(text)
-            except UserError as error:
-                what = f"{texts}, line {number}" if isinstance(texts, Path) else f"Text {number}"
-                raise UserError(f"{what}: {error}") from None
-        raise
-
-
 def _raw(path: Path) -> Iterator[bytes]:
     done = 0
     with readable(path, lambda: f"byte {done:,}") as file:
@@ -100,28 +83,23 @@ def _raw(path: Path) -> Iterator[bytes]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextData:
-    """Text as one stream of tokens, cut into windows (.txt, .gz, .xz; any file as bytes)."""
+class TextSource(FilesOrDataset):
+    """Text in files or in a column of a data set."""
 
-    train: Path | None = None
-    """Training text."""
-    validation: Path | None = None
-    """Held-out text for early stopping; without a file, the last tenth of the training windows."""
-    test: Path | None = None
-    """Held-out text for `ebar evaluate`; without a file, the validation text."""
-    dataset: str | None = None
-    """In place of files, a data set by its name on the hub, or a folder that save_to_disk wrote: its splits train,
-    validation and test."""
-    dataset_configuration: str | None = None
-    """Which of the hub's data sets of that name."""
     column: str = "text"
     """The column of the data set that holds the text."""
-    tokeniser: str = "bytes"
-    """What a token is: bytes, characters, words, bpe (or another entry of TOKENISERS)."""
-    vocabulary: Count | None = None
-    """Most tokens there may be; by default all characters or words, and 8,000 of bpe."""
-    tokeniser_file: Path | None = None
-    """The tokeniser.json of another run, in place of a tokeniser made from the training text."""
+
+    def texts(self, part: str) -> Texts | None:
+        """Where the text of a part comes from, if it has one of its own."""
+        split = self.split(part)
+        path: Path | None = getattr(self, part)
+        return path if split is None else HubTexts(data=split, text=self.column)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextData(TextSource, Tokenised):
+    """Text as one stream of tokens, cut into windows (.txt, .gz, .xz, or a data set of the hub)."""
+
     length: Count = 128
     """Tokens in a window."""
     limit: Count | None = None
@@ -132,8 +110,6 @@ class TextData:
     """Most training windows, evenly spread over the text; by default all."""
     held_out_windows: int | None = None
     """Most windows of the validation text and of the test text, evenly spread; by default all."""
-    cache: Path | None = None
-    """Folder for the tokens of a training text that is larger than memory: written once, read as needed."""
 
     kind = "text"
 
@@ -141,38 +117,26 @@ class TextData:
         """A tokeniser that `folder` holds is read from there."""
         if maximal_length is not None:
             raise UserError("The sequences of text data have one length: leave out training.maximal_length.")
-        train = texts_of_part(self, "train")
+        train = self.texts("train")
         assert train is not None
         tokeniser = build_tokeniser(self, lambda: texts_of(train), folder)
         return Corpus(
             tokeniser=tokeniser,
-            space=space_of(tokeniser, self.length, end=False),
+            space=Space(tokeniser.size, self.length),
             parts=text_parts(self, tokeniser),
             source=self,
             files={TOKENISER: written(tokeniser)},
         )
 
 
-def texts_of_part(data: TextData, part: str) -> Texts | None:
-    """Where the text of a part comes from, if it has one of its own."""
-    if (data.train is None) == (data.dataset is None):
-        raise UserError("Text comes from files or from a data set: give either data.train or data.dataset.")
-    if data.dataset is not None:
-        split = HubSplit(name=data.dataset, split=part, configuration=data.dataset_configuration)
-        return HubTexts(data=split, text=data.column)
-    path: Path | None = getattr(data, part)
-    return path
-
-
 def text_parts(data: TextData, tokeniser: Tokeniser) -> dict[str, Sequences | Packed]:
     """Train, validation and test."""
-    train, validation, test = (texts_of_part(data, part) for part in ("train", "validation", "test"))
+    train, validation, test = (data.texts(part) for part in ("train", "validation", "test"))
     assert train is not None
     parts: dict[str, Sequences | Packed] = {}
 
     def read(texts: Texts, limit: int | None, most: int | None) -> Sequences:
-        found = windows(read_tokens(texts, tokeniser)[:limit], data.length)
-        return found if most is None else take(found, evenly(len(found.lengths), most))
+        return at_most(windows(read_tokens(texts, tokeniser)[:limit], data.length), most)  # type: ignore[no-any-return]
 
     if data.cache is not None:
         if data.limit is not None or data.windows is not None:
@@ -188,30 +152,13 @@ def text_parts(data: TextData, tokeniser: Tokeniser) -> dict[str, Sequences | Pa
             "tokeniser": fingerprint(written(tokeniser)),
         }
         folder = data.cache / f"text-{fingerprint(made, data.length)}"
-        parts["train"] = pack_stream(
-            folder,
-            lambda: blocks_of(train, tokeniser),
-            vocabulary=tokeniser.size,
-            length=data.length,
-            description=made,
-        )
+        sizes = {"vocabulary": tokeniser.size, "length": data.length}
+        parts["train"] = pack_stream(folder, lambda: blocks_of(train, tokeniser), **sizes, description=made)
     else:
         parts["train"] = read(train, data.limit, data.windows)
     if validation is None:
-        parts["train"], parts["validation"] = _last_tenth(parts["train"])
+        parts["train"], parts["validation"] = last_tenth(parts["train"], "window")
     else:
         parts["validation"] = read(validation, data.held_out_limit, data.held_out_windows)
     parts["test"] = parts["validation"] if test is None else read(test, data.held_out_limit, data.held_out_windows)
     return parts
-
-
-def _last_tenth(x: Sequences | Packed) -> tuple[Sequences, Sequences]:
-    """Cut at one place: windows next to each other share their subject."""
-    assert isinstance(x, Sequences)
-    rows = len(x.lengths)
-    if rows < 2:
-        raise UserError(
-            "The training text has only one window: give more, a validation file, or a smaller data.length."
-        )
-    cut = rows - max(1, rows // 10)
-    return take(x, slice(0, cut)), take(x, slice(cut, rows))

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -121,9 +121,6 @@ class Alphabet:
         return _written("characters", symbols=self.symbols, unknown=self.unknown)
 
 
-Characters = Alphabet  # one token per character: the same thing under the name that goes with Words and Bytes
-
-
 @dataclass(frozen=True, slots=True)
 class Bytes:
     """One token per byte of UTF-8; bytes that are not UTF-8 decode to U+FFFD, the replacement character."""
@@ -211,6 +208,21 @@ def encode_many(tokeniser: Tokeniser, texts: Sequence[str]) -> list[list[int]]:
     return [tokeniser.encode(text) for text in texts]
 
 
+def encode_lines(
+    tokeniser: Tokeniser, texts: Sequence[str], first: int, where: Callable[[int], str]
+) -> list[list[int]]:
+    """Each text's tokens; an error says where the text stands that has none, counted from the first."""
+    try:
+        return encode_many(tokeniser, texts)
+    except UserError:
+        for number, text in enumerate(texts, first):
+            try:
+                tokeniser.encode(text)
+            except UserError as error:
+                raise UserError(f"{where(number)}: {error}") from None
+        raise
+
+
 def decode_after(tokeniser: Tokeniser, before: list[int], tokens: list[int]) -> str:
     """What tokens add to the text of those before them."""
     if isinstance(tokeniser, DecodesAfter):
@@ -228,13 +240,6 @@ def reading_of(tokeniser: Tokeniser | None, space: Space, *, before: str = "") -
     if space.end is not None:
         spellings[space.end] = None
     return Reading(end=space.end, longest=space.length, alphabet=alphabet, spellings=spellings, before=before)
-
-
-def space_of(tokeniser: Tokeniser, length: int, *, end: bool = True) -> Space:
-    """Sequences of at most `length` tokens, the end included, which is numbered after the last; or of just as many."""
-    if end:
-        return Space(tokeniser.size + 1, length, tokeniser.size)
-    return Space(tokeniser.size, length)
 
 
 def _words(text: str) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Generator, nn
 
-from ebar.data.corpus import Corpus
-from ebar.data.images import ImageBatches, Images
+from ebar.data.corpus import Corpus, Part
+from ebar.data.images import Images
 from ebar.errors import UserError
 from ebar.journeys.description import describe
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
@@ -189,13 +189,9 @@ def _check_trunk(trunk: Path, folder: Path | None, description: str) -> None:
 def training_batches(data: Corpus, training: Training, seed: int, device: str) -> OnDevice:
     """Batches of rows, or of tokens where `training.batch_tokens` is given. What is on disk is read as needed."""
     part = data.parts["train"]
-    if isinstance(part, Images):
-        size = _images_in_batch(training, part)
-        images = Batches(data=part.pixels, batch_size=size, seed=seed, drop_last=training.drop_last)
-        return OnDevice(ImageBatches(images), device)
-    if training.batch_tokens is None:
-        rows = Batches(data=part, batch_size=training.batch_size, seed=seed, drop_last=training.drop_last)
-        return OnDevice(rows, device)
+    if training.batch_tokens is None or isinstance(part, Images):
+        size = _rows_in_batch(training, part)
+        return OnDevice(Batches(data=part, batch_size=size, seed=seed, drop_last=training.drop_last), device)
     if training.drop_last:
         raise UserError("Batches of a number of tokens have no last one: leave out training.drop_last.")
     return OnDevice(Budgeted(data=part, tokens=training.batch_tokens, seed=seed), device)
@@ -207,20 +203,18 @@ def held_out_batches(data: Corpus, training: Training, device: str) -> OnDevice:
     That is the size of training batches, and more where a token has few logits (`Corpus.held_out_batch`).
     """
     part, wanted = data.parts["validation"], training.held_out_batch
-    if isinstance(part, Images):
-        size = wanted or _images_in_batch(training, part)
-        return OnDevice(ImageBatches(Batches(data=part.pixels, batch_size=size, shuffle=False)), device)
-    if training.batch_tokens is not None:
+    if training.batch_tokens is not None and not isinstance(part, Images):
         tokens = max(wanted or training.batch_tokens, int(lengths_of(part).max()))
         return OnDevice(Budgeted(data=part, tokens=tokens, shuffle=False), device)
-    size = wanted or max(data.held_out_batch, training.batch_size)
+    size = wanted or max(data.held_out_batch, _rows_in_batch(training, part))
     return OnDevice(Batches(data=part, batch_size=size, shuffle=False), device)
 
 
-def _images_in_batch(training: Training, images: Images) -> int:
-    """All have as many tokens."""
-    tokens = training.batch_tokens
-    return training.batch_size if tokens is None else max(1, tokens // images.space.length)
+def _rows_in_batch(training: Training, part: Part) -> int:
+    """Images all have as many tokens, so that a number of tokens is a number of rows."""
+    if training.batch_tokens is None or not isinstance(part, Images):
+        return training.batch_size
+    return max(1, training.batch_tokens // part.space.length)
 
 
 def _same_files(run: Run, data: Corpus) -> None:

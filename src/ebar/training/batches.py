@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Generator, Tensor
 
+from ebar.data.corpus import Stored
 from ebar.maths.randomness import folded
 from ebar.maths.rows import count_rows, take
 from ebar.types import Context, Sequences
@@ -24,15 +25,6 @@ class Source(Protocol):
     def at(self, epoch: int, start: int) -> Iterable[Any]:
         """The batches of an epoch from number `start` on. They must depend on nothing else: resuming asks again."""
         ...
-
-
-@runtime_checkable
-class Stored(Protocol):
-    """Rows that are not in memory: a batch of them is, once it is asked for."""
-
-    def __len__(self) -> int: ...
-
-    def fetch(self, rows: Int[Tensor, " selected"]) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import torch
 from torch import Generator
 
 from ebar.backbones import BACKBONES
-from ebar.data.images import ImageBatches, Images, binarised, read_images
+from ebar.data.images import Images, binarised, read_images
 from ebar.evaluation.bits_per_dimension import bits_difference, bits_per_dimension
 from ebar.heads.softmax import Softmax
 from ebar.journeys.forked import Branch, Fork, train_forked
@@ -50,8 +50,8 @@ def splits_of(cell: Cell) -> tuple[Images, Images, Images]:
 
 def train_pair(cell: Cell, train: Images, validation: Images, folder: Path) -> dict[str, Branch]:
     """The base and its twin."""
-    batches = ImageBatches(Batches(data=train.pixels, batch_size=cell["rows"], seed=cell["seed"], drop_last=True))
-    held_out = ImageBatches(Batches(data=validation.pixels, batch_size=200, shuffle=False))
+    batches = Batches(data=train, batch_size=cell["rows"], seed=cell["seed"], drop_last=True)
+    held_out = Batches(data=validation, batch_size=200, shuffle=False)
     fork = Fork(
         epochs=cell["epochs"],
         at=cell["start_epoch"],
