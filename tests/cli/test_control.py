@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ebar.build.terms import absolute
-from ebar.cli import control, control_sample
+from ebar.cli import control_sample, dispatch
 from ebar.cli.trained import build_sampler
 from ebar.errors import UserError
 from ebar.recipes.control.toy import write_toy
@@ -24,9 +24,13 @@ FIT = [
 TUNE = ["--steps", "4", "--draws", "16", "--evaluate_every", "2", "--evaluation_draws", "60", "--lora_rank", "2"]
 
 
+def control(words: list[str]) -> int:
+    return dispatch(["control", *words])
+
+
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     capsys.readouterr()
-    assert control.main([*words, "--json"]) == 0
+    assert control([*words, "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -39,7 +43,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = tmp_path_factory.mktemp("runs")
-    assert control.main(["fit", "--runs", str(runs), "--name", "tiny", "--model", str(model), *FIT]) == 0
+    assert control(["fit", "--runs", str(runs), "--name", "tiny", "--model", str(model), *FIT]) == 0
     return runs / "tiny"
 
 
@@ -56,25 +60,25 @@ def test_fit_leaves_lambda_figures_and_a_page(run: Path, model: Path, capsys: py
     again = answer(capsys, *words, *FIT)
     assert again["lambda"]["coefficients"] == results["lambda"]["coefficients"]
     with pytest.raises(UserError, match=f"another configuration: choose another --name, or delete {run}."):
-        control.main([*words, *FIT[:-1]])
+        control([*words, *FIT[:-1]])
 
 
 def test_after_a_mistake_the_name_is_free_again(model: Path, tmp_path: Path) -> None:
     words = ["fit", "--runs", str(tmp_path), "--name", "again", *FIT]
     with pytest.raises(UserError):
-        control.main([*words, "--model", str(tmp_path / "mistyped")])
+        control([*words, "--model", str(tmp_path / "mistyped")])
     (tmp_path / "mine.py").write_text("def never(text):\n    return False\n")
     for term in ("expression:(=1", f"predicate:{tmp_path / 'mine.py'}:never=1"):
         with pytest.raises(UserError):
-            control.main([*words[:-2], term, "--model", str(model)])
-    assert control.main([*words, "--model", str(model)]) == 0
+            control([*words[:-2], term, "--model", str(model)])
+    assert control([*words, "--model", str(model)]) == 0
     assert str(model) in (tmp_path / "again" / "config.yaml").read_text()
     # What is another command's is never taken.
     other = tmp_path / "trained"
     (other / "checkpoints" / "step-000000000").mkdir(parents=True)
     (other / "config.yaml").write_text("steps: 5\n")
     with pytest.raises(UserError, match="another kind, whose configuration has steps: choose another name"):
-        control.main(["fit", "--runs", str(tmp_path), "--name", "trained", *FIT, "--model", str(model)])
+        control(["fit", "--runs", str(tmp_path), "--name", "trained", *FIT, "--model", str(model)])
     assert (other / "config.yaml").read_text() == "steps: 5\n"
 
 
@@ -100,7 +104,7 @@ def test_samples_are_made_as_the_fit_was_told(run: Path, monkeypatch: pytest.Mon
         ["--sampler.surrogate_draws", "50"],
         ["--sampler.kind", "resampling", "--proposal", "look_ahead"],
     ):
-        assert control.main(["sample", str(run), "--n", "2", *words]) == 0
+        assert control(["sample", str(run), "--n", "2", *words]) == 0
     assert [(one.batch_size, one.surrogate_draws) for one in built[:2]] == [(300, 100), (300, 50)]
     assert built[2].batch_size == 300
 
@@ -118,7 +122,7 @@ def test_samples_have_what_they_must_have(run: Path, capsys: pytest.CaptureFixtu
     assert all("ab" in one["text"] for one in other["samples"])
     assert "the model" not in other["effective_samples_per_draw"]
     capsys.readouterr()
-    assert control.main(["sample", str(run), "--n", "3"]) == 0
+    assert control(["sample", str(run), "--n", "3"]) == 0
     told = capsys.readouterr()
     assert all("\t" in line for line in told.out.splitlines())
     assert "effective samples per draw, the model" in told.err
@@ -148,7 +152,7 @@ def test_fit_prints_what_lambda_json_warns_of_and_how_many_draws(
     capsys.readouterr()
     words = ["fit", "--runs", str(run.parent), "--name", "tiny", "--model", str(model), *FIT, "--within", "0.01"]
     try:
-        assert control.main(words) == 0
+        assert control(words) == 0
     finally:
         path.write_text(before)
     told = capsys.readouterr().out
@@ -167,11 +171,11 @@ def test_tune_leaves_a_model_and_a_page(run: Path, capsys: pytest.CaptureFixture
     assert found["steps"] == [0, 2, 4]
     assert Path(found["model"]).joinpath("model.safetensors").exists()
     assert "<svg" in (run / "tune" / "report.html").read_text()
-    assert control.main(["tune", str(run), *TUNE]) == 0  # all of it read back
+    assert control(["tune", str(run), *TUNE]) == 0  # all of it read back
     assert "best at step" in capsys.readouterr().out
     other = [*TUNE, "--steps", "1"]
     with pytest.raises(UserError, match="another configuration: choose another --name"):
-        control.main(["tune", str(run), *other])
+        control(["tune", str(run), *other])
     assert answer(capsys, "tune", str(run), *other, "--name", "brief")["steps"] == [0, 1]
     assert (run / "brief" / "model" / "model.safetensors").exists()
 
@@ -194,13 +198,13 @@ def test_tune_leaves_a_model_and_a_page(run: Path, capsys: pytest.CaptureFixture
 def test_errors_are_one_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:
     runs = ["--runs", str(tmp_path)] if words[:1] == ["fit"] else []
     with pytest.raises(UserError) as raised:
-        control.main([*words, *runs])
+        control([*words, *runs])
     assert sentence in str(raised.value)
     assert "\n" not in str(raised.value).strip()
 
 
 def test_usage_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert control.main([]) == 0
+    assert control([]) == 0
     assert "parts:\n  fit " in capsys.readouterr().out
     script = "import sys; from ebar.cli import main; main(['control']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
@@ -209,6 +213,6 @@ def test_usage_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("action", ["", "fit", "sample", "tune"])
 def test_help_has_an_example(action: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        control.main([*([action] if action else []), "--help"])
+        control([*([action] if action else []), "--help"])
     assert ended.value.code == 0
     assert "example:\n  ebar control" in capsys.readouterr().out

@@ -87,9 +87,11 @@ def test_the_same_command_again_reads_everything_back(runs, capsys):
         "unit",
     ]
     line = complaint(capsys, *same, "--seed", "7", "--training.epochs", "9", "--energy.pool", "all")
-    assert "unit holds a run with another energy.pool, another training.epochs, another seed: choose" in line
+    assert "unit holds a run of another configuration: choose another --name" in line
+    assert "(what differs: energy.pool, seed, training.epochs)" in line
     line = complaint(capsys, *same, "--evaluation.draws", "7")
-    assert "differs in evaluation.draws only: use `ebar residual evaluate" in line
+    assert "`ebar residual evaluate" in line
+    assert "(what differs: evaluation.draws)" in line
 
 
 def test_people_are_shown_tables(runs, capsys):
@@ -185,7 +187,7 @@ def test_what_cannot_be_done_is_told_in_one_sentence(runs, capsys, tmp_path):
     assert "is empty" in complaint(capsys, *train, *empty)
     assert "is no model" in complaint(capsys, "train", "--base", str(runs / "text.txt"), *train[1:5])
     own = ["train", "--runs", str(runs), "--name", "base", "--base", base]  # the folder of another run
-    assert "holds no run of `ebar residual train`" in complaint(capsys, *own)
+    assert "holds a run of another kind" in complaint(capsys, *own)
     (tmp_path / "pickle").mkdir()
     (tmp_path / "pickle" / "config.json").write_text("{}")
     (tmp_path / "pickle" / "pytorch_model.bin").write_bytes(b"\x80\x02")

@@ -3,57 +3,104 @@
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ebar.errors import UserError
+from ebar.tables import Table, import_plug_ins
 
-# One file per command in this folder, with `main(arguments) -> int`.
-COMMANDS = {
-    "language": "define a language exactly: counts, entropy, samples, comparison",
-    "train": "fit an autoregressive model to a language or to your own data",
-    "gam": "from a little data and a hunch about features to a better model",
-    "residual": "a discriminator as part of a language model: train, evaluate, generate, explain",
-    "control": "make features of a pretrained model's text come true: fit, sample, tune",
-    "sample": "draw from a trained model, or from the model tilted by an energy",
-    "decode": "translate or continue lines: beam search, greedy, sampling, energy resampling",
-    "distil": "draws of a tilted model, to a file to train on; stopped at any instant, it goes on",
-    "evaluate": "cross-entropy and feature frequencies of a trained model, with intervals",
-    "estimate": "log Z, moments and divergences of a tilted model, with intervals",
-    "reproduce": "run a published table or figure again, at scale demo, cpu or paper",
-    "doctor": "what is installed, what is missing and how to get it",
-}
+
+class Command:
+    """A command of this folder, imported when it is run: `main(words) -> int` in the file of its name.
+
+    `ebar residual train` is in `residual_train.py`. One that has parts has no file, but words about them all.
+    """
+
+    def __init__(self, help: str, *, about: str = "", example: str = ""):
+        self.__doc__ = help
+        self.about = about
+        self.example = example
+
+
+# A line here, and a file of that name, is a command. From outside: `COMMANDS["mine"] = main`.
+COMMANDS: Table[Command | Callable[[Sequence[str]], int]] = Table(
+    "command",
+    {
+        "language": Command("define a language exactly: counts, entropy, samples, comparison"),
+        "train": Command("fit an autoregressive model to a language or to your own data"),
+        "gam": Command("from a little data and a hunch about features to a better model"),
+        "residual": Command(
+            "a discriminator as part of a language model: train, evaluate, generate, explain",
+            about="""P(x|C) = q(x|C)·exp(−E(x, C)): a language model q that you have, any of Hugging Face's or one of
+ebar's, and an energy E that has learnt to tell q's continuations x of prefixes C from those that people wrote.""",
+            example="ebar residual train --name mine --base runs/text --energy.kind unit --data.prefix 60 "
+            "--data.continuation 20",
+        ),
+        "residual train": Command("an energy on a base, by telling text from the base's own continuations"),
+        "residual evaluate": Command("perplexity interval beside the base, log Z of each prefix, energies, n-grams"),
+        "residual generate": Command("continue a prompt with the joint model: text, energies, weights, diagnostics"),
+        "residual explain": Command("the likeliest next words under the base and under the joint model"),
+        "control": Command(
+            "make features of a pretrained model's text come true: fit, sample, tune",
+            about="P(x) = q(x)·exp⟨λ, φ(x)⟩: constraints φ on the text of any causal language model q, GDC's way.",
+            example="""\
+ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 'word:[Ss]he|[Hh]er=0.5'
+  ebar control sample runs/rabbits --n 5
+  ebar control tune runs/rabbits --steps 300 --learning_rate 0.001""",
+        ),
+        "control fit": Command("find how much each feature must count, and check it on fresh draws"),
+        "control sample": Command("draw text of the controlled model, with weights"),
+        "control tune": Command("make a model of its own of it, by policy gradient with low-rank adapters"),
+        "sample": Command("draw from a trained model, or from the model tilted by an energy"),
+        "decode": Command("translate or continue lines: beam search, greedy, sampling, energy resampling"),
+        "distil": Command("draws of a tilted model, to a file to train on; stopped at any instant, it goes on"),
+        "evaluate": Command("cross-entropy and feature frequencies of a trained model, with intervals"),
+        "estimate": Command("log Z, moments and divergences of a tilted model, with intervals"),
+        "diversity": Command("how alike the lines of a file are: distinct n-grams, self-BLEU"),
+        "rate": Command(
+            "which of two texts people find better, without knowing whose they are: make, read",
+            about="A page of blinded pairs to send to raters, and the sign test of the files that they send back.",
+            example="""ebar rate make --prompts prompts.txt --ours joint.txt --theirs base.txt --output pairs.html
+  ebar rate read pairs.key.json --ratings ratings-*.json""",
+        ),
+        "rate make": Command("the page, and the key that tells which text is whose"),
+        "rate read": Command("how often ours was preferred, from the ratings and the key"),
+        "reproduce": Command("run a published table or figure again, at scale demo, cpu or paper"),
+        "doctor": Command("what is installed, what is missing and how to get it"),
+    },
+)
 
 USAGE = """usage: ebar COMMAND [OPTIONS]
 
 Sequence models that carry an energy: train, sample and measure them.
 
 commands:
-{commands}
+{listing}
 
 `ebar COMMAND --help` shows a command's options and an example.
 options: --help, --version
+EBAR_PLUGINS=MODULE,… imports modules first, which add samplers, features, commands … of your own to the tables.
 
 example: ebar language --motif 10001011111000 --length 30
+"""
+
+PARTS = """usage: ebar {name} PART [OPTIONS]
+
+{about}
+
+parts:
+{listing}
+
+`ebar {name} PART --help` shows a part's options and an example.
+
+example:
+  {example}
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. 0: done. 2: something the user can mend, told in one sentence. 130: interrupted, state saved."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or words[0] in {"-h", "--help"}:
-        listing = "\n".join(f"  {name:<10} {purpose}" for name, purpose in COMMANDS.items())
-        sys.stdout.write(USAGE.format(commands=listing))
-        return 0
-    if words[0] == "--version":
-        from ebar import __version__
-
-        sys.stdout.write(f"ebar {__version__}\n")
-        return 0
     try:
-        if words[0] not in COMMANDS:
-            raise UserError(f"There is no command {words[0]!r}: choose one of {', '.join(COMMANDS)}.")
-        command = importlib.import_module(f"ebar.cli.{words[0]}")
-        return int(command.main(words[1:]))
+        return dispatch(list(sys.argv[1:] if arguments is None else arguments))
     except UserError as error:
         if os.environ.get("RANK", "0") == "0":  # of several processes, one tells
             sys.stderr.write(f"ebar: {' '.join(str(error).split())}\n")
@@ -70,6 +117,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`ebar sample | head`): not an error of ours.
         sys.stderr.close()
         return 0
+
+
+def dispatch(words: Sequence[str]) -> int:
+    """Run a command; errors are the caller's."""
+    import_plug_ins()
+    if not words or words[0] in ("-h", "--help"):
+        sys.stdout.write(USAGE.format(listing=_listing("")))
+        return 0
+    if words[0] == "--version":
+        from ebar import __version__
+
+        sys.stdout.write(f"ebar {__version__}\n")
+        return 0
+    name, rest = words[0], list(words[1:])
+    entry = COMMANDS.choose(name)
+    if parts := _listing(f"{name} "):
+        if not rest or rest[0] in ("-h", "--help"):
+            assert isinstance(entry, Command)
+            sys.stdout.write(PARTS.format(name=name, about=entry.about, listing=parts, example=entry.example))
+            if rest:
+                raise SystemExit(0)  # as every parser's help does
+            return 0
+        name, rest = f"{name} {rest[0]}", rest[1:]
+        if name not in COMMANDS:
+            options = [other.partition(" ")[2] for other in COMMANDS if other.startswith(f"{words[0]} ")]
+            raise UserError(f"There is no part {words[1]!r} of `ebar {words[0]}`: choose one of {', '.join(options)}.")
+        entry = COMMANDS[name]
+    if isinstance(entry, Command):
+        entry = importlib.import_module(f"ebar.cli.{name.replace(' ', '_')}").main
+    return int(entry(rest))
+
+
+def _listing(before: str) -> str:
+    """The commands whose names begin so, without their parts, and what each is for."""
+    names = [name for name in COMMANDS if name.startswith(before) and " " not in name.removeprefix(before)]
+    width = max((len(name) - len(before) for name in names), default=0)
+    return "\n".join(f"  {name.removeprefix(before):<{width}}  {COMMANDS.help(name)}" for name in names)
 
 
 def entry() -> None:

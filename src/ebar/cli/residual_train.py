@@ -9,19 +9,14 @@ from ebar.build.residual import train_residual
 from ebar.cli.folder import Place, carry_out
 from ebar.cli.show import show_table
 from ebar.config.reader import described, read
-from ebar.config.residual import MANUAL, ResidualConfig, read_residual
+from ebar.config.residual import MANUAL, ResidualConfig
 from ebar.data.chunks import CHUNKS
-from ebar.errors import UserError
 from ebar.journeys.residual.evaluation import Evaluation
 from ebar.journeys.residual.journey import Residual
 from ebar.journeys.residual.report import write_residual_page
-from ebar.store.differences import differences
 from ebar.store.writing import to_json
 from ebar.training import Run, open_run
 from ebar.types import Estimate
-
-# What a run has that was told of a mistake before it had drawn anything.
-BEGUN = {"config.yaml", "environment.json", "lock", "checkpoints", "seconds.json", CHUNKS}
 
 
 def main(words: Sequence[str]) -> int:
@@ -29,12 +24,12 @@ def main(words: Sequence[str]) -> int:
     config, place = read(words, MANUAL, ResidualConfig, Place)
     folder = place.folder
     description = described(folder, MANUAL, config)
-    another = _another(folder, description)
 
     def work() -> tuple[Residual, Evaluation | None]:
-        with open_run(folder, config=description, seed=config.seed, replace_config=another) as run:
-            if another:
-                (folder / CHUNKS).unlink(missing_ok=True)
+        with open_run(
+            folder, config=description, seed=config.seed, take_over=True, quickly_made=(CHUNKS, "seconds.json"),
+            advice=f"choose another --name, or delete it; or `ebar residual evaluate {folder}` to measure it otherwise",
+        ) as run:  # fmt: skip
             trained, how = train_residual(config, folder), config.evaluation
             evaluation = trained.evaluate(how, seed=config.seed) if how.prefixes else None
             record(run, trained, evaluation)
@@ -46,20 +41,6 @@ def main(words: Sequence[str]) -> int:
         sys.stdout.write(f"{folder / 'report.html'}\n")
 
     return carry_out(folder, work, as_json=place.json, to_dict=lambda found: _results(*found), show=show)
-
-
-def _another(folder: Path, config: str) -> bool:
-    """Whether the folder holds another configuration; one that has come further than its chunks is not given up."""
-    path = folder / "config.yaml"
-    names = differences(path.read_text(encoding="utf-8"), config) if path.exists() else []
-    if names and (not {entry.name for entry in folder.iterdir()} <= BEGUN or any((folder / "checkpoints").iterdir())):
-        read_residual(folder)  # a run of another kind is refused here
-        if all(name.startswith("evaluation.") for name in names):
-            raise UserError(f"{folder} differs in {', '.join(names)} only: use `ebar residual evaluate {folder}`.")
-        raise UserError(
-            f"{folder} holds a run with another {', another '.join(names)}: choose another --name, or remove it."
-        )
-    return bool(names)
 
 
 def _results(trained: Residual, evaluation: Evaluation | None) -> dict[str, Any]:

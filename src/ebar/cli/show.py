@@ -1,7 +1,7 @@
 """How commands show figures: JSON for programs, tables for people."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ebar.store.writing import to_json
@@ -11,6 +11,15 @@ from ebar.types import Estimate
 def show_json(value: Any) -> None:
     """One JSON object on standard output. What JSON has no number for (inf, NaN) is written as a string."""
     sys.stdout.write(to_json(value, indent=1).decode())
+
+
+def show(title: str, figures: Mapping[str, object], *, as_json: bool) -> int:
+    """Figures by name, for programs or for people; the exit code of a command that is done."""
+    if as_json:
+        show_json(figures)
+    else:
+        show_table(title, ("figure", "value"), list(figures.items()))
+    return 0
 
 
 def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

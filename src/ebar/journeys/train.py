@@ -119,7 +119,14 @@ def train(
 
     with ExitStack() as stack:
         run = stack.enter_context(
-            open_run(folder, config=description, seed=seed, replace_config=replace_config, check=check)
+            open_run(
+                folder,
+                config=description,
+                seed=seed,
+                replace_config=replace_config,
+                check=check,
+                advice="choose another name, or give --replace_config to go on with this one",
+            )
         )
         if distributed.rank() == 0:
             _keep(run, data)

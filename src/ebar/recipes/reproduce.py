@@ -21,6 +21,7 @@ from ebar.store.environment import environment
 from ebar.store.fingerprint import fingerprint, source_fingerprint
 from ebar.store.stages import HEADER, Header, open_stage
 from ebar.store.writing import remove_folder, replace, saving, to_json
+from ebar.tables import import_plug_ins, plug_ins
 
 SELDOM = ("over", "values", "picture")
 RESULT = "result.json"  # of a cell, in its folder
@@ -124,8 +125,7 @@ def source_of_results() -> str:
 
     It is part of what a cell is made from, so that no result of other code, committed or not, stands in a table.
     """
-    names = [name for name in os.environ.get("EBAR_PLUGINS", "").split(",") if name.strip()]
-    found = [find_spec(name.strip()) for name in names]
+    found = [find_spec(name) for name in plug_ins()]
     texts = [Path(spec.origin).read_text(encoding="utf-8") for spec in found if spec is not None and spec.origin]
     return fingerprint(source_fingerprint(), texts)
 
@@ -217,6 +217,7 @@ def _run_one(recipe: Recipe, cell: Cell, place: Path) -> Outcome:
     """A cell is a stage: its folder holds the result, and until there is one, what the run has made so far."""
     import torch
 
+    import_plug_ins()  # this may be another process
     # When several processes share the cores, one thread each; and one always, for the same figures on any backend.
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -9,7 +9,7 @@
 import json
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,15 +63,17 @@ def open_store(
     writes: bool = True,
     replace_config: bool = False,
     take_over: bool = False,
+    quickly_made: Collection[str] = (),
     check: Callable[[Path, list[str]], None] | None = None,
     advice: str = "choose another name, or delete it",
 ) -> Iterator[Store]:
     """A folder, made or found, locked against other processes until this one leaves or dies.
 
     Without a folder it is a temporary one, removed at the end. The description is YAML or plain data. A folder that
-    was made from another one is an error, unless `replace_config` (to train longer), or unless nothing was made yet and
-    `take_over`; a run of another kind always is. `check` is called before a description is replaced, with the names of
-    the options that differ, and raises where the folder could not go on with them: until then nothing is written.
+    was made from another one is an error, unless `replace_config` (to train longer), or unless nothing was made yet
+    (but for files that are `quickly_made`) and `take_over`; a run of another kind always is. `check` is called before
+    a description is replaced, with the names of the options that differ, and raises where the folder could not go on
+    with them: until then nothing is written.
     """
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="ebar-") as place:
@@ -87,12 +89,14 @@ def open_store(
     with locked(folder):
         path = folder / CONFIG
         before = path.read_text(encoding="utf-8") if path.exists() else config
-        unused = before != config and take_over and _unused(folder)
+        unused = before != config and take_over and _unused(folder, quickly_made)
         if before != config and not unused:
             if not replace_config or of_another_kind(before, config):
                 raise another_configuration(folder, config, advice)
             if check is not None:
                 _checked(folder, check, differences(before, config))
+        for name in quickly_made if unused else ():
+            (folder / name).unlink(missing_ok=True)
         sweep(folder)
         store.write(CONFIG, config.encode())
         _note(store, environment(seed), anew=unused)
@@ -105,10 +109,12 @@ def _yaml(description: Mapping[str, Any]) -> str:
     return str(yaml.safe_dump(describe(description), sort_keys=False, allow_unicode=True))
 
 
-def _unused(folder: Path) -> bool:
+def _unused(folder: Path, quickly_made: Collection[str]) -> bool:
     """Whether nothing was made in it yet, as where a mistake was found before the first stage."""
     for entry in folder.iterdir():
-        if entry.name not in (CONFIG, ENVIRONMENT, LOCK) and (not entry.is_dir() or any(entry.iterdir())):
+        if entry.name not in (CONFIG, ENVIRONMENT, LOCK, *quickly_made) and (
+            not entry.is_dir() or any(entry.iterdir())
+        ):
             return False
     return True
 

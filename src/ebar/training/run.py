@@ -1,6 +1,6 @@
 """The folder of a run: `runs/<name>/`, a store with checkpoints in it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,9 @@ def open_run(
     seed: int,
     replace_config: bool = False,
     take_over: bool = False,
+    quickly_made: Collection[str] = (),
     check: Callable[[Run, list[str]], None] | None = None,
+    advice: str = "choose another name, or delete it",
 ) -> Iterator[Run]:
     """A run folder, made or found, locked against other processes; see `open_store`.
 
@@ -51,8 +53,9 @@ def open_run(
         writes=distributed.rank() == 0,
         replace_config=replace_config,
         take_over=take_over,
+        quickly_made=quickly_made,
         check=None if check is None else lambda place, names: check(Run(place), names),
-        advice="choose another name, or give --replace_config to go on with this one",
+        advice=advice,
     ) as store:
         if store.writes:
             with saving(str(store.folder)):
