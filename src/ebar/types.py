@@ -212,7 +212,7 @@ class Estimate(NamedTuple):
         """Known without error, not merely measured without spread."""
         return self.effective_sample_size == float("inf")
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         flag = "" if self.warning is None else f"  ⚠ {self.warning}"
         if self.is_exact:
             return f"{self.value:.6g} (exact){flag}"

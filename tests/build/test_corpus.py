@@ -150,8 +150,8 @@ def test_long_pairs_are_left_out_of_training_but_not_of_the_test(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--backbone.kind", "gated_pixelcnn"], "reads images: choose another, or --data.kind images"),
-        (["--backbone.kind", "encoder_decoder"], "reads a source: choose another, or --data.kind parallel"),
+        (["--backbone.kind", "gated_pixelcnn"], "reads images: choose another, or data of kind images"),
+        (["--backbone.kind", "encoder_decoder"], "reads a source: choose another, or data of kind parallel"),
     ],
 )
 def test_a_backbone_for_other_data_is_refused(words, message):

@@ -54,7 +54,7 @@ class Segmented(Tabular):
 
 
 class OwnRandomness(Tabular):
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator | None = None) -> Sequences:
         torch.rand(1)
         return super().sample(n, context, generator=generator)
 

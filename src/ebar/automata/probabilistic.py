@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from ebar.automata.exploration import ranges
 from ebar.automata.graph import Graph
+from ebar.maths.randomness import default_generator
 from ebar.types import Context, Sequences, Space, context_rows
 
 CHUNK = 32_768  # rows drawn together: the working set stays in cache
@@ -133,8 +134,8 @@ class ProbabilisticAutomaton:
                 running, state = running[~ended], state[~ended]
         return torch.stack(steps), lengths, log_prob
 
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
-        return self.sample_with_log_prob(n, context, generator=generator)[0]
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator | None = None) -> Sequences:
+        return self.sample_with_log_prob(n, context, generator=generator or default_generator())[0]
 
     def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         tokens, lengths = x.tokens.cpu(), x.lengths.cpu()

@@ -31,6 +31,7 @@ def main(words: Sequence[str]) -> int:
             result = train_as(config, place.folder, quiet=place.json, replace_config=place.replace_config).result
         except Interrupted as stopped:
             (result,) = stopped.args
+        assert result is not None  # of a run that was trained, not loaded
         if distributed.rank() == 0:
             _tell(result, place.folder, as_json=place.json)
     return 0 if result.status == "finished" else 130

@@ -1,10 +1,10 @@
 """The tokenisers that can be chosen by name; once made for a run they are stored in its folder and read from there."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ebar.bounds import Count
 from ebar.data.bpe import Bpe
@@ -36,6 +36,8 @@ class Tokenised(FilesOrDataset):
     """The tokeniser.json of another run, in place of a tokeniser made from the training data."""
     cache: Path | None = None
     """Folder for the tokens of training data that are larger than memory: written once, read as needed."""
+
+    defaults: ClassVar[Mapping[str, Any]] = {"lstm": {"embedding": 200}}  # a vector of each token, not one-hot
 
 
 def build_tokeniser(

@@ -4,7 +4,7 @@ import gzip
 import lzma
 import zlib
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +105,9 @@ def validation_size(training: int) -> int:
     return min(max(min(training, 500), training // 4), 2000)
 
 
+SMALL: Mapping[str, Any] = {"bidirectional": {"layers": 2, "hidden": 64}}  # for sequences of a few symbols
+
+
 @dataclass(frozen=True, kw_only=True)
 class LinesData:
     """Your own sequences, one per line (.txt, .gz, .xz)."""
@@ -119,6 +122,7 @@ class LinesData:
     """The symbols, in the order of their tokens; by default those of the training file."""
 
     kind = "lines"
+    defaults = SMALL
 
     def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:
         """The alphabet is that of the training file, unless one is given."""
@@ -158,6 +162,7 @@ class LanguageData:
     """Of the draws; by default that of the run."""
 
     kind = "language"
+    defaults = SMALL
 
     def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:
         """Drawn by the seed, its own or the one given here."""

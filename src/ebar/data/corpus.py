@@ -68,6 +68,11 @@ class Corpus:
         kind = {field.name: getattr(self.source, field.name) for field in fields(self.source)}
         return {"kind": self.source.kind, **kind}
 
+    @property
+    def defaults(self) -> Mapping[str, Mapping[str, Any]]:
+        """Options that suit this kind of data, by the name of the network that has them."""
+        return getattr(self.source, "defaults", {})
+
     @cached_property
     def reading(self) -> Reading:
         """How tokens are read as text: what features are bound to."""

@@ -1,4 +1,4 @@
-"""UniT and BiT of document 002: what reads prefix and continuation for an energy."""
+"""UniT and BiT of Deng et al. 2020: networks that read prefix and continuation for an energy."""
 
 import copy
 from typing import Any, Protocol, runtime_checkable
@@ -8,6 +8,7 @@ from torch import nn
 
 from ebar.backbones.backbone import Reads
 from ebar.backbones.encoder import BidirectionalTransformer
+from ebar.data.corpus import Corpus
 from ebar.energies.joined import joined, trimmed
 from ebar.energies.neural import Encoded, Neural, Pool
 from ebar.errors import UserError
@@ -82,3 +83,12 @@ def unit_from(q: Any, *, pool: Pool = "continuation", bound: float | None = None
 def bit(backbone: BidirectionalTransformer, *, pool: Pool = "continuation", bound: float | None = None) -> Neural:
     """An energy that sees both sides of every token."""
     return Neural(Bidirectional(backbone), pool=pool, bound=bound)
+
+
+def bidirectional(data: Corpus, *, pool: Pool = "continuation", bound: float | None = None, **options: Any) -> Neural:
+    """The same from scratch, for the tokens of the data; options are those of `BidirectionalTransformer`.
+
+    Where the kind of data has defaults of its own, they are used. First weights come from torch's own random state.
+    """
+    options = {**data.defaults.get("bidirectional", {}), **options}
+    return bit(BidirectionalTransformer(data.space.vocabulary, **options), pool=pool, bound=bound)

@@ -1,4 +1,4 @@
-"""The energy of document 002: a scalar on the mean of a network's hidden vectors of prefix and continuation."""
+"""The energy of Deng et al. 2020: a scalar on the mean of a network's hidden vectors of prefix and continuation."""
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, Protocol, runtime_checkable

@@ -1,24 +1,26 @@
 """E_p[φ] from weighted draws, whether independent or not."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ebar.estimators.draws import Units, few_groups, read
-from ebar.features.feature import Features
+from ebar.features.feature import Feature, Features
 from ebar.maths.importance import SMALLEST_SAMPLE, all_warnings, check_weights, diagnose, unseen_side
 from ebar.maths.jackknife import half_width, log_rest, variance
 from ebar.maths.log_space import effective_sample_size, normalised
 from ebar.maths.proportions import wilson
+from ebar.models.reading import bound_features
 from ebar.types import Context, Estimate, Weighted
 
 
 def moments(
     draws: Weighted | Iterable[Weighted],
-    features: Features,
+    features: Features | Sequence[Feature],
     *,
     target: object = None,
     context: Context | None = None,
@@ -27,7 +29,13 @@ def moments(
     """E_p[φ | C] for each row of the context and each feature, from draws or from a sampler's stream of them.
 
     As for `log_z`, the interval is over what is independent. One draw's weights tell all features: read once, ask all.
+    Features that are not bound to tokens yet are bound as the target's model reads its own.
     """
+    if not isinstance(features, Features):
+        batches = iter([draws] if isinstance(draws, Weighted) else draws)
+        first = list(islice(batches, 1))
+        draws = chain(first, batches)
+        features = bound_features(features, first[0].target if first and target is None else target)
     return moments_of(read(draws, features=features, target=target, context=context), features, level=level)
 
 

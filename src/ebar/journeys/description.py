@@ -4,7 +4,6 @@ Where the objects say how they were made (`origin`: the options of a backbone, t
 complete configuration, from which the run can be loaded.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 from torch import nn
 
 from ebar.data.corpus import Corpus
-from ebar.maths.rows import named_tensors
 from ebar.objectives import OBJECTIVES
+from ebar.store.fingerprint import fingerprint
 from ebar.store.yaml import as_yaml
 from ebar.training.course import Training
 from ebar.training.optimisers import OPTIMISERS, OptimiserConfig
@@ -37,13 +36,13 @@ def describe(
         {
             "seed": seed,
             "device": weight.device.type,
-            "dtype": str(weight.dtype).removeprefix("torch."),
-            "data": getattr(data, "origin", None) or {"digest": _digest_of_data(data)},
+            "precision": str(weight.dtype).removeprefix("torch."),
+            "data": data.origin or {"digest": fingerprint(data.space, data.parts)},
             **(getattr(model, "origin", None) or {"model": _architecture(model)}),
             "objective": _entry(OBJECTIVES, objective, skip=("model", "player", "memory")),
             "optimiser": _entry(OPTIMISERS, optimiser),
             "schedule": _entry(SCHEDULES, schedule),
-            "training": asdict(training),
+            "training": {**asdict(training), "maximal_length": None if data.space.end is None else data.space.length},
         }
     )
 
@@ -56,22 +55,6 @@ def _entry(table: Mapping[str, Any], thing: Any, skip: tuple[str, ...] = ()) -> 
 
 
 def _architecture(model: nn.Module) -> dict[str, str]:
-    shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
-    return {"kind": type(model).__qualname__, "digest": _digest(repr(model).encode(), repr(shapes).encode())}
-
-
-def _digest_of_data(data: Corpus) -> str:
-    parts = [repr(data.space).encode()]
-    for name, part in data.parts.items():
-        tensors = named_tensors(part)
-        parts += [name.encode(), *(tensor.cpu().contiguous().numpy().tobytes() for tensor in tensors.values())]
-        if not tensors:  # stored on disk
-            parts += [repr(part).encode()]
-    return _digest(*parts)
-
-
-def _digest(*parts: bytes) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.hexdigest()[:16]
+    """Its layers and the shapes of its weights."""
+    shapes = {name: str(tuple(value.shape)) for name, value in model.state_dict().items()}
+    return {"kind": type(model).__qualname__, "digest": fingerprint(repr(model), shapes)}

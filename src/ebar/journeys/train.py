@@ -51,9 +51,10 @@ class Trained(Generic[Model]):
     """A trained model and how its training went."""
 
     model: Model  # with the weights of the lowest validation loss, in evaluation mode
+    data: Corpus
     history: History
-    result: Result
-    folder: Path | None  # None where it was trained in memory
+    result: Result | None = None  # how training ended; None where the run was loaded
+    folder: Path | None = None  # None where it was trained in memory
 
 
 def train(
@@ -146,7 +147,7 @@ def train(
             sinks=sinks,
         )
         history = History.read(run.folder)
-    return Trained(model=model, history=history, result=result, folder=folder)
+    return Trained(model=model, data=data, history=history, result=result, folder=folder)
 
 
 def _seed_of(folder: Path | None) -> int:

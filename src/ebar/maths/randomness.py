@@ -6,9 +6,9 @@ import torch
 from torch import Generator
 
 
-def default_generator() -> Generator:
+def default_generator(device: torch.device | str = "cpu") -> Generator:
     """A generator seeded from torch's own state, so that `torch.manual_seed` repeats a whole script."""
-    return Generator().manual_seed(int(torch.randint(2**62, ())))
+    return Generator(device).manual_seed(int(torch.randint(2**62, ())))
 
 
 def folded(*numbers: int | str) -> int:

@@ -1,12 +1,13 @@
 """A backbone and a head: a distribution read token by token."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ebar.automata.reading import Reading
 from ebar.backbones.backbone import Backbone, Quick, Reads, Stepper
 from ebar.errors import UserError
 from ebar.heads.head import Head
@@ -35,6 +36,9 @@ class Autoregressive(Truncatable):
     `log_prob` and `sample` are without dropout, whatever the mode: a number about the model is one about the model in
     evaluation mode. `teacher_forced`, `start` and `advance` have dropout in training mode, as an objective wants it.
     """
+
+    origin: dict[str, Any] | None = None  # backbone and head as a configuration has them, where it was made by name
+    reading: Reading | None = None  # how its tokens spell text, where it was made for data
 
     def __init__(self, backbone: Backbone, head: Head, space: Space):
         super().__init__()

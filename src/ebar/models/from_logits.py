@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ebar.automata.reading import Reading
 from ebar.models.stepwise import ByChainRule, only_end_in_last_place
 from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, Space
@@ -31,6 +32,7 @@ class FromLogits(ByChainRule):
     """
 
     free_logits = True
+    reading: Reading | None = None  # how its tokens spell text, where it was made for data
 
     def __init__(self, module: nn.Module, space: Space, *, beginning: int):
         super().__init__()

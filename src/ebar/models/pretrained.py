@@ -1,6 +1,7 @@
 """Any causal language model of Hugging Face as a distribution read token by token."""
 
 import inspect
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -8,8 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ebar.automata.reading import Reading
 from ebar.backbones.backbone import Stepper
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
+from ebar.data.tokenisers import reading_of
 from ebar.errors import UserError
 from ebar.models.pretrained_state import PretrainedState, continued
 from ebar.models.pretrained_stepper import PretrainedStepper, can_step
@@ -48,6 +51,11 @@ class Pretrained(Truncatable):
         self.tokeniser = tokeniser  # what its tokens spell, where that is known
         if "past_key_values" not in self._accepted():
             raise ValueError(f"{type(network).__name__} keeps no keys and values of what it has read")
+
+    @cached_property
+    def reading(self) -> Reading | None:
+        """How its tokens spell text, where they do."""
+        return None if self.tokeniser is None else reading_of(self.tokeniser, self.space)
 
     def with_network(self, network: nn.Module) -> "Pretrained":
         """The same distribution by another network of the same vocabulary: a copy that is to be trained, say."""

@@ -7,6 +7,7 @@ from torch import Generator, Tensor, nn
 
 from ebar.backbones.backbone import Stepper
 from ebar.errors import UserError
+from ebar.maths.randomness import default_generator
 from ebar.models.stepwise import stepper_of
 from ebar.types import Context, SamplesWithLogProb, Sequences, Space, State, Stepwise
 
@@ -43,8 +44,8 @@ class Prompted(nn.Module):
     def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         return self.model.log_prob(x, self._only(context))
 
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
-        return self.model.sample(n, self._only(context), generator=generator)
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator | None = None) -> Sequences:
+        return self.model.sample(n, self._only(context), generator=generator or default_generator())
 
     def sample_with_log_prob(
         self, n: int, context: Context | None = None, *, generator: Generator

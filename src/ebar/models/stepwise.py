@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 
 from ebar.backbones.backbone import Quick, Stepper
 from ebar.errors import UserError
+from ebar.maths.randomness import default_generator
 from ebar.modes import evaluation_mode
 from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
@@ -321,8 +322,10 @@ class ByChainRule(nn.Module):
         with evaluation_mode(self):
             return sequence_log_prob(self, x, context)  # type: ignore[arg-type]
 
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
-        return self.sample_with_log_prob(n, context, generator=generator)[0]
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator | None = None) -> Sequences:
+        """n draws for each row of the context; without a generator, torch's own random state decides."""
+        device = next((weight.device for weight in self.parameters()), "cpu")
+        return self.sample_with_log_prob(n, context, generator=generator or default_generator(device))[0]
 
     def sample_with_log_prob(
         self, n: int, context: Context | None = None, *, generator: Generator

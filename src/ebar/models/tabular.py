@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from ebar.maths.enumeration import all_sequences
+from ebar.maths.randomness import default_generator
 from ebar.models.stepwise import ancestral, only_end_in_last_place, sequence_log_prob
 from ebar.models.truncated import Truncated
 from ebar.types import Context, Sequences, Space, context_rows
@@ -75,8 +76,8 @@ class Tabular(nn.Module):
     def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         return sequence_log_prob(self, x, context)
 
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
-        return self.sample_with_log_prob(n, context, generator=generator)[0]
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator | None = None) -> Sequences:
+        return self.sample_with_log_prob(n, context, generator=generator or default_generator())[0]
 
     def sample_with_log_prob(
         self, n: int, context: Context | None = None, *, generator: Generator

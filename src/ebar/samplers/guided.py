@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
+from ebar.maths.randomness import default_generator
 from ebar.models.stepwise import BLOCK, draw_tokens, sequence_log_prob, stepper_of
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
@@ -155,8 +156,8 @@ class Guided:
         with evaluation_mode(self.base):
             return sequence_log_prob(self, x, context)
 
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
-        return self.walk(n, context, generator=generator).x
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator | None = None) -> Sequences:
+        return self.walk(n, context, generator=generator or default_generator()).x
 
     def sample_with_log_prob(
         self, n: int, context: Context | None = None, *, generator: Generator

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +56,13 @@ def kept(folder: Path) -> dict[str, str]:
     """
     other = ("timing.jsonl", "seconds.json", "environment.json", "lock", "training.safetensors", "SHA256SUMS")
     files = [path for path in folder.rglob("*") if path.is_file() and path.name not in other]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {str(path.relative_to(folder)): hashlib.sha256(_untimed(path)).hexdigest() for path in files}
+
+
+def _untimed(path: Path) -> bytes:
+    """A file as it is, but a stage's header without when it was made and how long that took."""
+    text = path.read_bytes()
+    return re.sub(rb'"(seconds|begun)": [^,\n]*', b"", text) if path.name == "header.json" else text
 
 
 def in_a_process_of_its_own(residual: ResidualConfig, folder: Path, *, dies_at: int) -> tuple[int, list[str]]:
