@@ -28,8 +28,7 @@ import torch
 from command import run
 from torch import Generator
 
-from ebar.backbones.encoder_decoder import EncoderDecoder
-from ebar.backbones.transformer import Transformer
+from ebar.backbones.transformer import EncoderDecoder, Transformer
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.earm import Earm

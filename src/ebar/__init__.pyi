@@ -4,10 +4,10 @@ from ebar.automata import Dfa as Dfa
 from ebar.automata import ProbabilisticAutomaton as ProbabilisticAutomaton
 from ebar.automata import compile_expression as compile_expression
 from ebar.automata import lift as lift
-from ebar.backbones.encoder_decoder import EncoderDecoder as EncoderDecoder
 from ebar.backbones.gated_pixelcnn import GatedPixelCnn as GatedPixelCnn
 from ebar.backbones.lstm import Lstm as Lstm
 from ebar.backbones.pixelcnn import PixelCnn as PixelCnn
+from ebar.backbones.transformer import EncoderDecoder as EncoderDecoder
 from ebar.backbones.transformer import Transformer as Transformer
 from ebar.build.load import load as load
 from ebar.data import language as language

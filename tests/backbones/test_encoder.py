@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ebar.backbones.encoder import BidirectionalTransformer
+from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.errors import UserError
 from ebar.types import Sequences
 from tests.backbones.reading import VOCABULARY, lively

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Generator, nn
 
-from ebar.backbones.attention import CrossAttention
 from ebar.backbones.backbone import Backbone, Quick, Reads
-from ebar.backbones.encoder_decoder import EncoderDecoder
 from ebar.backbones.positions import sinusoids
+from ebar.backbones.transformer import EncoderDecoder
+from ebar.backbones.transformer_layer import CrossAttention
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from ebar.backbones.encoder_decoder import EncoderDecoder
-from ebar.backbones.transformer import Transformer
+from ebar.backbones.transformer import EncoderDecoder, Transformer
 from ebar.backbones.transformer_stepper import _Groups, _Memory, log_sum
 from ebar.heads.softmax import Softmax
 from ebar.models import stepwise

@@ -6,11 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Generator
 
-from ebar.backbones.attention import SelfAttention
 from ebar.backbones.backbone import Backbone, Quick, Reads
-from ebar.backbones.dropout import dropped
 from ebar.backbones.positions import Sinusoidal, sinusoids
 from ebar.backbones.transformer import Transformer
+from ebar.backbones.transformer_layer import SelfAttention, dropped
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from ebar.backbones.encoder import BidirectionalTransformer
 from ebar.backbones.lstm import Lstm
-from ebar.backbones.transformer import Transformer
+from ebar.backbones.transformer import BidirectionalTransformer, Transformer
 from ebar.energies import neural
 from ebar.energies.bounded import BoundedEnergy, bound_of, rounded, squashed
 from ebar.energies.encoders import Causal, bit, unit, unit_from

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from ebar.backbones.encoder import BidirectionalTransformer
+from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.energies.encoders import bit
 from ebar.errors import UserError
 from ebar.evaluation.fooling import compared, paired_difference, verdict

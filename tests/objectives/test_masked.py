@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Generator
 
-from ebar.backbones.encoder import BidirectionalTransformer
+from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.objectives.masked import Masked, MaskedModel, hide
 from ebar.training.batches import Batches
 from ebar.training.loop import fit

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from ebar.backbones.encoder import BidirectionalTransformer
+from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.energies.encoders import bit
 from ebar.models.from_logits import FromLogits
 from ebar.objectives.contrast_figures import calibration_error, contrast_figures

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from ebar.backbones.encoder_decoder import EncoderDecoder
 from ebar.backbones.gated_pixelcnn import GatedPixelCnn
 from ebar.backbones.lstm import Lstm
 from ebar.backbones.pixelcnn import PixelCnn
-from ebar.backbones.transformer import Transformer
+from ebar.backbones.transformer import EncoderDecoder, Transformer
 from ebar.tables import Table
 
 BACKBONES: Table[Any] = Table(

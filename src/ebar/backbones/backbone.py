@@ -68,3 +68,11 @@ class Quick(Protocol):
     """Has a faster way to draw than repeated `advance`."""
 
     def stepper(self, state: Any) -> Stepper: ...
+
+
+def check_layers(layers: int, dropout: float = 0.0) -> None:
+    """A number of layers or a dropout that cannot be is refused before anything is made of it."""
+    if not 1 <= layers <= 1000:  # past that it is a slip of the finger, and would take for ever to make
+        raise ValueError(f"there must be between 1 and 1,000 layers, not {layers}")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout must be at least 0 and below 1, not {dropout}")

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from ebar.backbones.dropout import dropped
+from ebar.backbones.backbone import check_layers
 from ebar.backbones.positions import Learnt, Sinusoidal
-from ebar.backbones.transformer_layer import Activation, TransformerLayer
+from ebar.backbones.transformer_layer import Activation, TransformerLayer, dropped
 from ebar.types import Sequences
 
 
@@ -60,20 +60,26 @@ def served(
     return first[each], state.select(each)
 
 
-class Decoder(nn.Module):
-    """Tokens → hidden vectors; the last of the `inputs` vectors is the beginning's."""
+class TransformerStack(nn.Module):
+    """Vectors of tokens, positions and layers; besides those of the vocabulary there are vectors of `extra` tokens.
+
+    `feedforward` is 4 × hidden unless said; `maximal_length` is the number of learnt positions, beginning and prefix
+    included; `cross` adds attention to a source.
+    """
+
+    extra = 1  # the beginning of a sequence
 
     def __init__(
-        self, vocabulary: int, *, layers: int, hidden: int, heads: int, feedforward: int | None, dropout: float,
-        positions: Literal["sinusoidal", "learnt"] = "sinusoidal", maximal_length: int = 1024, activation: Activation,
-        cross: bool = False,
+        self, vocabulary: int, *, layers: int = 4, hidden: int = 256, heads: int = 4, feedforward: int | None = None,
+        dropout: float = 0.1, positions: Literal["sinusoidal", "learnt"] = "sinusoidal", maximal_length: int = 1024,
+        activation: Activation = "gelu", cross: bool = False,
     ):  # fmt: skip
         super().__init__()
         checked(layers, hidden, heads, feedforward, dropout)
         if maximal_length < 1:
             raise ValueError(f"maximal_length must be at least 1, not {maximal_length}")
         self.vocabulary, self.dropout, self.scale = vocabulary, dropout, math.sqrt(hidden)
-        self.inputs = nn.Parameter(torch.randn(vocabulary + 1, hidden) / self.scale)
+        self.inputs = nn.Parameter(torch.randn(vocabulary + self.extra, hidden) / self.scale)
         self.positions = Sinusoidal(hidden) if positions == "sinusoidal" else Learnt(hidden, maximal_length)
         self.layers = stack(layers, hidden, heads, feedforward, dropout, activation, cross=cross)
         self.norm = nn.LayerNorm(hidden)
@@ -82,22 +88,26 @@ class Decoder(nn.Module):
     def width(self) -> int:
         return self.inputs.shape[1]
 
-    def embed(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length width"]:
-        """Times √width, so that a unit of learning moves them as it moves a matrix (Vaswani et al. 2017, §3.4)."""
-        return F.embedding(tokens, self.inputs) * self.scale
-
-    def beginning(self, rows: int) -> Float[Tensor, "rows 1 width"]:
-        return (self.inputs[-1] * self.scale).expand(rows, 1, -1)
-
     def prefix(self, given: Sequences) -> Int[Tensor, "rows places"]:
         """The beginning and the prefix; padding may hold anything, so it is made to hold the beginning."""
         tokens = torch.where(given.mask(), given.tokens, self.vocabulary)
         return F.pad(tokens, (1, 0), value=self.vocabulary)
 
+    def embed(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length width"]:
+        """Times √width, so that a unit of learning moves them as it moves a matrix (Vaswani et al. 2017, §3.4)."""
+        return F.embedding(tokens, self.inputs) * self.scale
+
     def entered(
         self, inputs: Float[Tensor, "rows length width"], place: Int[Tensor, " rows"] | int
     ) -> Float[Tensor, "rows length width"]:
         return dropped(inputs + self.positions(place, inputs.shape[1]), self.dropout, self.training)
+
+
+class Decoder(TransformerStack):
+    """Tokens → hidden vectors; the last of the `inputs` vectors is the beginning's."""
+
+    def beginning(self, rows: int) -> Float[Tensor, "rows 1 width"]:
+        return (self.inputs[-1] * self.scale).expand(rows, 1, -1)
 
     def forward(
         self, inputs: Float[Tensor, "rows length width"], state: DecoderState
@@ -162,11 +172,8 @@ def stack(
 
 def checked(layers: int, hidden: int, heads: int, feedforward: int | None, dropout: float) -> None:
     """Sizes that cannot be are refused before anything is made of them."""
-    if not 1 <= layers <= 1000:  # past that it is a slip of the finger, and would take for ever to make
-        raise ValueError(f"there must be between 1 and 1,000 layers, not {layers}")
+    check_layers(layers, dropout)
     if hidden < 1 or heads < 1 or hidden % heads:
         raise ValueError(f"hidden must be a multiple of heads, not {hidden} of {heads}")
     if feedforward is not None and feedforward < 1:
         raise ValueError(f"feedforward must be at least 1, not {feedforward}")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must be at least 0 and below 1, not {dropout}")

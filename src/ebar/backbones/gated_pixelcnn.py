@@ -5,7 +5,7 @@ from typing import cast
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ebar.backbones.masked_convolution import MaskedConvolution, by_group
@@ -52,29 +52,15 @@ class GatedPixelCnn(Raster):
     (red, green, blue), each sees those before it in its own pixel.
     """
 
-    def __init__(
-        self, vocabulary: int, *, image_height: int = 28, image_width: int = 28, channels: int = 1,
-        features: int = 32, layers: int = 6, output: int | None = None,
-    ):  # fmt: skip
-        super().__init__(vocabulary, image_height=image_height, image_width=image_width, channels=channels)
-        output = features if output is None else output
-        if layers < 1 or layers > 1000:
-            raise ValueError(f"there must be between 1 and 1,000 layers, not {layers}")
-        for name, size in (("features", features), ("output", output)):
-            if size < 1 or size % channels:
-                raise ValueError(f"{name} must be a multiple of the {channels} channels, not {size}")
-        self.features, self.output = features, output
+    def make(self, layers: int) -> None:
+        channels, features = self.channels, self.features
         self.layers = nn.ModuleList(
             GatedLayer(
                 channels if first else features, features, reach=3 if first else 1, first=first, channels=channels
             )
             for first in [True] + [False] * (layers - 1)
         )
-        self.hidden = MaskedConvolution(features, output, channels=channels)
-
-    @property
-    def width(self) -> int:
-        return self.output // self.channels
+        self.hidden = MaskedConvolution(features, self.output, channels=channels)
 
     @property
     def stack(self) -> list[GatedLayer]:
@@ -113,6 +99,8 @@ def gated(
 class GatedPixelCnnStepper(RasterStepper):
     """`stacks[l]` is layer l's horizontal input along the row, places side by side after one of zeros."""
 
+    buffers = ("fresh", "stacks", "gates")
+
     @torch.no_grad()
     def __init__(self, backbone: GatedPixelCnn, state: RasterState):
         self.network = backbone
@@ -128,7 +116,7 @@ class GatedPixelCnnStepper(RasterStepper):
         super().__init__(backbone, state)
 
     def begin(self) -> None:
-        self.said: list[Tensor] = []
+        self.said = []
         self.fresh: list[Tensor] = []
         vertical = self.pixels.new_zeros(len(self.pixels), self.network.channels, 1, self.network.image_width)
         for layer, above in zip(self.network.stack, self.above, strict=True):
@@ -165,12 +153,3 @@ class GatedPixelCnnStepper(RasterStepper):
         weight, bias = self.last[channel]
         top = self.stacks[-1][:, (1 + column) * features : (2 + column) * features]
         return torch.addmm(bias, top.relu(), weight).relu_()
-
-    @torch.no_grad()
-    def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        self.pixels = self.pixels[rows]
-        self.above = [part[rows] for part in self.above]
-        self.fresh = [part[rows] for part in self.fresh]
-        self.said = [part[:, rows] for part in self.said]
-        self.stacks = [part[rows] for part in self.stacks]
-        self.gates = [part[rows] for part in self.gates]

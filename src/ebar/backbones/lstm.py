@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from ebar.backbones.backbone import check_layers
 from ebar.backbones.lstm_stepper import LstmStepper
 from ebar.types import Context
 
@@ -36,10 +37,7 @@ class Lstm(nn.Module):
         embedding: int | None = None, compiled: bool = False,
     ):  # fmt: skip
         super().__init__()
-        if not 1 <= layers <= 1000:  # past that it is a slip of the finger, and would take for ever to make
-            raise ValueError(f"there must be between 1 and 1,000 layers, not {layers}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and below 1, not {dropout}")
+        check_layers(layers, dropout)
         if embedding is not None and embedding < 1:
             raise ValueError(f"an embedding has at least one dimension, not {embedding}")
         self.vocabulary, self.dropout, self.compiled = vocabulary, dropout, compiled

@@ -5,7 +5,7 @@ from typing import cast
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ebar.backbones.masked_convolution import MaskedConvolution, by_group
@@ -29,25 +29,13 @@ class PixelCnn(Raster):
     blue), each sees those before it in its own pixel. Blocks are 2·`features` wide outside, `features` inside.
     """
 
-    def __init__(
-        self, vocabulary: int, *, image_height: int = 28, image_width: int = 28, channels: int = 1,
-        features: int = 32, layers: int = 6, output: int | None = None,
-    ):  # fmt: skip
-        super().__init__(vocabulary, image_height=image_height, image_width=image_width, channels=channels)
-        output = 2 * features if output is None else output
-        if layers < 1 or layers > 1000:
-            raise ValueError(f"there must be between 1 and 1,000 layers, not {layers}")
-        for name, size in (("features", features), ("output", output)):
-            if size < 1 or size % channels:
-                raise ValueError(f"{name} must be a multiple of the {channels} channels, not {size}")
-        self.features, self.output = features, output
+    outputs = 2
+
+    def make(self, layers: int) -> None:
+        channels, features = self.channels, self.features
         self.first = MaskedConvolution(channels, 2 * features, above=3, side=3, own="before", channels=channels)
         self.blocks = nn.ModuleList(ResidualBlock(features, channels=channels) for _ in range(layers - 1))
-        self.hidden = MaskedConvolution(2 * features, output, channels=channels)
-
-    @property
-    def width(self) -> int:
-        return self.output // self.channels
+        self.hidden = MaskedConvolution(2 * features, self.output, channels=channels)
 
     @property
     def stack(self) -> list[ResidualBlock]:
@@ -77,6 +65,8 @@ class PixelCnnStepper(RasterStepper):
 
     `outside[l]` is what comes into block l, `inside[l]` what its kernel makes, in the pixel the draw is at.
     """
+
+    buffers = ("narrow", "inside", "outside")
 
     @torch.no_grad()
     def __init__(self, backbone: PixelCnn, state: RasterState):
@@ -130,12 +120,3 @@ class PixelCnnStepper(RasterStepper):
             after += x[:, wide]
         weight, bias = self.last[channel]
         return torch.addmm(bias, self.outside[-1].relu(), weight).relu_()
-
-    @torch.no_grad()
-    def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        self.pixels = self.pixels[rows]
-        self.above = [part[rows] for part in self.above]
-        self.said = [part[:, rows] for part in self.said]
-        self.narrow = [part[rows] for part in self.narrow]
-        self.inside = [part[rows] for part in self.inside]
-        self.outside = [part[rows] for part in self.outside]

@@ -2,13 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ebar.backbones.backbone import check_layers
 from ebar.errors import UserError
 from ebar.types import Context
 
@@ -36,21 +37,36 @@ class Raster(nn.Module, ABC):
 
     completes = True  # places are those of the image: see `Space.completes`
 
-    def __init__(self, vocabulary: int, *, image_height: int, image_width: int, channels: int):
+    outputs = 1  # unless said, the last layer has so many times the features
+
+    def __init__(
+        self, vocabulary: int, *, image_height: int = 28, image_width: int = 28, channels: int = 1,
+        features: int = 32, layers: int = 6, output: int | None = None,
+    ):  # fmt: skip
         super().__init__()
         if vocabulary < 2:
             raise ValueError(f"pixels have at least two levels, not {vocabulary}")
         if image_height < 1 or image_width < 1 or channels < 1:
             raise ValueError(f"there is no image of {image_height} × {image_width} pixels with {channels} channels")
+        check_layers(layers)
+        output = self.outputs * features if output is None else output
+        for name, size in (("features", features), ("output", output)):
+            if size < 1 or size % channels:
+                raise ValueError(f"{name} must be a multiple of the {channels} channels, not {size}")
         self.vocabulary, self.image_height, self.image_width = vocabulary, image_height, image_width
-        self.channels = channels
+        self.channels, self.features, self.output = channels, features, output
         self.in_a_row = image_width * channels
         self.length = image_height * self.in_a_row
+        self.make(layers)
+
+    @abstractmethod
+    def make(self, layers: int) -> None:
+        """Make the convolutions, with random weights."""
 
     @property
-    @abstractmethod
     def width(self) -> int:
         """Of a hidden vector."""
+        return self.output // self.channels
 
     @property
     @abstractmethod
@@ -152,6 +168,9 @@ class RasterStepper(ABC):
     What the rows above say is computed once, at the beginning of a row, for all its places.
     """
 
+    said: list[Tensor]  # by the rows above, to each place of the row: [places, rows, features]
+    buffers: ClassVar[tuple[str, ...]]  # names of further lists of tensors with a row for each draw
+
     def __init__(self, backbone: Raster, state: RasterState):
         self.backbone, self.above, self.margin = backbone, list(state.above), 3 * backbone.channels
         self.row, self.place = state.place // backbone.in_a_row, state.row.shape[1]
@@ -186,6 +205,13 @@ class RasterStepper(ABC):
             self.pixels.zero_()
             self.begin()
         return self.at(self.place)
+
+    @torch.no_grad()
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        self.pixels = self.pixels[rows]
+        self.said = [part[:, rows] for part in self.said]
+        for name in ("above", *self.buffers):
+            setattr(self, name, [part[rows] for part in getattr(self, name)])
 
     def seen_pixels(self) -> Float[Tensor, "rows channels reach columns"]:
         """The last three rows of pixels, the one just finished included."""

@@ -1,23 +1,86 @@
-"""One layer of a Transformer, each part normalised before it (Xiong et al. 2020: no warm-up is needed)."""
+"""One layer of a Transformer: attention of several heads, and what is done to its output.
+
+Attention is softmax(q·kᵀ/√size)·v for each head (Vaswani et al. 2017, equation 1). Keys and values of a place stand
+side by side, [rows, places, 2, heads, size], as one matrix product leaves them. Each part of a layer is normalised
+before it (Xiong et al. 2020: no warm-up is needed).
+"""
 
 import math
 from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ebar.backbones.attention import CrossAttention, SelfAttention, linear
-from ebar.backbones.dropout import dropped
-
+LEVELS = 1 << 16  # of the random numbers that dropout compares with
 Activation = Literal["relu", "gelu", "gelu_tanh"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),  # GPT-2's
 }
+
+
+def attend(
+    query: Float[Tensor, "rows length heads size"], memory: Float[Tensor, "rows places 2 heads size"],
+    mask: Bool[Tensor, "some_rows 1 some_length places"] | None = None, *, causal: bool = False,
+) -> Float[Tensor, "rows length width"]:  # fmt: skip
+    """`causal`: queries and keys are the same places, and each sees itself and those before it."""
+    keys, values = memory.permute(2, 0, 3, 1, 4)
+    seen = F.scaled_dot_product_attention(query.transpose(1, 2), keys, values, mask, is_causal=causal)
+    return seen.transpose(1, 2).flatten(2)
+
+
+class SelfAttention(nn.Module):
+    """Queries, keys and values from one product."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        self.into = linear(width, 3 * width, bound=math.sqrt(3 / width))  # each of the three as Glorot has it
+        self.out = linear(width, width)
+
+    def forward(
+        self, inputs: Float[Tensor, "rows length width"], memory: Float[Tensor, "rows before 2 heads size"] | None,
+        mask: Bool[Tensor, "some_rows 1 some_length places"] | None = None, *, causal: bool = False,
+    ) -> tuple[Float[Tensor, "rows length width"], Float[Tensor, "rows places 2 heads size"]]:  # fmt: skip
+        """What is seen among the memory and the inputs, and the memory with the inputs."""
+        together = self.into(inputs).unflatten(2, (3, self.heads, self.size))
+        memory = together[:, :, 1:] if memory is None else torch.cat([memory, together[:, :, 1:]], 1)
+        return self.out(attend(together[:, :, 0], memory, mask, causal=causal)), memory
+
+
+class CrossAttention(nn.Module):
+    """Queries from one sequence; keys and values from another, computed once by `remember`."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        self.query = linear(width, width)
+        self.memory = linear(width, 2 * width, bound=math.sqrt(3 / width))
+        self.out = linear(width, width)
+
+    def remember(self, read: Float[Tensor, "rows places width"]) -> Float[Tensor, "rows places 2 heads size"]:
+        return self.memory(read).unflatten(2, (2, self.heads, self.size))  # type: ignore[no-any-return]
+
+    def forward(
+        self, inputs: Float[Tensor, "rows length width"], memory: Float[Tensor, "rows places 2 heads size"],
+        mask: Bool[Tensor, "rows 1 1 places"] | None,
+    ) -> Float[Tensor, "rows length width"]:  # fmt: skip
+        query = self.query(inputs).unflatten(2, (self.heads, self.size))
+        return self.out(attend(query, memory, mask))  # type: ignore[no-any-return]
+
+
+def linear(inner: int, outer: int, *, bound: float | None = None) -> nn.Linear:
+    """Weights uniform within ±bound (Glorot & Bengio 2010 unless said), bias zero."""
+    made = nn.Linear(inner, outer)
+    bound = math.sqrt(6 / (inner + outer)) if bound is None else bound
+    nn.init.uniform_(made.weight, -bound, bound)
+    nn.init.zeros_(made.bias)
+    return made
 
 
 class TransformerLayer(nn.Module):
@@ -57,3 +120,17 @@ class TransformerLayer(nn.Module):
 
     def _dropped(self, x: Tensor) -> Tensor:
         return dropped(x, self.dropout, self.training)
+
+
+def dropped(x: Float[Tensor, "*shape"], probability: float, training: bool) -> Float[Tensor, "*shape"]:
+    """0 with the probability, rounded to 1/65,536, and otherwise x over that of being kept: the mean is x."""
+    if not training or probability == 0:
+        return x
+    if x.device.type != "cpu":
+        return F.dropout(x, probability)
+    threshold = round(probability * LEVELS)
+    count = x.numel()
+    words = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    bits = words.view(torch.int16)[:count].view(x.shape)
+    kept = (bits >= threshold - LEVELS // 2).to(x.dtype)
+    return x * kept.mul_(LEVELS / (LEVELS - threshold))

@@ -25,9 +25,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ebar.backbones.attention import CrossAttention
 from ebar.backbones.decoder import Decoder, DecoderState
-from ebar.backbones.transformer_layer import TransformerLayer
+from ebar.backbones.transformer_layer import CrossAttention, TransformerLayer
 
 ROOM = 16  # places to write to at first; twice as many whenever they are full
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from ebar.backbones.encoder import BidirectionalTransformer
 from ebar.backbones.pretrained.lora import with_lora
+from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.build.model import build_model, load_model
 from ebar.config.residual import ResidualConfig, read_residual
 from ebar.config.train import TrainConfig, read_train

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ebar.backbones.backbone import Reads
-from ebar.backbones.encoder import BidirectionalTransformer
+from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.data.corpus import Corpus
 from ebar.energies.joined import joined, trimmed
 from ebar.energies.neural import Encoded, Neural, Pool

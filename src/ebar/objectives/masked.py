@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
-from ebar.backbones.encoder import BidirectionalTransformer
+from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.energies.joined import joined
 from ebar.objectives.maximum_likelihood import Batch, parted
 from ebar.types import Clock, Loss, Sequences

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from ebar.backbones.encoder import BidirectionalTransformer
 from ebar.backbones.lstm import Lstm
+from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.data import LinesData
 from ebar.data.chunks import Chunks, Positives
 from ebar.data.corpus import Corpus

@@ -7,7 +7,7 @@ from typing import Any
 from jaxtyping import Int
 from torch import Generator, Tensor
 
-from ebar.backbones.encoder_decoder import EncoderDecoder
+from ebar.backbones.transformer import EncoderDecoder
 from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.exposure_bias import exposure_bias
 from ebar.evaluation.overlap import meteor, rouge

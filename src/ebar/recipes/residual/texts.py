@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Generator
 
-from ebar.backbones.encoder import BidirectionalTransformer
+from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.energies.encoders import bit
 from ebar.energies.neural import Neural
 from ebar.estimators.per_step import per_step
