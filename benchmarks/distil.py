@@ -30,8 +30,7 @@ from ebar.features.feature import Feature, Features
 from ebar.features.regular import Motif, StartsWith
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
-from ebar.samplers.quasi_rejection import QuasiRejection
-from ebar.samplers.rejection import Rejection
+from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.training.distillation import Distilled, distil
 from ebar.types import Sampler, Sequences
 

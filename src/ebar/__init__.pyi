@@ -82,12 +82,12 @@ from ebar.samplers.energy_resampling import energy_resampling as energy_resampli
 from ebar.samplers.files import load_draws as load_draws
 from ebar.samplers.files import save_draws as save_draws
 from ebar.samplers.importance import Importance as Importance
+from ebar.samplers.importance import Resampling as Resampling
 from ebar.samplers.look_ahead import LookAhead as LookAhead
 from ebar.samplers.look_ahead import guided as guided
 from ebar.samplers.metropolis import Metropolis as Metropolis
-from ebar.samplers.quasi_rejection import QuasiRejection as QuasiRejection
+from ebar.samplers.rejection import QuasiRejection as QuasiRejection
 from ebar.samplers.rejection import Rejection as Rejection
-from ebar.samplers.resampling import Resampling as Resampling
 from ebar.samplers.smc import Smc as Smc
 from ebar.training.batches import Batches as Batches
 from ebar.training.budgeted import Budgeted as Budgeted

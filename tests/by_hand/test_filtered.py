@@ -20,8 +20,7 @@ from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead
-from ebar.samplers.quasi_rejection import QuasiRejection
-from ebar.samplers.rejection import Rejection
+from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.types import Estimate, Sequences, Space
 
 COINS = Space(vocabulary=2, length=2)

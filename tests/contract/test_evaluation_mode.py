@@ -32,19 +32,26 @@ from ebar.estimators import (
 from ebar.estimators import moments as moment_estimates
 from ebar.estimators.support import Support
 from ebar.evaluation import bits_per_dimension as bits
-from ebar.evaluation import cross_entropy, exact_cross_entropy, exposure_bias, frequencies, next_words, perplexity
+from ebar.evaluation import (
+    cross_entropy,
+    exact_cross_entropy,
+    exposure_bias,
+    frequencies,
+    next_words,
+    perplexity,
+    token_search,
+)
 from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.maths.enumeration import all_sequences
 from ebar.models.stepwise import teacher_forced
 from ebar.models.tilted import Tilted
-from ebar.samplers import SAMPLERS, accept, beam, greedy, look_ahead, moves, redraw, twists
+from ebar.samplers import SAMPLERS, accept, beam, greedy, joint, look_ahead, moves, scored_draws, twists
 from ebar.samplers import draw as drawing
 from ebar.samplers.energy_resampling import energy_resampling
 from ebar.samplers.guided import Guided
 from ebar.samplers.metropolis import Metropolis
-from ebar.samplers.quasi_rejection import QuasiRejection
-from ebar.samplers.rejection import Rejection
+from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.types import Context, Estimate, Sequences, Space
 from tests.models.examples import ENDING, FIXED, lstm, three_contexts
 
@@ -111,8 +118,11 @@ class World:
         self.stems = torch.tensor([[0], [1]])
         after, self.after = self.base.advance(self.stems, self.base.start(2)[1])
         self.logits = after[:, 0].detach()
-        self.scene = moves.Scene(self.p, self.other, self.context, self.generator())
+        self.scene = self.setting(self.other, self.context)
         self.walkers = moves.begin(self.scene, 4)
+
+    def setting(self, proposal: Any = None, context: Context | None = None, target: Any = None) -> drawing.Setting:
+        return drawing.Setting(self.p if target is None else target, proposal, context, self.generator())
 
     def set_mode(self, training: bool) -> None:
         """In training all modules but one, whose own mode is to be left alone."""
@@ -240,9 +250,12 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "evaluation.perplexity.stream_cost": lambda w: perplexity.stream_cost(
         w.fixed, torch.tensor([0, 1, 2, 0, 0, 1, 2, 2, 1])
     ),
+    "evaluation.token_search.scores_of": lambda w: token_search.scores_of(w.energy, w.base, w.x, w.context),
+    "evaluation.token_search.search": lambda w: token_search.search(
+        w.energy, w.base, w.x, w.context, how=token_search.TokenSearch(steps=2, candidates=2), generator=w.generator()
+    ),
     "samplers.accept.accept": lambda w: accept.accept(
-        w.p, w.other, 3, 0.0, w.context, ceiling_is_bound=False, batch_size=64, max_proposals=10**6,
-        generator=w.generator(),
+        w.setting(w.other, w.context), 3, 0.0, ceiling_is_bound=False, batch_size=64, max_proposals=10**6
     ),
     "samplers.beam.beam_search": lambda w: beam.beam_search(w.base, w.context, width=2, best=2),
     "samplers.beam.decode": lambda w: beam.decode(w.base, w.context, width=2),
@@ -250,8 +263,19 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         drawing.log_weights(target, w.other, w.x, torch.zeros(3).double(), w.context)
         for target in (w.p, w.base, w.gam)
     ],
+    "samplers.draw.Setting.propose": lambda w: w.setting(w.other, w.context).propose(2),
+    "samplers.draw.Setting.log_weights": lambda w: w.setting(w.other, w.context).log_weights(
+        w.x, torch.zeros(3).double()
+    ),
     "samplers.draw.stream": lambda w: list(
         drawing.stream(w.sampler("smc"), w.p, 8, proposal=w.other, generator=w.generator())
+    ),
+    "samplers.draw.BatchSampler.stream": lambda w: list(
+        w.sampler("smc").stream(w.p, 8, proposal=w.other, generator=w.generator())
+    ),
+    "samplers.joint.generate": lambda w: joint.generate(w.base, w.energy, w.one, generator=w.generator()),
+    "samplers.scored_draws.draw_scored": lambda w: scored_draws.draw_scored(
+        w.gam, 6, ahead=w.guided, features=w.features, rows=4, generator=w.generator()
     ),
     "samplers.draw.draw": lambda w: [
         drawing.draw(w.sampler("smc"), w.p, 8, proposal=w.other, generator=w.generator()),
@@ -274,10 +298,13 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "samplers.look_ahead.LookAhead.proposal": lambda w: ahead(
         w.sampler("look_ahead").proposal(w.gam, generator=w.generator())
     ),
-    "samplers.metropolis.Metropolis.attempts": lambda w: list(
+    "samplers.metropolis.Metropolis.attempted": lambda w: list(
+        Metropolis(chains=4, burn_in=3).attempted(w.setting(w.other), 6)
+    ),
+    "samplers.accept.CountingSampler.attempts": lambda w: list(
         Metropolis(chains=4, burn_in=3).attempts(w.p, 6, proposal=w.other, generator=w.generator())
     ),
-    "samplers.moves.Scene.walkers": lambda w: w.scene.walkers(w.x, torch.zeros(3).double()),
+    "samplers.moves.walkers_at": lambda w: moves.walkers_at(w.scene, w.x, torch.zeros(3).double()),
     "samplers.moves.begin": lambda w: moves.begin(w.scene._replace(generator=w.generator()), 3),
     "samplers.moves.independent": lambda w: w.moved(moves.independent),
     "samplers.moves.suffix": lambda w: w.moved(moves.suffix),
@@ -285,21 +312,19 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "samplers.moves.step": lambda w: moves.step(
         w.walkers, moves.suffix, w.scene._replace(generator=w.generator())
     ),
-    "samplers.quasi_rejection.QuasiRejection.ceiling": lambda w: QuasiRejection().ceiling(
-        w.p, w.other, generator=w.generator()
+    "samplers.rejection.QuasiRejection.ceiling": lambda w: QuasiRejection().ceiling(w.setting(w.other)),
+    "samplers.rejection.QuasiRejection.attempted": lambda w: list(
+        QuasiRejection().attempted(w.setting(w.other), 4)
     ),
-    "samplers.quasi_rejection.QuasiRejection.attempts": lambda w: list(
-        QuasiRejection().attempts(w.p, 4, proposal=w.other, generator=w.generator())
-    ),
-    "samplers.redraw.redraw": lambda w: redraw.redraw(
+    "samplers.moves.redraw": lambda w: moves.redraw(
         w.base, w.walkers.x, w.walkers.x.mask(), w.context, keep_length=False, generator=w.generator()
     ),
-    "samplers.rejection.Rejection.attempts": lambda w: list(
-        Rejection().attempts(w.gam, 4, generator=w.generator())
+    "samplers.rejection.Rejection.attempted": lambda w: list(
+        Rejection().attempted(w.setting(target=w.gam), 4)
     ),
     "samplers.twists.energy": lambda w: twists.energy(w.prefixes()),
 } | {
-    f"{sampler.__module__.removeprefix('ebar.')}.{sampler.__name__}.stream": partial(stream, name)
+    f"{sampler.__module__.removeprefix('ebar.')}.{sampler.__name__}.batches": partial(stream, name)
     for name, sampler in SAMPLERS.items()
 }  # fmt: skip
 
@@ -307,21 +332,22 @@ MEASURES: dict[str, Callable[[World], Any]] = {
 DOES_NOT_MEASURE = {
     "estimators.budget": "budget budget_or_reason mean_influence",
     "estimators.certified": "certified_log_z certified_perplexity check_inside",
-    "estimators.divergences": "sampled",
+    "estimators.divergences": "kl_from_model kl_to_model sampled",
+    "estimators.effective_samples": "EffectiveSamples.to_dict effective_samples effective_samples_of_base same_draws",
     "estimators.draws": "check_draws few_groups log_totals",
     "estimators.futures": "closing_place closings one_row",
     "estimators.joint_perplexity": "difference doubt interval joint_perplexity",
     "estimators.log_z": "from_batches log_mean log_z_of",
     "estimators.models": "common_space device_of is_enumerable",
-    "estimators.moments": "moments_of weighted_mean",
+    "estimators.moments": "means_by_name moments_of weighted_mean",
     "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between",
     "estimators.comparison": "source_of",
     "estimators.support": "Support.warnings",
-    "estimators.worth": "Worth.to_dict same_draws worth worth_elsewhere",
     "evaluation.diversity": "bleu_of distinct self_bleu",
     "evaluation.energy_distributions": "energy_distributions",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
     "evaluation.exposure_bias": "share",
+    "evaluation.fooling": "compared paired_difference verdict",
     "evaluation.frequencies": "frequency mean_length",
     "evaluation.moments": "moment_distance true_moment true_moments",
     "evaluation.next_words": "NextWords.others NextWords.under_base NextWords.under_joint Strata.share",
@@ -329,28 +355,28 @@ DOES_NOT_MEASURE = {
     "evaluation.overlap": "meteor rouge",
     "evaluation.perplexity": "StreamCost.bits_per StreamCost.perplexity_per",
     "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test",
+    "evaluation.token_search": "Scores.log_q_per_token Scores.mean_energy Scores.taken_for_real Searched.rows "
+    "random_tokens",
     "evaluation.translation": "bleu bleu_by_length bleu_counts bleu_difference bleu_of_counts check_pairs "
     "resampled_sums",
-    "samplers.accept": "coin weighed",
+    "samplers.accept": "CountingSampler.attempted coin weighed",
     "samplers.annealed": "next_rung",
-    "samplers.autocorrelation": "effective_draws integrated_autocorrelation_time",
     "samplers.beam": "Beams.first alike by_source restored score",
-    "samplers.draw": "group_size numbered proposal_for shares",
+    "samplers.draw": "BatchSampler.batches group_size numbered proposal_for shares",
     "samplers.files": "load_draws save_draws",
     "samplers.greedy": "limits",
     # One step at a time is in the model's own mode, as for every stepwise model: whoever measures by steps is above.
     "samplers.guided": "Guided.advance Guided.expected_log_weight Guided.log_ratio_bound Guided.plain Guided.start "
     "Guided.tilted GuidedState.select",
-    "samplers.guided_ahead": "backward log_largest_ratio",
     "samplers.guided_states": "JointStates.others_bound JointStates.scores joint_states",
-    "samplers.metropolis": "chain_groups moves_in",
-    "samplers.moves": "Scene.stepwise Walkers.select",
+    "samplers.joint": "Truncation.of chosen_by_energy",
+    "samplers.metropolis": "chain_groups effective_draws integrated_autocorrelation_time moves_in",
+    "samplers.moves": "Walkers.select",
     "samplers.protocols": "Bounded.log_bound Foresighted.expected_log_weight RatioBounded.log_ratio_bound",
     "samplers.rejection": "Rejection.bound",
-    "samplers.resample": "at_offsets flat multinomial systematic",
+    "samplers.resample": "at_offsets flat in_groups multinomial repeated resampled systematic systems",
     "samplers.smc": "Cloud.select",
-    "samplers.surrogate": "NGram.fit Surrogate.fit Tally.add Tally.empty Uniform.fit",
-    "samplers.systems": "in_groups repeated resampled systems",
+    "samplers.surrogate": "backward log_largest_ratio NGram.fit Surrogate.fit Tally.add Tally.empty Uniform.fit",
     "samplers.trade_off": "acceptance divergence log_beta_for total_variation trade_off",
     "samplers.twists": "base_to_follow none potential twist_for",
 }

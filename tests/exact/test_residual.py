@@ -13,7 +13,7 @@ from ebar.estimators.last_step import last_distribution, last_step
 from ebar.estimators.per_step import per_step
 from ebar.maths.jackknife import log_mean_bounds
 from ebar.models.tabular import Tabular
-from ebar.samplers.resampling import Resampling
+from ebar.samplers.importance import Resampling
 from ebar.types import Sequences, Space
 from tests.estimators.residual import ENDED, FIXED, Residual, conditions, residual
 

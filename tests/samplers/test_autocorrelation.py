@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from ebar.samplers.autocorrelation import effective_draws, integrated_autocorrelation_time
+from ebar.samplers.metropolis import effective_draws, integrated_autocorrelation_time
 
 
 def by_definition(values: Tensor, window: float) -> float:

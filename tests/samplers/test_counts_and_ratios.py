@@ -9,7 +9,7 @@ from ebar.samplers import accept
 from ebar.samplers.annealed import Annealed
 from ebar.samplers.draw import draw
 from ebar.samplers.guided_states import joint_states
-from ebar.samplers.redraw import redraw
+from ebar.samplers.moves import redraw
 from ebar.samplers.rejection import Rejection
 from ebar.samplers.smc import Smc
 from ebar.samplers.surrogate import NGram, Tally

@@ -16,7 +16,7 @@ from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw
 from ebar.samplers.look_ahead import guided
-from ebar.samplers.quasi_rejection import QuasiRejection
+from ebar.samplers.rejection import QuasiRejection
 from ebar.types import Space
 
 

@@ -8,10 +8,9 @@ from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.progress import shown
 from ebar.samplers.draw import draw, log_weights, proposal_for, shares
-from ebar.samplers.importance import Importance
+from ebar.samplers.importance import Importance, Resampling
 from ebar.samplers.metropolis import Metropolis
 from ebar.samplers.rejection import Rejection
-from ebar.samplers.resampling import Resampling
 from ebar.types import Context, Sequences, Space, Weighted
 from tests.samplers.worlds import ENDING, World, world
 

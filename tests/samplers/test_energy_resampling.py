@@ -18,7 +18,7 @@ from ebar.models.tabular import Tabular, whole_space
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw
 from ebar.samplers.energy_resampling import energy_resampling
-from ebar.samplers.resampling import Resampling
+from ebar.samplers.importance import Resampling
 from ebar.types import Context, Sequences, Space
 from tests.samplers.worlds import codes
 

@@ -8,9 +8,8 @@ from ebar.errors import UserError
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.annealed import Annealed, next_rung
-from ebar.samplers.autocorrelation import effective_draws, integrated_autocorrelation_time
 from ebar.samplers.draw import draw
-from ebar.samplers.metropolis import Metropolis
+from ebar.samplers.metropolis import Metropolis, effective_draws, integrated_autocorrelation_time
 from ebar.samplers.smc import Smc
 from ebar.types import Context, Sequences
 from tests.samplers.worlds import ENDING, FIXED, world

@@ -9,7 +9,8 @@ from torch import Generator, Tensor
 
 from ebar.models.tabular import Tabular, whole_space
 from ebar.models.tilted import Tilted
-from ebar.samplers.moves import MOVES, Scene, Walkers, step
+from ebar.samplers.draw import Setting
+from ebar.samplers.moves import MOVES, Walkers, step, walkers_at
 from ebar.types import Context, Sequences, Space
 from tests.samplers.tracing import TracedTabular, Tracer, traced
 from tests.samplers.worlds import Rugged, World
@@ -39,7 +40,7 @@ def small_world(space: Space, tracer: Tracer, *, impossible: bool = False) -> Wo
 def transition_matrix(
     move: str, small: World, proposal: Tabular, tracer: Tracer, context: Context, power: float
 ) -> Tensor:
-    scene = Scene(small.target, proposal, context, Generator())
+    scene = Setting(small.target, proposal, context, Generator())
     everything = whole_space(small.space)
     matrix = torch.zeros(len(everything.lengths), len(everything.lengths), dtype=torch.float64)
     for row in range(len(everything.lengths)):
@@ -48,7 +49,7 @@ def transition_matrix(
         if float(log_q) == -math.inf:
             continue
         wide = Sequences(torch.nn.functional.pad(x.tokens, (0, small.space.length - x.tokens.shape[1])), x.lengths)
-        walkers = scene.walkers(wide, log_q)
+        walkers = walkers_at(scene, wide, log_q)
         run = partial(step, walkers, MOVES[move], scene, power)
         for probability, (there, _) in tracer.every_path(run):
             matrix[row, int(small.index(there.x))] += probability
@@ -115,9 +116,9 @@ def test_a_walker_where_the_target_is_zero_takes_any_move(generator):
     def only_ones(x: Sequences, context: Context | None = None) -> Tensor:
         return torch.where(x.tokens.sum(1) == 2, 0.0, math.inf).double()
 
-    scene = Scene(Tilted(base, only_ones), base, None, generator)
+    scene = Setting(Tilted(base, only_ones), base, None, generator)
     x = Sequences(torch.zeros(500, 2, dtype=torch.long), torch.full((500,), 2))
-    walkers: Walkers = scene.walkers(x, base.log_prob(x).detach())
+    walkers: Walkers = walkers_at(scene, x, base.log_prob(x).detach())
     walkers, accepted = step(walkers, MOVES["independent"], scene)
     assert bool(accepted.all())
     for _ in range(200):

@@ -10,8 +10,7 @@ from ebar.models.tabular import TabularState, number_of_prefixes
 from ebar.models.tilted import Tilted
 from ebar.samplers.annealed import Annealed
 from ebar.samplers.draw import draw
-from ebar.samplers.importance import Importance
-from ebar.samplers.resampling import Resampling
+from ebar.samplers.importance import Importance, Resampling
 from ebar.samplers.smc import Smc
 from ebar.types import Distribution, Sampler, Space
 from tests.samplers.tracing import TracedTabular, Tracer, traced

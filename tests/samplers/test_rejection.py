@@ -12,8 +12,7 @@ from ebar.samplers import accept
 from ebar.samplers.ancestral import Ancestral
 from ebar.samplers.draw import draw
 from ebar.samplers.protocols import Bounded
-from ebar.samplers.quasi_rejection import QuasiRejection
-from ebar.samplers.rejection import Rejection
+from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.types import Context, Sequences, Space, Target
 from tests.samplers.worlds import ENDING, FIXED, world
 

@@ -2,8 +2,7 @@ import math
 
 import torch
 
-from ebar.samplers.resample import RESAMPLERS, at_offsets, flat
-from ebar.samplers.systems import resampled
+from ebar.samplers.resample import RESAMPLERS, at_offsets, flat, resampled
 
 
 def test_systematic_points_fall_where_they_should():

@@ -24,12 +24,10 @@ from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.models.tabular import Tabular, whole_space
 from ebar.models.tilted import Tilted
-from ebar.samplers.importance import Importance
+from ebar.samplers.importance import Importance, Resampling
 from ebar.samplers.look_ahead import LookAhead
 from ebar.samplers.metropolis import Metropolis
-from ebar.samplers.quasi_rejection import QuasiRejection
-from ebar.samplers.rejection import Rejection
-from ebar.samplers.resampling import Resampling
+from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.samplers.smc import Smc
 from ebar.samplers.trade_off import trade_off
 from ebar.store.stages import Header

@@ -6,12 +6,10 @@ another. A line in `SAMPLERS` puts a sampler in the configuration, the command l
 
 from ebar.samplers.ancestral import Ancestral
 from ebar.samplers.annealed import Annealed
-from ebar.samplers.importance import Importance
+from ebar.samplers.importance import Importance, Resampling
 from ebar.samplers.look_ahead import LookAhead
 from ebar.samplers.metropolis import Metropolis
-from ebar.samplers.quasi_rejection import QuasiRejection
-from ebar.samplers.rejection import Rejection
-from ebar.samplers.resampling import Resampling
+from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.samplers.smc import Smc
 from ebar.tables import Table
 from ebar.types import Sampler

@@ -1,5 +1,7 @@
 """Accepting proposals with probability min(1, w/ceiling), until every row of the context has enough."""
 
+from abc import abstractmethod
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -8,9 +10,8 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from ebar.errors import UserError
-from ebar.models.scoring import propose
-from ebar.samplers.draw import log_weights
-from ebar.types import Context, Distribution, Sequences, Target, Weighted, context_rows
+from ebar.samplers.draw import BatchSampler, Setting
+from ebar.types import Context, Distribution, Sequences, Target, Weighted
 
 
 class Attempts(NamedTuple):
@@ -42,29 +43,42 @@ def coin(log_probability: Float[Tensor, "*shape"], generator: Generator) -> Tens
     return uniform.log() <= log_probability.double()
 
 
+class CountingSampler(BatchSampler):
+    """A sampler that also tells what its draws took."""
+
+    __slots__ = ()
+
+    def attempts(
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
+        generator: Generator,
+    ) -> Iterator[Attempts]:  # fmt: skip
+        """The draws of `stream`, with the numbers of proposals or moves they took instead of weights."""
+        return self.attempted(Setting(target, proposal, context, generator), n)
+
+    @abstractmethod
+    def attempted(self, setting: Setting, n: int) -> Iterator[Attempts]: ...
+
+
 @torch.no_grad()
 def accept(
-    target: Target,
-    proposal: Distribution,
+    setting: Setting,
     wanted: int,
     log_ceiling: float,
-    context: Context | None,
     *,
     ceiling_is_bound: bool,
     batch_size: int,
     max_proposals: int,
-    generator: Generator,
 ) -> Attempts:
     """Propose until `wanted` have been accepted in each row; `proposed` counts up to the last one accepted.
 
     Rows that have enough are no longer proposed for. Each row's proposals form one i.i.d. sequence however they
     are batched, so what lies past its last acceptance can be thrown away without changing the law of anything.
     """
-    rows = context_rows(context)
-    device = generator.device
+    _, _, context, generator = setting
+    rows, device = setting.rows, setting.generator.device
     have = torch.zeros(rows, dtype=torch.long, device=device)
     proposed, refused_in_a_row = have.clone(), have.clone()
-    tokens = torch.zeros(rows * wanted, proposal.space.length, dtype=torch.long, device=device)
+    tokens = torch.zeros(rows * wanted, setting.proposal.space.length, dtype=torch.long, device=device)
     lengths, reached = torch.zeros(2, rows * wanted, dtype=torch.long, device=device)
     log_excess = torch.zeros(rows * wanted, dtype=torch.float64, device=device)
     while True:
@@ -76,9 +90,9 @@ def accept(
         # As many as the slowest row should still need, were its rate so far the true one.
         expected = missing * (proposed[active] + 1) / (have[active] + 1)
         size = int(expected.max().ceil().clamp(max=batch_size // len(active), min=1))
-        rows_of_context = None if context is None else context.select(active)
-        x, log_q = propose(proposal, size, rows_of_context, generator)
-        excess = log_weights(target, proposal, x, log_q, rows_of_context).view(-1, size) - log_ceiling
+        own = setting._replace(context=None if context is None else context.select(active))
+        x, log_q = own.propose(size)
+        excess = own.log_weights(x, log_q).view(-1, size) - log_ceiling
         if ceiling_is_bound:
             _check_bound(excess, log_ceiling)
         accepted = coin(excess, generator)

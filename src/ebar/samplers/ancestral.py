@@ -2,38 +2,31 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
-from torch import Generator
 
 from ebar.bounds import Count
 from ebar.errors import UserError
-from ebar.samplers.draw import shares
-from ebar.types import Context, Distribution, Target, Weighted, context_rows
+from ebar.samplers.draw import BatchSampler, Setting, shares
+from ebar.types import Distribution, Weighted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ancestral:
+class Ancestral(BatchSampler):
     """x ~ target, which must be normalised: every weight is 1, as Z is."""
-
-    weighted: ClassVar[bool] = True
 
     batch_size: Count = 4096
     """Sequences at a time, over all rows of the context."""
 
-    def stream(
-        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
-        generator: Generator,
-    ) -> Iterator[Weighted]:  # fmt: skip
+    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+        target = setting.target
         if not isinstance(target, Distribution):
             raise UserError(
                 "A tilted model cannot be drawn from token by token, because its normaliser is not known: "
                 "use rejection, importance, resampling, smc or metropolis."
             )
-        if proposal is not None and proposal is not target:
+        if setting.proposal is not target:
             raise UserError("Ancestral sampling draws from the target itself: leave the proposal out.")
-        for size in shares(n, context, self.batch_size):
-            x = target.sample(size, context, generator=generator)
-            zeros = torch.zeros(context_rows(context), size, device=x.tokens.device)
-            yield Weighted(x, zeros)
+        for size in shares(n, setting.context, self.batch_size):
+            x = target.sample(size, setting.context, generator=setting.generator)
+            yield Weighted(x, torch.zeros(setting.rows, size, device=x.tokens.device))

@@ -4,26 +4,24 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ebar.bounds import Count
 from ebar.errors import UserError, choose
-from ebar.samplers.draw import group_size, numbered, proposal_for, shares
+from ebar.samplers.draw import BatchSampler, Setting, group_size, numbered, shares
 from ebar.samplers.metropolis import moves_in
-from ebar.samplers.moves import Scene, Walkers, begin, step
-from ebar.samplers.resample import RESAMPLERS, flat
-from ebar.samplers.systems import in_groups, repeated, resampled, systems
-from ebar.types import Context, Distribution, Target, Weighted, context_rows
+from ebar.samplers.moves import Walkers, begin, step
+from ebar.samplers.resample import RESAMPLERS, flat, in_groups, repeated, resampled, systems
+from ebar.types import Weighted
 
 SMALLEST_RISE = 1e-4  # a ladder has at most ten thousand rungs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Annealed:
+class Annealed(BatchSampler):
     """Particles from q pass through q·w^β, β rising from 0 to 1 and w = P/q (so q·e^(−βE) when q is the base).
 
     At each rung weights take on w^(Δβ), a system whose effective sample size has fallen below `threshold` resamples,
@@ -34,8 +32,6 @@ class Annealed:
     is given it is chosen on a pilot system, for each row of the context, and then kept: each rung is the largest
     step that leaves `conditional_size` of the conditional effective sample size (Zhou, Johansen & Aston 2016).
     """
-
-    weighted: ClassVar[bool] = True
 
     particles: Count = 256
     """In each system; fewer where n draws would make fewer than 20 systems, which an interval needs."""
@@ -49,18 +45,14 @@ class Annealed:
     batch_size: Count = 4096
     """Particles at a time, over all systems and rows of the context."""
 
-    def stream(
-        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
-        generator: Generator,
-    ) -> Iterator[Weighted]:  # fmt: skip
-        return numbered(self._systems(Scene(target, proposal_for(target, proposal), context, generator), n))
+    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+        return numbered(self._systems(setting, n))
 
-    def _systems(self, scene: Scene, n: int) -> Iterator[Weighted]:
-        context = scene.context
-        rows = context_rows(context)
-        ladder = self._given(rows) if self.ladder else self._pilot(scene, rows)
+    def _systems(self, setting: Setting, n: int) -> Iterator[Weighted]:
+        context, rows = setting.context, setting.rows
+        ladder = self._given(rows) if self.ladder else self._pilot(setting, rows)
         for size, count in systems(n, min(self.particles, group_size(n)), context, self.batch_size):
-            run = _Run(self, scene._replace(context=repeated(context, count)), size, rows * count)
+            run = _Run(self, setting._replace(context=repeated(context, count)), size, rows * count)
             for power in ladder.repeat_interleave(count, 1):
                 run.climb(power.to(run.log_w))
             yield Weighted(run.walkers.x, run.log_w.view(rows, count * size), in_groups(count, size, run.log_w.device))
@@ -71,9 +63,9 @@ class Annealed:
             raise UserError(f"A ladder of temperatures must rise from above 0 to 1, unlike {list(self.ladder)}.")
         return rungs[:, None].expand(-1, rows)
 
-    def _pilot(self, scene: Scene, rows: int) -> Float[Tensor, "rungs rows"]:
-        size = min(self.particles, max(shares(self.particles, scene.context, self.batch_size)))
-        run = _Run(self, scene, size, rows)
+    def _pilot(self, setting: Setting, rows: int) -> Float[Tensor, "rungs rows"]:
+        size = min(self.particles, max(shares(self.particles, setting.context, self.batch_size)))
+        run = _Run(self, setting, size, rows)
         rungs: list[Tensor] = []
         while not rungs or bool((rungs[-1] < 1).any()):
             rungs.append(
@@ -86,11 +78,11 @@ class Annealed:
 class _Run:
     """Systems on their way up the ladder."""
 
-    def __init__(self, sampler: Annealed, scene: Scene, size: int, count: int):
-        self.sampler, self.scene = sampler, scene
+    def __init__(self, sampler: Annealed, setting: Setting, size: int, count: int):
+        self.sampler, self.setting = sampler, setting
         self.resample = choose(RESAMPLERS, sampler.resampling, "resampling scheme")
-        self.moves = itertools.cycle(moves_in(sampler.moves, scene.proposal.space))
-        self.walkers: Walkers = begin(scene, size) if scene.context is not None else begin(scene, size * count)
+        self.moves = itertools.cycle(moves_in(sampler.moves, setting.proposal.space))
+        self.walkers: Walkers = begin(setting, size) if setting.context is not None else begin(setting, size * count)
         self.log_w = torch.zeros_like(self.walkers.log_weight).view(count, size)
         self.power = torch.zeros_like(self.log_w[:, 0])
 
@@ -104,13 +96,13 @@ class _Run:
         self.power = power
         if bool((power == 1).all()):
             return
-        outcome = resampled(self.log_w, self.sampler.threshold, self.resample, self.scene.generator)
+        outcome = resampled(self.log_w, self.sampler.threshold, self.resample, self.setting.generator)
         if outcome is not None:
             ancestors, self.log_w = outcome
             self.walkers = self.walkers.select(flat(ancestors, size))
         each = power.repeat_interleave(size)
         for move in itertools.islice(self.moves, self.sampler.moves_per_rung):
-            self.walkers, _ = step(self.walkers, move, self.scene, each)
+            self.walkers, _ = step(self.walkers, move, self.setting, each)
 
 
 def next_rung(

@@ -4,7 +4,9 @@ Draws and weights carry no gradient. What turns gradients off are the functions 
 that stream: between two batches the caller's own mode is in force.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -12,19 +14,11 @@ from torch import Generator, Tensor
 
 from ebar.errors import UserError
 from ebar.maths.randomness import default_generator
-from ebar.models.scoring import measured_energy, score
+from ebar.models.scoring import measured_energy, propose, score
 from ebar.models.tilted import Tilted
 from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
-from ebar.types import (
-    Context,
-    Distribution,
-    Sampler,
-    Sequences,
-    Target,
-    Weighted,
-    context_rows,
-)
+from ebar.types import Context, Distribution, Sampler, Sequences, Target, Weighted, context_rows
 
 
 def proposal_for(target: Target, proposal: Distribution | None) -> Distribution:
@@ -60,6 +54,48 @@ def log_weights(
         row = int(bad.nonzero()[0])
         raise UserError(f"The weight of the sequence {x.prefix(row)} is {float(log_w[row])}: check the energy there.")
     return log_w
+
+
+class Setting(NamedTuple):
+    """What is drawn from, with the help of which proposal, in which context."""
+
+    target: Target
+    given: Distribution | None  # the proposal, where one was given
+    context: Context | None
+    generator: Generator
+
+    @property
+    def proposal(self) -> Distribution:
+        """The one given, or the target's base, or the target itself where it can be sampled from."""
+        return proposal_for(self.target, self.given)
+
+    @property
+    def rows(self) -> int:
+        return context_rows(self.context)
+
+    def propose(self, n: int) -> tuple[Sequences, Float[Tensor, " batch"]]:
+        """n proposals for each row of the context, and their log-probabilities."""
+        return propose(self.proposal, n, self.context, self.generator)
+
+    def log_weights(self, x: Sequences, log_q: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+        return log_weights(self.target, self.proposal, x, log_q, self.context)
+
+
+class BatchSampler(ABC):
+    """A sampler that draws in batches: `stream` of the protocol `Sampler`, from the batches that a subclass gives."""
+
+    __slots__ = ()
+    weighted: ClassVar[bool] = True
+
+    def stream(
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
+        generator: Generator,
+    ) -> Iterator[Weighted]:  # fmt: skip
+        return self.batches(Setting(target, proposal, context, generator), n)
+
+    @abstractmethod
+    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+        """At least n draws for each row of the context."""
 
 
 def shares(n: int, context: Context | None, batch_size: int, *, proposals_per_draw: int = 1) -> list[int]:

@@ -13,9 +13,8 @@ from ebar.maths.randomness import default_generator
 from ebar.models.stepwise import BLOCK, draw_tokens, sequence_log_prob, stepper_of
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
-from ebar.samplers.guided_ahead import backward, log_largest_ratio
 from ebar.samplers.guided_states import JointStates
-from ebar.samplers.surrogate import Law, Tally
+from ebar.samplers.surrogate import Law, Tally, backward, log_largest_ratio
 from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
 
 STEP = 2**23  # logits of one step at most: a large vocabulary comes with a large cache for each row

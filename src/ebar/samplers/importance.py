@@ -1,35 +1,58 @@
-"""Importance sampling."""
+"""Importance sampling, and resampling of what it draws."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
-
-from torch import Generator
 
 from ebar.bounds import Count
-from ebar.models.scoring import propose
-from ebar.samplers.draw import log_weights, proposal_for, shares
-from ebar.types import Context, Distribution, Target, Weighted, context_rows
+from ebar.errors import choose
+from ebar.maths.log_space import log_mean_exp
+from ebar.samplers.draw import BatchSampler, Setting, group_size, numbered, shares
+from ebar.samplers.resample import RESAMPLERS, flat, in_groups, systems
+from ebar.types import Weighted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Importance:
+class Importance(BatchSampler):
     """x ~ q, w = P(x)/q(x). Needs q > 0 where P > 0.
 
     Unbiased for Z; moments from self-normalised weights are biased O(1/n). The variance is that of w under q:
     when it is large, draw from a proposal that looks ahead, or use smc or annealed.
     """
 
-    weighted: ClassVar[bool] = True
-
     batch_size: Count = 4096
     """Sequences at a time, over all rows of the context."""
 
-    def stream(
-        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
-        generator: Generator,
-    ) -> Iterator[Weighted]:  # fmt: skip
-        proposal = proposal_for(target, proposal)
-        for size in shares(n, context, self.batch_size):
-            x, log_q = propose(proposal, size, context, generator)
-            yield Weighted(x, log_weights(target, proposal, x, log_q, context).view(context_rows(context), size))
+    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+        for size in shares(n, setting.context, self.batch_size):
+            x, log_q = setting.propose(size)
+            yield Weighted(x, setting.log_weights(x, log_q).view(setting.rows, size))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resampling(BatchSampler):
+    """Of a pool of m·n proposals, n are chosen in proportion to w = P/q; all get the weight Ẑ, the mean w of the m·n.
+
+    Properly weighted: given the proposals, E[(1/n)·Σ f(chosen)] = Σⱼ wⱼf(xⱼ) / Σⱼ wⱼ, and Ẑ times this is the
+    importance-sampling average (1/mn)·Σⱼ wⱼf(xⱼ), whose mean is Σₓ P(x)·f(x). One pool alone gives draws whose law
+    tends to p as its m·n grows; joined by their weights, pools of any size tend to p. Rubin 1988.
+
+    The draws of one pool depend on one another, so they are a group; there are at least 20 where n allows it.
+    """
+
+    proposals_per_draw: Count = 16
+    resampling: str = "systematic"
+    batch_size: Count = 65_536
+    """Proposals at a time, over all rows of the context."""
+
+    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+        return numbered(self._pools(setting, n))
+
+    def _pools(self, setting: Setting, n: int) -> Iterator[Weighted]:
+        resample = choose(RESAMPLERS, self.resampling, "resampling scheme")
+        rows, many = setting.rows, self.proposals_per_draw
+        for size, pools in systems(n, group_size(n), setting.context, self.batch_size, proposals_per_draw=many):
+            x, log_q = setting.propose(size * pools * many)
+            log_w = setting.log_weights(x, log_q).view(rows * pools, size * many)
+            chosen = flat(resample(log_w, size, setting.generator), size * many)
+            log_z = log_mean_exp(log_w)[:, None].expand(-1, size)
+            yield Weighted(x.select(chosen), log_z.reshape(rows, pools * size), in_groups(pools, size, log_w.device))

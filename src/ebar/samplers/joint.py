@@ -23,7 +23,7 @@ from ebar.models.tilted import Tilted
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
-from ebar.samplers.quasi_rejection import QuasiRejection
+from ebar.samplers.rejection import QuasiRejection
 from ebar.samplers.resample import multinomial
 from ebar.types import Context, Energy, Sampler, Sequences, Stepwise, Weighted
 

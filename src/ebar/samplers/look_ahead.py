@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Generator
@@ -13,11 +13,11 @@ from ebar.errors import UserError, choose
 from ebar.models.scoring import measured_energy
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
-from ebar.samplers.draw import shares
+from ebar.samplers.draw import BatchSampler, Setting, shares
 from ebar.samplers.guided import Guided
 from ebar.samplers.guided_states import joint_states
 from ebar.samplers.surrogate import NGram, Surrogate, Tally, Uniform
-from ebar.types import Context, Distribution, Stepwise, Target, Weighted, context_rows
+from ebar.types import Context, Stepwise, Target, Weighted, context_rows
 
 BATCH = 4096
 
@@ -33,10 +33,10 @@ def guided(
 ) -> Guided:
     """A proposal for a linear tilt, that looks ahead under a surrogate fitted to `draws` draws.
 
-    Half of them come from the base, half from the proposal that these make: the base is rarely where the energy
-    wants to go, and it is there that its mind must be known.
+    Half of them come from the base, half from the proposal that these make: draws of the base seldom go where the
+    energy is low, and the surrogate must be right about the base there.
 
-    One surrogate serves all rows of the context: what it gets wrong about one of them, that row's weights bear.
+    One surrogate serves all rows of the context: where it is wrong about one of them, that row's weights vary more.
     """
     if not isinstance(target, Tilted) or not isinstance(target.energy, Linear):
         raise UserError("Looking ahead needs a model tilted by a linear energy: use importance or smc for others.")
@@ -58,7 +58,7 @@ def guided(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookAhead:
+class LookAhead(BatchSampler):
     """x ~ g, which heads for the features an automaton can follow; w = P(x)/g(x), with no second pass over the base.
 
     Features that none can follow are left to the weights. As unbiased as importance sampling from the base, whose
@@ -71,8 +71,6 @@ class LookAhead:
     all but constant, except where even that many draws have not been, and there n draws will not show it either: with
     4,000 for n = 1,000, intervals of 95 % covered log Z of small random targets in 73 to 94 % of runs.
     """
-
-    weighted: ClassVar[bool] = True
 
     surrogate: Literal["ngram", "uniform"] = "ngram"
     """What stands in for the base when looking ahead."""
@@ -99,10 +97,8 @@ class LookAhead:
         draws = min(max(n // 5, 100), 4000) if self.surrogate_draws is None else self.surrogate_draws
         return guided(target, surrogate=surrogate, draws=draws, context=context, generator=generator)
 
-    def stream(
-        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
-        generator: Generator,
-    ) -> Iterator[Weighted]:  # fmt: skip
+    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+        target, proposal, context, generator = setting
         if proposal is None:
             proposal = self.proposal(target, context, n=n, generator=generator)
         if not isinstance(proposal, Guided) or not isinstance(target, Tilted) or target.base is not proposal.base:
@@ -115,4 +111,4 @@ class LookAhead:
             with torch.no_grad():
                 log_weights = walk.base_log_prob - measured_energy(target.energy, walk.x, context) - walk.log_prob
             strata = (torch.arange(size, device=log_weights.device) < defensive).long() if defensive else None
-            yield Weighted(walk.x, log_weights.view(context_rows(context), size), strata=strata)
+            yield Weighted(walk.x, log_weights.view(setting.rows, size), strata=strata)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,11 +13,10 @@ from ebar.bounds import Count
 from ebar.errors import UserError, choose
 from ebar.models.stepwise import draw_tokens
 from ebar.modes import in_evaluation_mode
-from ebar.samplers.draw import group_size, log_weights, numbered, proposal_for
-from ebar.samplers.resample import RESAMPLERS, flat
-from ebar.samplers.systems import in_groups, repeated, resampled, systems
+from ebar.samplers.draw import BatchSampler, Setting, group_size, log_weights, numbered
+from ebar.samplers.resample import RESAMPLERS, flat, in_groups, repeated, resampled, systems
 from ebar.samplers.twists import TWISTS, Prefixes, base_to_follow, twist_for
-from ebar.types import Context, Distribution, Sequences, State, Stepwise, Target, Weighted, context_rows
+from ebar.types import Context, Sequences, State, Stepwise, Target, Weighted, context_rows
 
 
 class Cloud(NamedTuple):
@@ -35,7 +34,7 @@ class Cloud(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Smc:
+class Smc(BatchSampler):
     """Particles grow token by token from q; those whose prefix promises little make way for those that promise much.
 
     At each step a guess G(x≤t) at the final log-weight is made (see `twists`) and a particle's weight takes on
@@ -44,8 +43,6 @@ class Smc:
     The mean weight of a system is unbiased for Z (Del Moral 2004, 7.4.2), and w·f for Σ P·f; systems are
     independent groups. A guess of −inf must mean that P = 0 on every continuation.
     """
-
-    weighted: ClassVar[bool] = True
 
     particles: Count = 256
     """In each system; fewer where n draws would make fewer than 20 systems, which an interval needs."""
@@ -56,22 +53,16 @@ class Smc:
     batch_size: Count = 4096
     """Particles at a time, over all systems and rows of the context."""
 
-    def stream(
-        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
-        generator: Generator,
-    ) -> Iterator[Weighted]:  # fmt: skip
-        stepwise = proposal_for(target, proposal)
-        if not isinstance(stepwise, Stepwise):
+    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+        if not isinstance(setting.proposal, Stepwise):
             raise UserError("Sequential Monte Carlo needs a proposal that goes token by token: use importance.")
-        return numbered(self._systems(target, n, stepwise, context, generator))
+        return numbered(self._systems(setting, setting.proposal, n))
 
-    def _systems(
-        self, target: Target, n: int, stepwise: Stepwise, context: Context | None, generator: Generator
-    ) -> Iterator[Weighted]:
-        rows = context_rows(context)
+    def _systems(self, setting: Setting, proposal: Stepwise, n: int) -> Iterator[Weighted]:
+        context, rows = setting.context, setting.rows
         for size, count in systems(n, min(self.particles, group_size(n)), context, self.batch_size):
             many = repeated(context, count)
-            x, log_w = self._run(target, stepwise, size, rows * count, many, generator)
+            x, log_w = self._run(setting.target, proposal, size, rows * count, many, setting.generator)
             yield Weighted(x, log_w.view(rows, count * size), in_groups(count, size, log_w.device))
 
     @torch.no_grad()

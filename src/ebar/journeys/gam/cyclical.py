@@ -29,8 +29,7 @@ from ebar.models.autoregressive import Autoregressive
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
 from ebar.samplers import SAMPLERS
 from ebar.samplers.look_ahead import guided
-from ebar.samplers.quasi_rejection import QuasiRejection
-from ebar.samplers.rejection import Rejection
+from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.store.writing import replace as replace_file
 from ebar.store.writing import saving, to_json
 from ebar.training.batches import Batches

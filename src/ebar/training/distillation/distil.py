@@ -18,8 +18,7 @@ from ebar.models.tilted import Tilted
 from ebar.progress import bar
 from ebar.samplers.draw import proposal_for
 from ebar.samplers.look_ahead import LookAhead, guided
-from ebar.samplers.quasi_rejection import QuasiRejection
-from ebar.samplers.rejection import Rejection
+from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.store.locking import locked
 from ebar.store.stages import Header, Stage, damaged, entered
 from ebar.store.writing import plain, saving, write_all

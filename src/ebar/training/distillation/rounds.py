@@ -18,8 +18,7 @@ from ebar.samplers.ancestral import Ancestral
 from ebar.samplers.guided import Guided
 from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead
-from ebar.samplers.quasi_rejection import QuasiRejection
-from ebar.samplers.rejection import Rejection
+from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.samplers.resample import systematic
 from ebar.samplers.trade_off import trade_off
 from ebar.types import Distribution, Sampler, Sequences, Target, Weighted
