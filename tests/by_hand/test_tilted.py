@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from ebar.energies import ENERGIES
 from ebar.energies.linear import Linear
 from ebar.features.counts import NgramCount
 from ebar.features.feature import Features
@@ -92,4 +91,4 @@ def test_a_coefficient_without_a_finite_z_is_refused(coefficient):
 
 def test_as_many_coefficients_as_features():
     with pytest.raises(ValueError, match="1 features need as many coefficients, got 2"):
-        ENERGIES["linear"](Features([ONE]), torch.zeros(2))
+        Linear(Features([ONE]), torch.zeros(2))

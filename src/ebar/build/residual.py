@@ -1,34 +1,24 @@
 """From the configuration of a residual model to its objects: base, chunks and energy; and the journey with them."""
 
-from collections.abc import Callable, Mapping
+import inspect
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import nn
 
-from ebar.backbones.pretrained.lora import with_lora
-from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.build.model import build_model, load_model
 from ebar.config.residual import ResidualConfig, read_residual
 from ebar.config.train import TrainConfig, read_train
 from ebar.data.built_tokeniser import TOKENISER, build_tokeniser
 from ebar.data.chunks import CHUNKS, Chunks, stored_chunks
 from ebar.data.text import TextData
-from ebar.energies.encoders import bit, unit, unit_from
-from ebar.energies.kinds import BitEnergy, PretrainedEnergy, UnitEnergy
-from ebar.energies.loading import LoadedEncoder, load_encoder
-from ebar.energies.neural import Neural
-from ebar.energies.reencoded import Reencoded
-from ebar.errors import UserError, choose
-from ebar.journeys.gam.journey import timed
+from ebar.energies.kinds import ENERGIES
+from ebar.errors import UserError
 from ebar.journeys.residual import journey
 from ebar.journeys.residual.base import Base
-from ebar.journeys.residual.warm_up import WarmUp
 from ebar.maths.randomness import folded
-from ebar.models.autoregressive import Autoregressive
 from ebar.models.loading import load_causal
-from ebar.objectives.masked import MaskedModel
 from ebar.store.writing import saving
 from ebar.training import seeded
 from ebar.types import Space
@@ -53,12 +43,10 @@ def train_residual(residual: ResidualConfig, folder: Path) -> journey.Residual:
     with saving(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
     found = load_base(residual)
-    with timed(folder, "chunks"):
-        chunks = load_chunks(residual, found, folder)
+    chunks = load_chunks(residual, found, folder)
     seeded(folded(residual.seed, journey.WEIGHTS), device=residual.device)
-    energy, warm_up = build_energy(residual, found)
     return journey.residual(
-        found.base, energy, chunks, negatives=residual.negatives, fitting=residual.training, warm_up=warm_up,
+        found.base, build_energy(residual, found), chunks, negatives=residual.negatives, fitting=residual.training,
         seed=residual.seed, folder=folder,
     )  # fmt: skip
 
@@ -69,7 +57,7 @@ def load_residual(folder: Path) -> journey.Residual:
     if not (folder / CHUNKS).exists():
         raise UserError(f"{folder} is not trained yet: run `ebar residual train` to its end.")
     found = load_base(residual)
-    energy, _ = build_energy(residual, found)
+    energy = build_energy(residual, found)
     return journey.Residual(
         base=found.base, energy=journey.load_energy(energy, folder), chunks=load_chunks(residual, found, folder),
         folder=folder, at_once=residual.negatives.at_once,
@@ -118,72 +106,21 @@ def _own(folder: Path, residual: ResidualConfig) -> Found:
     return Found(Base(q=q.requires_grad_(False), tokeniser=tokeniser, longest=longest), run)
 
 
-def build_energy(residual: ResidualConfig, found: Found) -> tuple[Neural, WarmUp | None]:
+def build_energy(residual: ResidualConfig, found: Found) -> nn.Module:
     """The energy before any training. Weights are drawn from torch's global state: seed it before."""
-    builders: dict[str, Callable[[Mapping[str, Any], ResidualConfig, Found], tuple[Neural, WarmUp | None]]] = {
-        "unit": _unit, "bit": _bit, "pretrained": _pretrained,
-    }  # fmt: skip
-    builder = choose(builders, residual.energy.kind, "energy")
+    base, run, chosen = found.base, found.run, residual.energy
+    provided = {
+        "base": base.q,
+        "vocabulary": base.q.space.vocabulary,
+        "tokeniser": base.tokeniser,
+        "device": residual.device,
+        "location": residual.base if run is None else None,
+        "fresh": None if run is None else lambda: build_model(run, base.q.space).backbone,
+    }
+    wanted = inspect.signature(ENERGIES.choose(chosen.kind)).parameters
+    own = {name: provided[name] for name in ENERGIES.given if name in wanted}
+    energy: nn.Module = chosen.make(ENERGIES, **own)
     try:
-        energy, warm_up = builder(residual.energy.options, residual, found)
-        return energy.to(residual.device), warm_up
-    except ValueError as error:
-        raise UserError(f"The energy {residual.energy.kind} cannot be made: {error}.") from None
+        return energy.to(residual.device)
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"The energy cannot be put on {residual.device!r}: {str(error).splitlines()[0]}.") from None
-
-
-def _unit(options: Mapping[str, Any], residual: ResidualConfig, found: Found) -> tuple[Neural, None]:
-    """A pretrained base's twin reads the text, as any other pretrained network does."""
-    told, base = UnitEnergy(**options), found.base
-    if found.run is None:
-        if told.start == "fresh":
-            raise UserError("A UniT beside a pretrained base begins with the base's weights: leave out energy.start.")
-        body = load_encoder(residual.base, device=residual.device)
-        return _reading(body, base, told), None
-    if told.lora is not None:
-        raise UserError("LoRA is for pretrained networks, and this base is a run of ebar's: leave out energy.lora.")
-    if told.start == "base":
-        assert isinstance(base.q, Autoregressive)
-        return unit_from(base.q, pool=told.pool, bound=told.bound), None
-    twin: Any = build_model(found.run, base.q.space)
-    return unit(twin.backbone, pool=told.pool, bound=told.bound), None
-
-
-def _bit(options: Mapping[str, Any], residual: ResidualConfig, found: Found) -> tuple[Neural, WarmUp]:
-    told = BitEnergy(**options)
-    network = BidirectionalTransformer(
-        found.base.q.space.vocabulary, layers=told.layers, hidden=told.hidden, heads=told.heads, dropout=told.dropout
-    )
-    warm_up = WarmUp(
-        epochs=told.warm_up, learning_rate=told.warm_up_learning_rate, masked=told.masked, model=MaskedModel(network)
-    )
-    return bit(network, pool=told.pool, bound=told.bound), warm_up
-
-
-def _pretrained(options: Mapping[str, Any], residual: ResidualConfig, found: Found) -> tuple[Neural, None]:
-    told = PretrainedEnergy(**options)
-    loaded = load_encoder(told.encoder, device=residual.device)
-    if told.frozen_layers:
-        freeze(loaded.network, told.frozen_layers)
-    return _reading(loaded, found.base, told, cut_prefix=told.cut_prefix), None
-
-
-def _reading(
-    loaded: LoadedEncoder, base: Base, told: UnitEnergy | PretrainedEnergy, *, cut_prefix: bool = False
-) -> Neural:
-    network = loaded.network if told.lora is None else with_lora(loaded.network, rank=told.lora, kind="encoder")
-    assert base.tokeniser is not None
-    reading = Reencoded(network, loaded.tokeniser.original, base.tokeniser, end=base.q.space.end, cut_prefix=cut_prefix)
-    return Neural(reading, pool=told.pool, bound=told.bound)
-
-
-def freeze(network: nn.Module, layers: int) -> None:
-    """The embeddings and the lowest layers learn no more: cheaper, and less to learn by heart."""
-    stacks = [part for part in network.modules() if isinstance(part, nn.ModuleList)]
-    if not stacks or layers > len(stacks[0]):
-        count = len(stacks[0]) if stacks else 0
-        raise UserError(f"The encoder has {count} layers, so {layers} of them cannot be frozen.")
-    network.get_input_embeddings().requires_grad_(False)  # type: ignore[operator]
-    for part in (*([network.embeddings] if hasattr(network, "embeddings") else []), *stacks[0][:layers]):
-        part.requires_grad_(False)

@@ -1,5 +1,1 @@
-"""E(x, C): costs of a whole sequence."""
-
-from ebar.energies.linear import Linear
-
-ENERGIES = {"linear": Linear}
+"""E(x, C): costs of a whole sequence. `kinds.ENERGIES` lists those that can be chosen by name."""

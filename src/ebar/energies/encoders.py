@@ -4,7 +4,9 @@ import copy
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 
 from ebar.backbones.backbone import Reads
 from ebar.backbones.transformer import BidirectionalTransformer
@@ -58,6 +60,27 @@ class Bidirectional(nn.Module):
         return Encoded(self.backbone(whole), continuation if pool == "continuation" else whole.mask())
 
 
+class MaskedModel(nn.Module):
+    """The encoder, and what it says a hidden token is; the warmed-up encoder is then the energy's.
+
+    `tied`: a token's output vector is its input vector, so that they learn together (Press & Wolf 2017).
+    """
+
+    def __init__(self, encoder: BidirectionalTransformer, *, tied: bool = True):
+        super().__init__()
+        self.encoder = encoder
+        self.between = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.GELU(), nn.LayerNorm(encoder.width))
+        self.out = None if tied else nn.Linear(encoder.width, encoder.vocabulary, bias=False)
+        self.bias = nn.Parameter(torch.zeros(encoder.vocabulary))
+
+    def forward(self, x: Sequences, places: Int[Tensor, " chosen"]) -> Float[Tensor, "chosen vocabulary"]:
+        """Logits of what stands at some places of the batch, numbered row after row."""
+        # As a table's lookup, whose gradient is a sum in a fixed order.
+        hidden = self.between(F.embedding(places, self.encoder(x).flatten(0, 1)))
+        vectors = self.encoder.inputs[: self.encoder.vocabulary] if self.out is None else self.out.weight
+        return F.linear(hidden, vectors, self.bias)
+
+
 @runtime_checkable
 class HasBackbone(Protocol):
     """A model made of a backbone and a head."""
@@ -72,12 +95,17 @@ def unit(backbone: nn.Module, *, pool: Pool = "continuation", bound: float | Non
 
 def unit_from(q: Any, *, pool: Pool = "continuation", bound: float | None = None) -> Neural:
     """UniT from a copy of q's own weights, which knows the language before it learns to tell draws from data."""
+    return unit(copied(q), pool=pool, bound=bound)
+
+
+def copied(q: Any) -> nn.Module:
+    """A copy of q's backbone, which learns."""
     if not isinstance(q, HasBackbone):
         raise UserError(
             f"UniT starts from the backbone of one of ebar's own models, which {type(q).__name__} has not:"
             " take a pretrained network that reads the text instead."
         )
-    return unit(copy.deepcopy(q.backbone).requires_grad_(), pool=pool, bound=bound)
+    return copy.deepcopy(q.backbone).requires_grad_()  # type: ignore[no-any-return]
 
 
 def bit(backbone: BidirectionalTransformer, *, pool: Pool = "continuation", bound: float | None = None) -> Neural:

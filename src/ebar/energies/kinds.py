@@ -1,68 +1,141 @@
-"""The energies that residual models can be given by name, and what each is told."""
+"""The energies that residual models can be given by name."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+from torch import nn
+
+from ebar.backbones.pretrained.lora import with_lora
+from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.bounds import Amount, Bound, Count, Location, Natural, Share
+from ebar.data.tokenisers import Tokeniser
+from ebar.energies.encoders import Bidirectional, Causal, MaskedModel, copied
+from ebar.energies.loading import LoadedEncoder, freeze, load_encoder
+from ebar.energies.neural import Neural, Pool
+from ebar.energies.reencoded import Reencoded
+from ebar.errors import UserError
+from ebar.tables import Table
 
 Gaps = Annotated[float, Bound("above 0 and 1 or less", lambda value: 0 < value <= 1)]
-PoolOver = Literal["continuation", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnitEnergy:
-    """UniT: reads from left to right, as the base does."""
+class WarmUp:
+    """Masked language modelling before an energy is trained, by which a bidirectional encoder learns the language."""
 
-    start: Literal["base", "fresh"] = "base"
-    """Begin with a copy of the base's weights, or with random ones."""
-    lora: Count | None = None
-    """Rank of the matrices that learn beside a pretrained base's own; by default its own learn."""
-    pool: PoolOver = "continuation"
-    """Whose vectors are averaged: the continuation's, or the prefix's too."""
-    bound: Amount | None = None
-    """Largest energy in absolute value, such as 3: then every weight is bounded and perplexities can be certified."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BitEnergy:
-    """BiT: a bidirectional Transformer from scratch."""
-
-    layers: Count = 4
-    """Of the Transformer."""
-    hidden: Count = 256
-    """Numbers in a vector."""
-    heads: Count = 4
-    """Of attention, in each layer."""
-    dropout: Share = 0.1
-    """Chance that a number is left out while it learns."""
-    warm_up: Natural = 3
-    """Passes over the text in which it first learns to fill gaps; 0 for none: on real text it then seldom learns."""
-    warm_up_learning_rate: Amount = 5e-4
-    """Of AdamW, there."""
-    masked: Gaps = 0.15
-    """Share of the tokens that are gaps, there."""
-    pool: PoolOver = "continuation"
-    """Whose vectors are averaged: the continuation's, or the prefix's too."""
-    bound: Amount | None = None
-    """Largest energy in absolute value, such as 3: then every weight is bounded and perplexities can be certified."""
+    epochs: int = 3
+    """Passes over the training chunks; 0 for none: on real text the energy then seldom learns anything."""
+    learning_rate: float = 5e-4
+    """Of AdamW."""
+    masked: float = 0.15
+    """Share of the tokens that are masked."""
+    model: MaskedModel | None = None
+    """The energy's encoder with an output layer; by default one with new weights, from torch's global state."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PretrainedEnergy:
-    """BiT*: a pretrained network over the text, in tokens of its own."""
+class Unit(Neural):
+    """UniT: reads from left to right, as the base does.
 
-    encoder: Location
-    """Folder, hub name or file of an encoder, or of a causal model."""
-    lora: Count | None = None
-    """Rank of the matrices that learn beside its own; by default its own learn."""
-    frozen_layers: Natural = 0
-    """So many layers, the lowest first and the embeddings with them, stay as they are."""
-    cut_prefix: bool = False
-    """Where a text takes more tokens than the encoder has positions, leave out the beginning of the prefix."""
-    pool: PoolOver = "continuation"
-    """Whose vectors are averaged: the continuation's, or the prefix's too."""
-    bound: Amount | None = None
-    """Largest energy in absolute value, such as 3: then every weight is bounded and perplexities can be certified."""
+    Args:
+        start: Begin with a copy of the base's weights, or with random ones.
+        lora: Rank of the matrices that learn beside a pretrained base's own; by default its own learn.
+        pool: Whose vectors are averaged: the continuation's, or the prefix's too.
+        bound: Largest energy in absolute value, such as 3: then every weight is bounded and perplexities can be
+            certified.
+    """
+
+    def __init__(
+        self, *, base: Any, device: str, tokeniser: Tokeniser | None = None, location: str | None = None,
+        fresh: Callable[[], nn.Module] | None = None, start: Literal["base", "fresh"] = "base",
+        lora: Count | None = None, pool: Pool = "continuation", bound: Amount | None = None,
+    ):  # fmt: skip
+        if location is not None:
+            # A pretrained base's twin reads the text, as any other pretrained network does.
+            if start == "fresh":
+                raise UserError(
+                    "A UniT beside a pretrained base begins with the base's weights: leave out energy.start."
+                )
+            encoder: Any = _reading(load_encoder(location, device=device), base, tokeniser, lora)
+        elif lora is not None:
+            raise UserError("LoRA is for pretrained networks, and this base is a run of ebar's: leave out energy.lora.")
+        else:
+            encoder = Causal(fresh() if start == "fresh" and fresh is not None else copied(base))
+        super().__init__(encoder, pool=pool, bound=bound)
 
 
-ENERGIES = {"unit": UnitEnergy, "bit": BitEnergy, "pretrained": PretrainedEnergy}
+class Bit(Neural):
+    """BiT: a bidirectional Transformer from scratch.
+
+    Args:
+        layers: Of the Transformer.
+        hidden: Numbers in a vector.
+        heads: Of attention, in each layer.
+        dropout: Chance that a number is left out while it learns.
+        warm_up: Passes over the text in which it first learns to fill gaps; 0 for none: on real text it then seldom
+            learns.
+        warm_up_learning_rate: Of AdamW, there.
+        masked: Share of the tokens that are gaps, there.
+        pool: Whose vectors are averaged: the continuation's, or the prefix's too.
+        bound: Largest energy in absolute value, such as 3: then every weight is bounded and perplexities can be
+            certified.
+    """
+
+    def __init__(
+        self, *, vocabulary: int, layers: Count = 4, hidden: Count = 256, heads: Count = 4, dropout: Share = 0.1,
+        warm_up: Natural = 3, warm_up_learning_rate: Amount = 5e-4, masked: Gaps = 0.15, pool: Pool = "continuation",
+        bound: Amount | None = None,
+    ):  # fmt: skip
+        network = BidirectionalTransformer(vocabulary, layers=layers, hidden=hidden, heads=heads, dropout=dropout)
+        how = WarmUp(epochs=warm_up, learning_rate=warm_up_learning_rate, masked=masked, model=MaskedModel(network))
+        super().__init__(Bidirectional(network), pool=pool, bound=bound)
+        self.begins_with = how
+
+
+class PretrainedEnergy(Neural):
+    """BiT*: a pretrained network over the text, in tokens of its own.
+
+    Args:
+        encoder: Folder, hub name or file of an encoder, or of a causal model.
+        lora: Rank of the matrices that learn beside its own; by default its own learn.
+        frozen_layers: So many layers, the lowest first and the embeddings with them, stay as they are.
+        cut_prefix: Where a text takes more tokens than the encoder has positions, leave out the beginning of the
+            prefix.
+        pool: Whose vectors are averaged: the continuation's, or the prefix's too.
+        bound: Largest energy in absolute value, such as 3: then every weight is bounded and perplexities can be
+            certified.
+    """
+
+    def __init__(
+        self, *, base: Any, device: str, tokeniser: Tokeniser | None, encoder: Location, lora: Count | None = None,
+        frozen_layers: Natural = 0, cut_prefix: bool = False, pool: Pool = "continuation", bound: Amount | None = None,
+    ):  # fmt: skip
+        loaded = load_encoder(encoder, device=device)
+        if frozen_layers:
+            freeze(loaded.network, frozen_layers)
+        super().__init__(_reading(loaded, base, tokeniser, lora, cut_prefix=cut_prefix), pool=pool, bound=bound)
+
+
+def _reading(
+    loaded: LoadedEncoder, base: Any, tokeniser: Tokeniser | None, lora: int | None, *, cut_prefix: bool = False
+) -> Reencoded:
+    network = loaded.network if lora is None else with_lora(loaded.network, rank=lora, kind="encoder")
+    assert tokeniser is not None
+    return Reencoded(network, loaded.tokeniser.original, tokeniser, end=base.space.end, cut_prefix=cut_prefix)
+
+
+ENERGIES: Table[Any] = Table(
+    "energy",
+    {"unit": Unit, "bit": Bit, "pretrained": PretrainedEnergy},
+    given=("base", "vocabulary", "tokeniser", "device", "location", "fresh"),
+)
+"""Name → a class whose instances are energies: `nn.Module`s that give E(x, context) of each row, a cost.
+
+`ENERGIES["mine"] = Mine` puts one into `ebar residual train --energy.kind mine --energy.option …`. Its options are the
+keyword arguments of its constructor, its help the first line of its docstring. Of the following it receives those that
+its constructor names: `base`, the language model; `vocabulary`, how many tokens the base knows; `tokeniser`, which the
+base's tokens spell text by; `device`, where it will compute; `location`, where a pretrained base was loaded from, None
+for one of ebar's; `fresh`, a function that makes a backbone like the base's with new weights, None beside a pretrained
+base. First weights are drawn from torch's global state. An energy with an attribute `begins_with`, a `WarmUp`, is
+warmed up so.
+"""

@@ -6,34 +6,13 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
-from torch import Generator, Tensor, nn
+from jaxtyping import Bool
+from torch import Generator, Tensor
 
-from ebar.backbones.transformer import BidirectionalTransformer
+from ebar.energies.encoders import MaskedModel
 from ebar.energies.joined import joined
 from ebar.objectives.maximum_likelihood import Batch, parted
 from ebar.types import Clock, Loss, Sequences
-
-
-class MaskedModel(nn.Module):
-    """The encoder, and what it says a hidden token is; the warmed-up encoder is then the energy's.
-
-    `tied`: a token's output vector is its input vector, so that they learn together (Press & Wolf 2017).
-    """
-
-    def __init__(self, encoder: BidirectionalTransformer, *, tied: bool = True):
-        super().__init__()
-        self.encoder = encoder
-        self.between = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.GELU(), nn.LayerNorm(encoder.width))
-        self.out = None if tied else nn.Linear(encoder.width, encoder.vocabulary, bias=False)
-        self.bias = nn.Parameter(torch.zeros(encoder.vocabulary))
-
-    def forward(self, x: Sequences, places: Int[Tensor, " chosen"]) -> Float[Tensor, "chosen vocabulary"]:
-        """Logits of what stands at some places of the batch, numbered row after row."""
-        # As a table's lookup, whose gradient is a sum in a fixed order.
-        hidden = self.between(F.embedding(places, self.encoder(x).flatten(0, 1)))
-        vectors = self.encoder.inputs[: self.encoder.vocabulary] if self.out is None else self.out.weight
-        return F.linear(hidden, vectors, self.bias)
 
 
 class Hidden(NamedTuple):

@@ -149,13 +149,20 @@ def open_stage(
     description: Mapping[str, Any],
     *,
     seed: int = 0,
+    name: str = "",
     rebuild: bool = False,
     wait: bool = True,
 ) -> Iterator[Stage]:
-    """A stage that is in no store, in a folder and with a lock of its own. Another process waits and finds it done."""
+    """A stage in a folder and with a lock of its own. Another process waits and finds it done.
+
+    `name` is its path in a store that it is part of.
+    """
     with saving(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder, wait=wait), entered(folder / HEADER, description, seed=seed, rebuild=rebuild) as stage:
+    with (
+        locked(folder, wait=wait),
+        entered(folder / HEADER, description, seed=seed, name=name, rebuild=rebuild) as stage,
+    ):
         yield stage
 
 

@@ -54,7 +54,7 @@ def kept(folder: Path) -> dict[str, str]:
 
     Nor the random states in checkpoints: what checks types in these tests draws Python's random numbers, too.
     """
-    other = ("timing.jsonl", "seconds.json", "environment.json", "lock", "training.safetensors", "SHA256SUMS")
+    other = ("timing.jsonl", "header.json", "environment.json", "lock", "training.safetensors", "SHA256SUMS")
     files = [path for path in folder.rglob("*") if path.is_file() and path.name not in other]
     return {str(path.relative_to(folder)): hashlib.sha256(_untimed(path)).hexdigest() for path in files}
 

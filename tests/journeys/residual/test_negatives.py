@@ -153,7 +153,7 @@ def test_another_model_is_refused_and_padding_is_no_other_prefix(q, tmp_path):
 
 def test_a_damaged_part_is_told(q, tmp_path):
     pool = draw_negatives(tmp_path, q, contexts(0, 1), 2, seed=6)
-    pools.part_path(tmp_path, 0).write_bytes(b"12345678 no tensors")
+    (tmp_path / pools.part_name(0)).write_bytes(b"12345678 no tensors")
     fresh = draw_negatives(tmp_path, q, contexts(0, 1), 2, seed=6)
     with pytest.raises(UserError, match=r"part-000000.safetensors is damaged \(.*\): delete it, and run"):
         fresh.fetch(torch.tensor([0]))

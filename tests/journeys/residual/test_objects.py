@@ -11,11 +11,11 @@ from ebar.data import LinesData
 from ebar.data.chunks import Chunks, Positives
 from ebar.data.corpus import Corpus
 from ebar.energies.encoders import bit, unit_from
+from ebar.energies.kinds import WarmUp
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.journeys.residual.journey import Residual, residual
 from ebar.journeys.residual.settings import Fitting, NegativesDraws
-from ebar.journeys.residual.warm_up import WarmUp
 from ebar.maths.enumeration import all_sequences
 from ebar.models.autoregressive import Autoregressive
 from ebar.types import Context, Sequences, Space

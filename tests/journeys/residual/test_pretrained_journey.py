@@ -108,7 +108,7 @@ def test_an_encoder_is_trained_and_read_back(models_of, text, tmp_path, generato
     read = load_residual(tmp_path / "run")
     assert energies(read) == energies(made)
     before, _ = words()
-    after = made.energy.encoder.network  # type: ignore[attr-defined]
+    after = made.energy.encoder.network
     assert torch.equal(
         after.encoder.layer[0].attention.self.query.weight, before.encoder.layer[0].attention.self.query.weight
     )

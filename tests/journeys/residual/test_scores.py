@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from ebar.errors import UserError
-from ebar.journeys.residual.negatives import draw_negatives
-from ebar.journeys.residual.scores import energies_of
+from ebar.journeys.residual.negatives import draw_negatives, energies_of
 from ebar.models.tabular import Tabular
 from ebar.types import Context, Sequences, Space
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from ebar.data.chunks import Positives
 from ebar.energies.bounded import bound_of
-from ebar.energies.neural import Neural
 from ebar.errors import UserError
 from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
 from ebar.estimators.last_step import LastStep, last_step
@@ -19,8 +18,7 @@ from ebar.evaluation.cross_entropy import negative_log_scores
 from ebar.evaluation.energy_distributions import EnergyDistributions, energy_distributions
 from ebar.evaluation.ngrams import Unique, unique_ratios
 from ebar.journeys.residual.base import Base
-from ebar.journeys.residual.negatives import Negatives, draw_negatives
-from ebar.journeys.residual.scores import energies_of
+from ebar.journeys.residual.negatives import Negatives, draw_negatives, energies_of
 from ebar.journeys.residual.settings import Measuring
 from ebar.maths.randomness import folded
 from ebar.models.scoring import measured_energy
@@ -125,7 +123,7 @@ class Evaluation:
 
 
 def evaluate(
-    base: Base, energy: Neural, data: Positives, how: Measuring, folder: Path, *, seed: int = 0, at_once: int = 256,
+    base: Base, energy: nn.Module, data: Positives, how: Measuring, folder: Path, *, seed: int = 0, at_once: int = 256,
     shown: int = 10,
 ) -> Evaluation:  # fmt: skip
     """Compares the joint model with its base on prefixes and their continuations.
@@ -137,10 +135,12 @@ def evaluate(
     if data.context is None:
         raise UserError("Figures prefix by prefix need prefixes: of whole sequences ask the perplexity.")
     place = folder / f"{len(data.x.lengths)}-{how.draws}-{seed}"
+    stage = f"{folder.name}/{place.name}"
     drawn = draw_negatives(
-        how.folder or place / "draws", base.q, data.context, how.draws, seed=folded(own, DRAWING), at_once=at_once
-    )
-    of_draws = energies_of(place / "energies", energy, drawn, data.context)
+        how.folder or place / "draws", base.q, data.context, how.draws, seed=folded(own, DRAWING), at_once=at_once,
+        stage=f"{stage}/draws",
+    )  # fmt: skip
+    of_draws = energies_of(place / "energies", energy, drawn, data.context, stage=f"{stage}/energies")
     x, context = moved(data, base.device)
     with torch.no_grad():
         of_data = measured_energy(energy, x, context).double().cpu()
@@ -175,7 +175,7 @@ def evaluate(
     )
 
 
-def _last(base: Base, energy: Neural, data: Positives, how: Measuring, generator: Generator) -> LastStep | None:
+def _last(base: Base, energy: nn.Module, data: Positives, how: Measuring, generator: Generator) -> LastStep | None:
     if how.last_rows < 1:
         return None
     x, context = moved(data.spread(how.last_rows), base.device)

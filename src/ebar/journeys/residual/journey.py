@@ -10,36 +10,35 @@ P(x|C) = q(x|C)·exp(−E(x, C)). The stages are stored in a folder, and an inte
 
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Generator
+from torch import Generator, nn
 
 from ebar.data.chunks import Chunks, Positives
 from ebar.data.corpus import Corpus
 from ebar.energies.encoders import Bidirectional
-from ebar.energies.neural import Neural
-from ebar.errors import Interrupted, UserError
+from ebar.energies.kinds import WarmUp
+from ebar.errors import UserError
 from ebar.estimators.log_z import log_z
 from ebar.estimators.per_step import Steps, per_step
 from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.next_words import NextWords, next_words
-from ebar.journeys.gam.journey import timed
 from ebar.journeys.residual.base import Base
 from ebar.journeys.residual.evaluation import Evaluation, evaluate
 from ebar.journeys.residual.negatives import Negatives, draw_negatives
 from ebar.journeys.residual.settings import Fitting, Measuring, NegativesDraws
 from ebar.journeys.residual.train_energy import EpochNegatives, train_energy
-from ebar.journeys.residual.warm_up import WarmUp
-from ebar.journeys.residual.warm_up import warm_up as warm
+from ebar.journeys.residual.train_energy import warm_up as warm
 from ebar.maths.randomness import default_generator, folded
 from ebar.models.tilted import Tilted
 from ebar.progress import shown
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
 from ebar.samplers.joint import Generated, Truncation, generate
+from ebar.store.store import Store
 from ebar.store.writing import saving
 from ebar.training import Player, restore_weights
 from ebar.training.batches import moved
@@ -56,7 +55,7 @@ class Residual:
     """A trained residual model."""
 
     base: Base
-    energy: Neural
+    energy: Any  # an nn.Module that gives E(x, C) of each row
     chunks: Chunks
     folder: Path | None = None  # of its stages; None where they were not to be kept
     at_once: int = 256  # draws computed together
@@ -126,7 +125,7 @@ class Residual:
 
 def residual(
     base: Stepwise | Base,
-    energy: Neural,
+    energy: nn.Module,
     data: Corpus | Chunks,
     *,
     negatives: NegativesDraws | None = None,
@@ -138,8 +137,8 @@ def residual(
     """Trains the energy to tell data from the base's own draws; finished stages in the folder are read back.
 
     `data` are prefixes with continuations, or whole sequences: then there is one Z. A bidirectional encoder is warmed
-    up first, unless `warm_up` has no epochs. Without a folder nothing is kept on disk; without a seed, randomness
-    comes from torch's own state.
+    up first, unless `warm_up` (by default the energy's own) has no epochs. Without a folder nothing is kept on disk;
+    without a seed, randomness comes from torch's own state.
     """
     chunks = data if isinstance(data, Chunks) else Chunks.of(data)
     negatives, fitting, seed = negatives or NegativesDraws(), fitting or Fitting(), _seed(seed)
@@ -151,24 +150,24 @@ def residual(
             place.mkdir(parents=True, exist_ok=True)
         train = chunks.train.spread(fitting.chunks)
         _try(energy, train)
-        with timed(place, "negatives"):
-            drawn, held_out = _negatives(base.q, train, chunks.validation, negatives, fitting, seed, place)
-        if isinstance(energy.encoder, Bidirectional) and (how := warm_up or WarmUp()).epochs:
-            with timed(place, "warm-up"):
-                warm(place / "warm-up", energy, chunks, how, fitting, seed=seed, device=base.device)
-        with timed(place, "energy"):
-            result = train_energy(
+        drawn, held_out = _negatives(base.q, train, chunks.validation, negatives, fitting, seed, place)
+        store, encoder = Store(folder=place, seed=seed), getattr(energy, "encoder", None)
+        if isinstance(encoder, Bidirectional):
+            how = warm_up or getattr(energy, "begins_with", None) or WarmUp()
+            if how.epochs:
+                with store.stage("warm-up", asdict(replace(how, model=None))):
+                    warm(place / "warm-up", encoder.backbone, chunks, how, fitting, seed=seed, device=base.device)
+        with store.stage("energy", asdict(fitting)):
+            train_energy(
                 place / "energy", energy, train, drawn, validation=(chunks.validation, held_out), fitting=fitting,
                 seed=seed,
             )  # fmt: skip
-        if result.status == "interrupted":
-            raise Interrupted(place)
     return Residual(
         base=base, energy=energy, chunks=chunks, folder=None if folder is None else place, at_once=negatives.at_once
     )
 
 
-def load_energy(energy: Neural, folder: Path) -> Neural:
+def load_energy(energy: nn.Module, folder: Path) -> nn.Module:
     """The energy of a finished journey, with its best weights."""
     checkpoint = Checkpoints(folder / "energy" / "checkpoints").best()
     if checkpoint is None or not (folder / "energy" / "results.json").exists():
@@ -182,10 +181,10 @@ def _seed(seed: int | None) -> int:
 
 
 @torch.no_grad()
-def _try(energy: Neural, data: Positives) -> None:
+def _try(energy: nn.Module, data: Positives) -> None:
     """An energy that cannot read the data is refused before hours of drawing."""
     some = data.select(torch.arange(min(TRIED, len(data.x.lengths))))
-    energy.eval()(*moved(some, str(energy.head.weight.device)))
+    energy.eval()(*moved(some, str(next(energy.parameters()).device)))
 
 
 def _negatives(
@@ -194,25 +193,23 @@ def _negatives(
     """Draws for training and for held-out prefixes, from the base's full softmax."""
     place, wanted = how.folder or folder / "negatives", fitting.negatives
     own = folded(seed if how.seed is None else how.seed, NEGATIVES)
-    draws = partial(draw_negatives, q=q, at_once=how.at_once)
 
-    def of_train(name: str, n: int, seed: int) -> Negatives:
-        return draws(place / name, context=train.context, rows=len(train.x.lengths), n=n, seed=seed, what="negatives")
+    def draws(name: str, part: Positives, n: int, seed: int, what: str = "negatives") -> Negatives:
+        return draw_negatives(
+            place / name, q, part.context, n, rows=len(part.x.lengths), seed=seed, at_once=how.at_once, what=what,
+            stage=f"negatives/{name}",
+        )  # fmt: skip
 
     def of_epoch(epoch: int) -> Negatives:
         # The bar of training is shown meanwhile.
-        with shown(False):
-            return of_train(f"epoch-{epoch}", wanted, folded(own, 0, epoch))
+        with shown(epoch == 0):
+            return draws(f"epoch-{epoch}", train, wanted, folded(own, 0, epoch))
 
-    if how.refresh:
-        if how.draws is not None:
-            raise UserError("Negatives that are drawn anew are as many as are used: leave out negatives.draws.")
-        of_train("epoch-0", wanted, folded(own, 0, 0))
-        drawn: EpochNegatives = of_epoch
+    drawn: EpochNegatives = of_epoch
+    if not how.refresh:
+        drawn = draws("train", train, wanted if how.draws is None else how.draws, own)
+    elif how.draws is not None:
+        raise UserError("Negatives that are drawn anew are as many as are used: leave out negatives.draws.")
     else:
-        drawn = of_train("train", wanted if how.draws is None else how.draws, own)
-    held_out = draws(
-        place / "validation", context=validation.context, rows=len(validation.x.lengths), n=wanted,
-        seed=folded(own, 1), what="negatives, held out",
-    )  # fmt: skip
-    return drawn, held_out
+        of_epoch(0)
+    return drawn, draws("validation", validation, wanted, folded(own, 1), "negatives, held out")

@@ -1,7 +1,7 @@
 """Draws of q for many prefixes, on disk: the negatives of noise-contrastive estimation, and what log Z is estimated by.
 
     <folder>/header.json              what they were drawn for: prefixes, model, number of draws, seed
-    <folder>/part-000000.safetensors  tokens, lengths and log q of a block of draws
+    <folder>/part-000000.safetensors  tokens, lengths and log q of a block of draws; or the draws' energies
 
 A part depends on the seed and its number alone and is written completely or not at all, so that an interrupted call
 can be repeated and gives the same draws. Without prefixes every row has draws of the whole sequence.
@@ -15,14 +15,14 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int, Integer
 from safetensors.torch import save
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from ebar.errors import UserError
 from ebar.estimators.models import device_of
 from ebar.maths.randomness import folded
-from ebar.models.scoring import propose
+from ebar.models.scoring import measured_energy, propose
 from ebar.progress import bar
-from ebar.store.stages import open_stage, read_tensors
+from ebar.store.stages import description_of, open_stage, read_tensors
 from ebar.training.batches import moved
 from ebar.types import Context, Distribution, Sequences
 
@@ -118,7 +118,7 @@ class Negatives:
         if number in self._read:
             self._read.move_to_end(number)
             return self._read[number]
-        held = self._read[number] = read_tensors(part_path(self.folder, number))
+        held = self._read[number] = read_tensors(self.folder / part_name(number))
         while len(self._read) > 1 and sum(map(_bytes, self._read.values())) > MEMORY:
             self._read.popitem(last=False)
         return held
@@ -126,12 +126,12 @@ class Negatives:
 
 def draw_negatives(
     folder: Path, q: Distribution, context: Context | None, n: int, *, rows: int | None = None, seed: int,
-    at_once: int = 256, what: str = "drawing",
+    at_once: int = 256, what: str = "drawing", stage: str = "",
 ) -> Negatives:  # fmt: skip
     """n draws of q for each row of the context, or for each of `rows` without one; those on disk are not drawn again.
 
     From q's full softmax: a truncated one would break the support condition of noise-contrastive estimation.
-    `at_once` draws make a part. It bounds memory, and the draws depend on it.
+    `at_once` draws make a part. It bounds memory, and the draws depend on it. `stage` is their name in a run.
     """
     rows = context.rows if context is not None else rows or 0
     if n < 1 or rows < 1 or at_once < 1:
@@ -146,21 +146,21 @@ def draw_negatives(
         "base model": q,
         "space": q.space,
     }
-    with open_stage(folder, made, seed=seed) as stage:
-        missing = [number for number in range(len(layout)) if not part_path(folder, number).exists()]
+    with open_stage(folder, made, seed=seed, name=stage) as opened:
+        missing = [number for number in range(len(layout)) if not (folder / part_name(number)).exists()]
         with bar(what, rows * n, "draws") as progress:
             progress.advance(rows * n - sum(_size(layout.part(number)) for number in missing))
             for number in missing:
                 part = layout.part(number)
                 held = _drawn(q, context, part, seed=folded(seed, number))
-                stage.write(part_path(folder, number).name, save(held))
+                opened.write(part_name(number), save(held))
                 progress.advance(_size(part))
     return Negatives(folder, layout)
 
 
-def part_path(folder: Path, number: int) -> Path:
+def part_name(number: int) -> str:
     """The file of a part."""
-    return folder / f"part-{number:06d}.safetensors"
+    return f"part-{number:06d}.safetensors"
 
 
 def _drawn(q: Distribution, context: Context | None, part: Part, *, seed: int) -> dict[str, Tensor]:
@@ -190,3 +190,33 @@ def _sequences(tokens: Integer[Tensor, "draws length"], lengths: Integer[Tensor,
 
 def _bytes(held: dict[str, Tensor]) -> int:
     return sum(tensor.nbytes for tensor in held.values())
+
+
+@torch.no_grad()
+def energies_of(
+    folder: Path, energy: nn.Module, drawn: Negatives, context: Context | None, *, stage: str = ""
+) -> Float[Tensor, "rows draws"]:
+    """E(x, C) of every draw, in float64, prefix by prefix; those that are on disk already are not computed again."""
+    device = str(next(energy.parameters()).device)
+    found = torch.empty(len(drawn), drawn.draws, dtype=torch.float64)
+    made = {"energy": energy, "draws": description_of(drawn.folder)}
+    with open_stage(folder, made, name=stage) as opened, bar("energies", len(drawn) * drawn.draws, "draws") as progress:
+        for number in range(len(drawn.layout)):
+            part = drawn.layout.part(number)
+            name = part_name(number)
+            if not opened.has(name):
+                rows = [_of_row(energy, drawn, context, row, part.draws, device) for row in part.contexts]
+                opened.write(name, save({"energies": torch.stack(rows)}))
+            values = opened.tensors(name, "energies")["energies"]
+            found[part.contexts.start : part.contexts.stop, part.draws.start : part.draws.stop] = values
+            progress.advance(len(part.contexts) * len(part.draws))
+    return found
+
+
+def _of_row(
+    energy: nn.Module, drawn: Negatives, context: Context | None, row: int, draws: range, device: str
+) -> Float[Tensor, " draws"]:
+    """One prefix at a time: energies then do not depend on how draws are stored."""
+    one, numbers = torch.tensor([row]), torch.arange(draws.start, draws.stop)
+    own = None if context is None else context.select(one)
+    return measured_energy(energy, *moved((drawn.fetch(one, draws=numbers), own), device)).double().cpu()

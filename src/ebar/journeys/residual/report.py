@@ -10,6 +10,7 @@ from ebar.journeys.residual.evaluation import Continued, Evaluation
 from ebar.report.page import Figure, Folded, Part, Samples, Section, Table, Text, Warnings, write_page
 from ebar.report.plots import Line, Panel, draw
 from ebar.report.run_page import flat
+from ebar.store.stages import stage_seconds
 
 CURVES = {"loss": "nats per chunk", "accuracy": "share told rightly", "log_z": "nats", "calibration_error": "share"}
 
@@ -18,7 +19,7 @@ def write_residual_page(folder: Path, evaluation: Evaluation | None) -> Path:
     """`report.html` in the run folder."""
     sections = [] if evaluation is None else _evaluated(evaluation)
     sections.append(Section("Training", [curves(folder / "energy")]))
-    seconds = json.loads((folder / "seconds.json").read_text())
+    seconds = {name: round(taken, 1) for name, taken in stage_seconds(folder).items()}
     sections += [
         Section("How long each stage took", [Table(("stage", "seconds"), list(seconds.items()))]),
         Section("What was asked", [Samples((folder / "config.yaml").read_text().splitlines())]),

@@ -1,25 +1,31 @@
-"""The energy of a residual model, trained by noise-contrastive estimation on draws that are on disk."""
+"""The energy of a residual model: noise-contrastive estimation on draws that are on disk, after a warm-up."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Generator, nn
 
-from ebar.data.chunks import Positives
+from ebar.backbones.transformer import BidirectionalTransformer
+from ebar.data.chunks import Chunks, Positives
+from ebar.energies.encoders import MaskedModel
+from ebar.energies.kinds import WarmUp
 from ebar.errors import UserError
 from ebar.journeys.residual.negatives import Negatives
 from ebar.journeys.residual.settings import Fitting
 from ebar.maths.randomness import folded
+from ebar.objectives.masked import Masked
 from ebar.objectives.nce import Contrasted, Nce
 from ebar.store.writing import to_json
-from ebar.training import Patience, Plan, Player, Result, Sink, open_run, restore_weights, seeded, train
+from ebar.training import Batches, Patience, Plan, Player, Result, Sink, open_run, seeded
 from ebar.training.batches import OnDevice, taken
+from ebar.training.best import Course, train_best, train_to_best
 from ebar.training.learning import Learning
 from ebar.training.optimisers import AdamW
 from ebar.training.schedules import Cosine
 
+WARM_UP, HELD_OUT = 8, 64  # what the seed of the warm-up is folded with; chunks in one of its held-out batches
 EpochNegatives = Negatives | Callable[[int], Negatives]
 """The same draws for all epochs, or a function that gives those of an epoch."""
 
@@ -76,7 +82,6 @@ def train_energy(
     validation: tuple[Positives, Negatives],
     fitting: Fitting | None = None,
     seed: int = 0,
-    config: str | None = None,
     sinks: Sequence[Sink] = (),
 ) -> Result:
     """Trains from the folder's last checkpoint; afterwards the energy has the weights of the lowest held-out loss.
@@ -89,22 +94,17 @@ def train_energy(
     if not parameters:
         raise UserError("No parameter of this energy can be trained.")
     device = str(parameters[0].device)
-    generator = seeded(folded(seed, 1), device=device)
     batches = ContrastedBatches(
         data=data, drawn=drawn, negatives=fitting.negatives, batch_size=fitting.batch_size, seed=seed
     )
-    held_out = OnDevice(
-        ContrastedBatches(
-            data=validation[0], drawn=validation[1], negatives=fitting.negatives,
-            batch_size=fitting.batch_size, shuffle=False,
-        ),
-        device,
-    )  # fmt: skip
+    held_out = OnDevice(replace(batches, data=validation[0], drawn=validation[1], seed=0, shuffle=False), device)
     steps = fitting.epochs * len(batches)
-    optimiser = AdamW(learning_rate=fitting.learning_rate, weight_decay=fitting.weight_decay).build(parameters)
-    schedule = Cosine(steps=steps, floor=0.1, warmup=round(fitting.warmup * steps))
-    learning = Learning(energy)
-    players = {"energy": Player(module=learning, optimiser=optimiser, schedule=schedule, clip_norm=fitting.clip)}
+    player = Player(
+        module=Learning(energy),
+        optimiser=AdamW(learning_rate=fitting.learning_rate, weight_decay=fitting.weight_decay).build(parameters),
+        schedule=Cosine(steps=steps, floor=0.1, warmup=round(fitting.warmup * steps)),
+        clip_norm=fitting.clip,
+    )
     objective = Nce(energy=energy, form=fitting.form)
     plan = Plan(
         epochs=fitting.epochs,
@@ -113,14 +113,30 @@ def train_energy(
         checkpoint_every=fitting.checkpoint_every,
         patience=Patience(evaluations=fitting.patience),
     )
-    told = config if config is not None else to_json({**asdict(fitting), "seed": seed}, indent=1).decode()
-    with open_run(folder, config=told, seed=seed) as run:
-        result = train(
-            run, objective, OnDevice(batches, device), players, plan, generator=generator, sinks=sinks,
+    generator = seeded(folded(seed, 1), device=device)
+    with open_run(folder, config=to_json({**asdict(fitting), "seed": seed}, indent=1).decode(), seed=seed) as run:
+        result = train_to_best(
+            run, objective, OnDevice(batches, device), {"energy": player}, plan, generator=generator, sinks=sinks,
             validation=lambda: objective.figures(held_out.at(0, 0)),
         )  # fmt: skip
-        best = run.checkpoints.best()
-    if result.status == "finished" and best is not None:
-        restore_weights(best, {"energy": Player(module=learning)})
-        energy.eval()
+    energy.eval()
     return result
+
+
+def warm_up(
+    folder: Path, encoder: BidirectionalTransformer, chunks: Chunks, how: WarmUp, fitting: Fitting, *, seed: int,
+    device: str,
+) -> None:  # fmt: skip
+    """Trains an energy's encoder on all training chunks by masked language modelling."""
+    model = (how.model or MaskedModel(encoder)).to(device)
+    assert model.encoder is encoder
+    objective, rows = Masked(model=model, share=how.masked), len(chunks.train.x.lengths)
+    course = Course(
+        epochs=how.epochs, seed=folded(seed, WARM_UP), optimiser=AdamW(learning_rate=how.learning_rate),
+        clip=fitting.clip, checkpoint_every=fitting.checkpoint_every,
+    )  # fmt: skip
+    train, held_out = (part.x if part.context is None else tuple(part) for part in (chunks.train, chunks.validation))
+    size = fitting.batch_size
+    batches = OnDevice(Batches(data=train, batch_size=size, seed=seed, drop_last=rows >= size), device)
+    checked = OnDevice(Batches(data=held_out, batch_size=HELD_OUT, shuffle=False), device)
+    train_best(folder, course, model, objective, batches, (objective, checked))

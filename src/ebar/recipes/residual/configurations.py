@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def residual_config(cell: Cell, kind: str, settings: Mapping[str, Any], seed: in
     """One energy. All of a cell share their base, the draws they are trained on and the draws they are measured on."""
     own = cell["base"] == "transformer"
     chunks, epochs, rate = (settings[name] for name in ("chunks", "epochs", "learning_rate"))
-    options = {name: value for name, value in settings.items() if name in vars(ENERGIES[kind])["__annotations__"]}
+    known = signature(ENERGIES[kind]).parameters
+    options = {name: value for name, value in settings.items() if name in known}
     if kind == "bit":
         options["warm_up_learning_rate"] = rate
     if kind == "pretrained":
@@ -68,7 +70,7 @@ def residual_config(cell: Cell, kind: str, settings: Mapping[str, Any], seed: in
             **({} if own else texts_of(cell, folder)), prefix=cell["prefix"], continuation=cell["continuation"],
             chunks=cell["train_chunks"], validation_chunks=cell["valid_chunks"], test_chunks=cell["test_chunks"],
         ),
-        energy=Chosen(kind=kind, options=vars(ENERGIES[kind](**options))),
+        energy=Chosen(kind=kind, options=options),
         # A draw of its own for each epoch: a network memorises what it has seen often.
         negatives=NegativesDraws(draws=epochs, folder=folder / f"negatives-{chunks}-{epochs}", seed=cell["seed"]),
         training=Fitting(
