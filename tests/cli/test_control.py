@@ -10,9 +10,9 @@ import pytest
 
 from ebar.build.terms import absolute
 from ebar.cli import control_sample, dispatch
-from ebar.cli.trained import build_sampler
 from ebar.errors import UserError
 from ebar.recipes.control.toy import write_toy
+from ebar.samplers.draw import draw
 
 pytest.importorskip("transformers", reason="needs the extra ebar[hf]")
 pytest.importorskip("peft", reason="needs the extra ebar[hf]")
@@ -94,17 +94,17 @@ def test_files_of_terms_are_kept_by_their_whole_path(tmp_path: Path, monkeypatch
 def test_samples_are_made_as_the_fit_was_told(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[Any] = []
 
-    def building(arguments: Any) -> Any:
-        built.append(build_sampler(arguments))
-        return built[-1]
+    def drawing(sampler: Any, *arguments: Any, **options: Any) -> Any:
+        built.append(sampler)
+        return draw(sampler, *arguments, **options)
 
-    monkeypatch.setattr(control_sample, "build_sampler", building)
+    monkeypatch.setattr(control_sample, "draw", drawing)
     for words in (
         [],
         ["--sampler.surrogate_draws", "50"],
         ["--sampler.kind", "resampling", "--proposal", "look_ahead"],
     ):
-        assert control(["sample", str(run), "--n", "2", *words]) == 0
+        assert control(["sample", str(run), "--n", "2", "--compare", "false", *words]) == 0
     assert [(one.batch_size, one.surrogate_draws) for one in built[:2]] == [(300, 100), (300, 50)]
     assert built[2].batch_size == 300
 

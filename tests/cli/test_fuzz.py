@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ebar.cli import estimate, evaluate, main, sample
-from ebar.cli import trained as trained_run
+from ebar.build.load import load_trained
+from ebar.cli import main
 from ebar.errors import UserError
 from ebar.journeys.gam import journey
 from tests.cli.conftest import TINY
@@ -113,10 +113,10 @@ def fuzz(command: str):
 def quick() -> Iterator[None]:
     """A run is loaded once and no plot is drawn: neither depends on what was typed."""
     with pytest.MonkeyPatch.context() as patch:
-        loaded = functools.cache(trained_run.load_trained)
-        for command in (sample, evaluate, estimate):
-            patch.setattr(command, "load_trained", loaded)
-        patch.setattr(evaluate, "write_run_page", lambda *_, **__: None)
+        loaded = functools.cache(load_trained)
+        for place in ("ebar.build.drawing", "ebar.cli.evaluate"):
+            patch.setattr(f"{place}.load_trained", loaded)
+        patch.setattr("ebar.journeys.evaluate.write_run_page", lambda *_, **__: None)
         yield
 
 

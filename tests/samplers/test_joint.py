@@ -9,7 +9,8 @@ from torch import Generator, nn
 from ebar.errors import UserError
 from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
-from ebar.samplers.joint import WAYS, Truncation, generate
+from ebar.models.truncated import Truncation
+from ebar.samplers.joint import WAYS, generate
 from ebar.samplers.rejection import Rejection
 from ebar.types import Context, Sequences, Space
 

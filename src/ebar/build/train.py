@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ebar.build.corpus import build_corpus
-from ebar.build.entry import make
 from ebar.build.model import build_model
 from ebar.config.reader import described, to_yaml
 from ebar.config.train import MANUAL, TrainConfig
@@ -38,10 +37,10 @@ def train_as(
     return train(
         model,
         data,
-        objective=make(OBJECTIVES, run.objective, "objective", model=model),
+        objective=run.objective.make(OBJECTIVES, model=model),
         training=run.training,
-        optimiser=make(OPTIMISERS, run.optimiser, "optimiser"),
-        schedule=make(SCHEDULES, run.schedule, "schedule"),
+        optimiser=run.optimiser.make(OPTIMISERS),
+        schedule=run.schedule.make(SCHEDULES),
         seed=run.seed,
         generator=generator,
         folder=folder,

@@ -11,8 +11,8 @@ import torch
 from torch import Generator
 
 from ebar.bounds import Count
+from ebar.build.drawing import build_proposal
 from ebar.cli.show import show_json
-from ebar.cli.trained import build_proposal, build_sampler
 from ebar.config.control import ControlConfig
 from ebar.config.drawing import Drawing
 from ebar.config.reader import Chosen, Manual, argument, read
@@ -21,6 +21,7 @@ from ebar.estimators.support import Support
 from ebar.journeys.control.fit import Controlled, open_controlled
 from ebar.maths.importance import all_warnings
 from ebar.progress import shown
+from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead, guided
@@ -60,7 +61,7 @@ def main(words: Sequence[str]) -> int:
     # Again: what was not given is as it was for `fit`.
     defaults = {**MANUAL.defaults, **_of_run(control, arguments.sampler.options)}
     arguments = read(words, replace(MANUAL, defaults=defaults), ControlSampleConfig)
-    target, sampler = controlled.target, build_sampler(arguments)
+    target, sampler = controlled.target, arguments.sampler.make(SAMPLERS)
     generator = Generator(device=controlled.subject.device).manual_seed(arguments.seed)
     with shown(not arguments.json):
         proposal = _proposal(arguments, sampler, controlled, generator)

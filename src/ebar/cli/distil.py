@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ebar.bounds import Count
+from ebar.build.drawing import open_drawing
 from ebar.cli.show import show_json, show_table
-from ebar.cli.trained import build_sampler, load_trained, tilted, truncated
-from ebar.config.drawing import Drawing, OfRun, Tilt, Truncation
+from ebar.config.drawing import TiltedDrawing
 from ebar.config.reader import Chosen, Manual, read
 from ebar.errors import UserError
 from ebar.progress import shown
@@ -25,7 +25,7 @@ MANUAL = Manual(
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistilConfig(Drawing, Truncation, Tilt, OfRun):
+class DistilConfig(TiltedDrawing):
     """What to draw, and to which file."""
 
     n: Count = 20_000
@@ -41,8 +41,7 @@ class DistilConfig(Drawing, Truncation, Tilt, OfRun):
 def main(words: Sequence[str]) -> int:
     """Write the draws, or go on with a file that was interrupted."""
     arguments = read(words, MANUAL, DistilConfig)
-    trained = load_trained(arguments.run)
-    target = tilted(truncated(trained.model, arguments), arguments, trained)
+    data, _, target, sampler, _ = open_drawing(arguments)
     if target is None:
         raise UserError("Distillation draws from a tilted model: give --tilt, or use ebar sample for the model itself.")
     with shown(not arguments.json):
@@ -50,13 +49,13 @@ def main(words: Sequence[str]) -> int:
             target,
             arguments.n,
             arguments.output,
-            decode=trained.corpus.alphabet.decode,
+            decode=data.alphabet.decode,
             seed=arguments.seed,
-            sampler=build_sampler(arguments),
+            sampler=sampler,
             look_ahead=arguments.proposal == "look_ahead",
             round_size=arguments.round_size,
             weighted_draws=arguments.weighted_draws,
-            about={"tilt": " ".join(arguments.tilt), "alphabet": trained.corpus.alphabet.symbols},
+            about={"tilt": " ".join(arguments.tilt), "alphabet": data.alphabet.symbols},
         )
     if arguments.json:
         show_json(found.to_dict())

@@ -2,11 +2,11 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ebar.bounds import Count, Natural
-from ebar.cli.show import show_json, show_table
+from ebar.cli.show import show, show_json
 from ebar.config.reader import Manual, argument, read
 from ebar.data.languages import Language
 from ebar.estimators.divergences import divergence
@@ -58,12 +58,9 @@ def main(words: Sequence[str]) -> int:
     if action == "entropy":
         figures = {key: figures[key] for key in ("entropy", "entropy_per_token")}
     if config.json:
-        show_json(
-            {"language": asdict(language), **({"other": asdict(other)} if action == "compare" else {}), **figures}
-        )
-    else:
-        show_table(_title(language), ("figure", "value"), [(name.replace("_", " "), v) for name, v in figures.items()])
-    return 0
+        others = {"other": other} if action == "compare" else {}
+        return show("", {"language": language, **others, **figures}, as_json=True)
+    return show(_title(language), {name.replace("_", " "): value for name, value in figures.items()}, as_json=False)
 
 
 def _sample(language: Language, n: int, seed: int, as_json: bool) -> int:
@@ -82,7 +79,7 @@ def _sample(language: Language, n: int, seed: int, as_json: bool) -> int:
             sys.stdout.write("\n".join(lines) + "\n")
             lines = []
     if as_json:
-        show_json({"language": asdict(language), "seed": seed, "samples": lines})
+        show_json({"language": language, "seed": seed, "samples": lines})
     return 0
 
 

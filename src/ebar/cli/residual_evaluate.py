@@ -1,6 +1,5 @@
 """`ebar residual evaluate`: how good a joint model is, beside its base."""
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from ebar.config.reader import Manual, argument, read
 from ebar.journeys.residual.report import write_residual_page
 from ebar.journeys.residual.settings import Measuring
 from ebar.progress import shown
-from ebar.store.writing import to_json
 from ebar.training import Run
 
 MANUAL = Manual(
@@ -57,14 +55,11 @@ def main(words: Sequence[str]) -> int:
     )  # fmt: skip
     with shown(not arguments.json):
         evaluation = trained.evaluate(how, seed=arguments.seed)
-    run = Run(arguments.run)
-    path = run.folder / "results.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
-    run.write("results.json", to_json({**known, "evaluation": evaluation.to_dict()}, indent=1))
-    page = write_residual_page(run.folder, evaluation)
+    Run(arguments.run).add_results(evaluation=evaluation.to_dict())
+    page = write_residual_page(arguments.run, evaluation)
     if arguments.json:
         show_json(evaluation.to_dict())
     else:
-        tell(run.folder, evaluation)
+        tell(arguments.run, evaluation)
         sys.stdout.write(f"{page}\n")
     return 0

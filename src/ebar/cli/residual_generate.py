@@ -10,16 +10,16 @@ from typing import Any
 import torch
 from torch import Generator
 
-from ebar.bounds import Amount, Count, Natural
-from ebar.build.entry import make
+from ebar.bounds import Count, Natural
 from ebar.build.residual import load_residual
+from ebar.cli.decode import input_lines
 from ebar.cli.show import show_json
 from ebar.config.reader import Chosen, Manual, argument, choice, option, read
-from ebar.data.corpora import lines
 from ebar.errors import UserError
 from ebar.journeys.residual.journey import Residual
+from ebar.models.truncated import Truncation
 from ebar.progress import shown
-from ebar.samplers.joint import WAYS, Continuations, Generated, Truncation
+from ebar.samplers.joint import WAYS, Continuations, Generated
 from ebar.types import Sampler
 
 LISTED = 20  # candidates, up to which all are shown
@@ -36,7 +36,7 @@ MANUAL = Manual(
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerateConfig:
+class GenerateConfig(Truncation):
     """What is continued, and how."""
 
     run: Path = argument()
@@ -49,12 +49,6 @@ class GenerateConfig:
     """Of the base, for each prompt."""
     count: Count = 1
     """Continuations of each prompt."""
-    temperature: Amount = 1.0
-    """Divides the base's logits."""
-    top_k: Count | None = None
-    """Candidates of the k likeliest tokens."""
-    top_p: float | None = None
-    """Candidates of the tokens of this mass."""
     sampler: Chosen = choice(WAYS, "joint")
     seed: Natural = 0
     """Of the draws."""
@@ -69,15 +63,14 @@ def main(words: Sequence[str]) -> int:
         raise UserError("Give either --prompt, a text to continue, or --prompts, a file of them.")
     trained = load_residual(arguments.run)
     way = arguments.sampler.kind
-    sampler: Sampler = make(WAYS, arguments.sampler, "sampler")
-    truncation = Truncation(temperature=arguments.temperature, top_k=arguments.top_k, top_p=arguments.top_p)
+    sampler: Sampler = arguments.sampler.make(WAYS)
     generator = Generator(device=trained.base.device).manual_seed(arguments.seed)
     found = []
     with shown(not arguments.json):
         for prompt in _prompts(arguments):
             made = trained.generate(
                 prompt, count=arguments.count, candidates=arguments.candidates, way=way, sampler=sampler,
-                truncation=truncation, generator=generator,
+                truncation=arguments, generator=generator,
             )  # fmt: skip
             if arguments.json:
                 found.append(_record(trained, prompt, made))
@@ -91,10 +84,8 @@ def main(words: Sequence[str]) -> int:
 def _prompts(arguments: GenerateConfig) -> Iterator[str]:
     if arguments.prompt is not None:
         yield arguments.prompt
-    elif arguments.prompts == "-":
-        yield from (line.rstrip("\r\n") for line in sys.stdin)
     elif arguments.prompts is not None:
-        yield from (text for _, text in lines(Path(arguments.prompts)))
+        yield from input_lines(arguments.prompts)
 
 
 def _record(trained: Residual, prompt: str, made: Generated) -> dict[str, Any]:

@@ -5,19 +5,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Generator
-
 from ebar.bounds import Count
+from ebar.build.drawing import build_proposal, open_drawing
 from ebar.cli.show import show_json
-from ebar.cli.trained import build_proposal, build_sampler, load_trained, tilted, truncated
-from ebar.config.drawing import Drawing, OfRun, Tilt, Truncation
+from ebar.config.drawing import TiltedDrawing
 from ebar.config.reader import Manual, read
 from ebar.data.corpus import Corpus
 from ebar.estimators.log_z import log_z
 from ebar.progress import shown
 from ebar.samplers.ancestral import Ancestral
 from ebar.samplers.draw import stream
-from ebar.types import Sampler, Weighted
+from ebar.types import Weighted
 
 MANUAL = Manual(
     command="sample",
@@ -30,7 +28,7 @@ MANUAL = Manual(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleConfig(Drawing, Truncation, Tilt, OfRun):
+class SampleConfig(TiltedDrawing):
     """What to draw."""
 
     n: Count = 10
@@ -40,16 +38,14 @@ class SampleConfig(Drawing, Truncation, Tilt, OfRun):
 def main(words: Sequence[str]) -> int:
     """Print draws, one a line, with their log-weights where draws are weighted."""
     arguments = read(words, MANUAL, SampleConfig)
-    trained = load_trained(arguments.run)
-    base = truncated(trained.model, arguments)
-    target = tilted(base, arguments, trained)
-    sampler: Sampler = Ancestral() if target is None else build_sampler(arguments)
-    generator = Generator(device=next(trained.model.parameters()).device).manual_seed(arguments.seed)
+    data, base, target, sampler, generator = open_drawing(arguments)
+    if target is None:
+        sampler = Ancestral()
     with shown(not arguments.json):
         proposal = None if target is None else build_proposal(arguments, sampler, target, arguments.n, generator)
         batches = stream(sampler, target or base, arguments.n, proposal=proposal, generator=generator)
         summary = _write(
-            _first(batches, arguments.n), trained.corpus, arguments.n, as_json=arguments.json, tilted=target is not None
+            _first(batches, arguments.n), data, arguments.n, as_json=arguments.json, tilted=target is not None
         )
     if arguments.json:
         show_json(summary)

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ebar.bounds import Amount, Count, Natural
+from ebar.bounds import Count, Natural
 from ebar.build.terms import kinds_help
 from ebar.config.reader import Chosen, argument, choice, listed
 from ebar.config.terms import Term
+from ebar.models.truncated import Truncation
 from ebar.samplers import SAMPLERS
 
 
@@ -27,32 +28,20 @@ class OfRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Truncation:
-    """How the model is truncated: the result is a distribution of its own."""
-
-    temperature: Amount = 1.0
-    """Divides the logits."""
-    top_k: Count | None = None
-    """Keep the k likeliest tokens."""
-    top_p: float | None = None
-    """Keep the likeliest tokens of this mass."""
-    maximal_length: Count | None = None
-    """In tokens, the end included."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tilt:
-    """The energy that tilts the model."""
-
-    tilt: tuple[Term, ...] = listed("KIND:ARGUMENT=COEFFICIENT", _tilt_help)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """How to draw from the tilted model."""
+    """How to draw."""
 
     sampler: Chosen = choice(SAMPLERS, "resampling")
     proposal: Literal["base", "look_ahead"] = "base"
     """What the sampler proposes from: the model, or the model steered by the automata of the tilt."""
     seed: Natural = 0
     """Of the draws."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TiltedDrawing(Drawing, Truncation, OfRun):
+    """How to draw from the model of a run, truncated and tilted by an energy."""
+
+    tilt: tuple[Term, ...] = listed("KIND:ARGUMENT=COEFFICIENT", _tilt_help)
+    maximal_length: Count | None = None
+    """In tokens, the end included."""

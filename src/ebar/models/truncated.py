@@ -1,7 +1,7 @@
 """What a truncated sampler draws from, as a distribution that knows its own log-probabilities."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -10,6 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ebar.backbones.backbone import Stepper
+from ebar.bounds import Amount, Count
+from ebar.errors import UserError
 from ebar.models.stepwise import (
     BLOCK,
     ByChainRule,
@@ -28,6 +30,32 @@ class TruncatedState(NamedTuple):
 
     def select(self, rows: Int[Tensor, " selected"]) -> "TruncatedState":
         return TruncatedState(self.model.select(rows), self.place)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truncation:
+    """How the next-token distribution of a model is cut before it is drawn from; the result is a distribution too."""
+
+    temperature: Amount = 1.0
+    """Divides the logits."""
+    top_k: Count | None = None
+    """Keep the k likeliest tokens."""
+    top_p: float | None = None
+    """Keep the likeliest tokens of this mass."""
+
+    @property
+    def truncates(self) -> bool:
+        """Whether it changes anything."""
+        return (self.temperature, self.top_k, self.top_p) != (1.0, None, None)
+
+    def of(self, model: Stepwise, *, length: int | None = None) -> Stepwise:
+        """The model, or its truncation."""
+        if not self.truncates and length is None:
+            return model
+        try:
+            return Truncated(model, temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, length=length)
+        except ValueError as error:
+            raise UserError(f"The model cannot be truncated so: {error}.") from None
 
 
 class Truncated(ByChainRule):

@@ -4,7 +4,7 @@ With a truncated base the draws follow q_topk·e⁻ᴱ, not q·e⁻ᴱ: what tru
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -14,24 +14,26 @@ from torch import Generator, Tensor
 from ebar.errors import UserError
 from ebar.maths.importance import FEWEST_DRAWS, all_warnings, check_weights, diagnose, pareto_k
 from ebar.maths.log_space import effective_sample_size, normalised
-from ebar.models.autoregressive import Autoregressive
-from ebar.models.pretrained import Pretrained
 from ebar.models.scoring import measured_energy
 from ebar.models.stepwise import draw_tokens
-from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
+from ebar.models.truncated import Truncation
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
 from ebar.samplers.rejection import QuasiRejection
 from ebar.samplers.resample import multinomial
+from ebar.tables import Table
 from ebar.types import Context, Energy, Sampler, Sequences, Stepwise, Weighted
 
 # How draws are chosen. `joint` is Algorithm 1: importance sampling from the base, then a choice by weight.
-WAYS: dict[str, type[Sampler]] = {
-    "joint": Importance,
-    **{name: SAMPLERS[name] for name in ("rejection", "quasi_rejection", "metropolis", "smc", "annealed")},
-}
+WAYS: Table[type[Sampler]] = Table(
+    "sampler",
+    {
+        "joint": Importance,
+        **{name: SAMPLERS[name] for name in ("rejection", "quasi_rejection", "metropolis", "smc", "annealed")},
+    },
+)
 TRIES = 8  # sets of candidates, of which one must hold a weight
 CHOSEN_BY_WEIGHT = ("joint", "smc", "annealed")
 
@@ -55,25 +57,6 @@ class Generated(NamedTuple):
     k: float  # Pareto k̂ of their weights; NaN where they are too few
     distinct: int  # different sequences among the drawn
     warning: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truncation:
-    """How the base is truncated before candidates are drawn."""
-
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
-
-    def of(self, q: Stepwise) -> Stepwise:
-        """The base, or its truncation."""
-        if (self.temperature, self.top_k, self.top_p) == (1.0, None, None):
-            return q
-        assert isinstance(q, Autoregressive | Pretrained | Tabular)
-        try:
-            return q.truncated(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
-        except ValueError as error:
-            raise UserError(f"The base cannot be truncated so: {error}.") from None
 
 
 def chosen_by_energy(energies: Float[Tensor, "rows candidates"], generator: Generator) -> Int[Tensor, " rows"]:

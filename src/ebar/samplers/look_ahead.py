@@ -16,8 +16,9 @@ from ebar.modes import evaluation_mode
 from ebar.samplers.draw import BatchSampler, Setting, shares
 from ebar.samplers.guided import Guided
 from ebar.samplers.guided_states import joint_states
+from ebar.samplers.rejection import Rejection
 from ebar.samplers.surrogate import NGram, Surrogate, Tally, Uniform
-from ebar.types import Context, Stepwise, Target, Weighted, context_rows
+from ebar.types import Context, Sampler, Stepwise, Target, Weighted, context_rows
 
 BATCH = 4096
 
@@ -112,3 +113,20 @@ class LookAhead(BatchSampler):
                 log_weights = walk.base_log_prob - measured_energy(target.energy, walk.x, context) - walk.log_prob
             strata = (torch.arange(size, device=log_weights.device) < defensive).long() if defensive else None
             yield Weighted(walk.x, log_weights.view(setting.rows, size), strata=strata)
+
+
+def check_look_ahead(sampler: Sampler) -> None:
+    """Refuses a sampler that a proposal that looks ahead cannot help."""
+    if isinstance(sampler, Rejection) and sampler.log_bound is None:
+        raise UserError(
+            "Rejection gains nothing by looking ahead, as its bound must hold for the worst of all models: "
+            "propose from the base, or use quasi_rejection."
+        )
+
+
+def guided_for(sampler: Sampler, target: Target, n: int, *, draws: int = 4000, generator: Generator) -> Guided:
+    """A proposal that looks ahead, for n draws of any sampler: `LookAhead` makes its own, others share `guided`."""
+    check_look_ahead(sampler)
+    if isinstance(sampler, LookAhead):
+        return sampler.proposal(target, n=n, generator=generator)
+    return guided(target, draws=draws, generator=generator)

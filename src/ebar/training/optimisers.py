@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import nn, optim
+
+from ebar.tables import Table
 
 
 @runtime_checkable
@@ -88,4 +90,4 @@ class Asgd:
         )
 
 
-OPTIMISERS = {"adam": Adam, "adamw": AdamW, "sgd": Sgd, "asgd": Asgd}
+OPTIMISERS: Table[Any] = Table("optimiser", {"adam": Adam, "adamw": AdamW, "sgd": Sgd, "asgd": Asgd})

@@ -1,13 +1,15 @@
 """The folder of a run: `runs/<name>/`, a store with checkpoints in it."""
 
+import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ebar.errors import UserError
 from ebar.store.store import open_store
-from ebar.store.writing import replace, saving
+from ebar.store.writing import replace, saving, to_json
 from ebar.training import distributed
 from ebar.training.checkpoints import Checkpoints
 
@@ -26,6 +28,14 @@ class Run:
         """One file of the folder, replaced at once."""
         with saving(str(self.folder / name)):
             replace(self.folder / name, content)
+
+    def add_results(self, **found: Any) -> None:
+        """Results by name, beside those that results.json has already."""
+        try:
+            known = json.loads((self.folder / "results.json").read_text())
+        except (OSError, ValueError):
+            known = {}
+        self.write("results.json", to_json({**known, **found}, indent=1))
 
 
 @contextmanager

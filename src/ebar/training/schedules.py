@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
+from ebar.tables import Table
 from ebar.types import Clock
 
 
@@ -110,10 +111,13 @@ class InverseEpoch:
         return _warm(clock.step, self.warmup) / (1 + clock.epoch)
 
 
-SCHEDULES = {
-    "constant": Constant,
-    "linear": Linear,
-    "cosine": Cosine,
-    "inverse_square_root": InverseSquareRoot,
-    "inverse_epoch": InverseEpoch,
-}
+SCHEDULES: Table[Any] = Table(
+    "schedule",
+    {
+        "constant": Constant,
+        "linear": Linear,
+        "cosine": Cosine,
+        "inverse_square_root": InverseSquareRoot,
+        "inverse_epoch": InverseEpoch,
+    },
+)

@@ -34,10 +34,11 @@ from ebar.journeys.residual.train_energy import EpochNegatives, train_energy
 from ebar.journeys.residual.train_energy import warm_up as warm
 from ebar.maths.randomness import default_generator, folded
 from ebar.models.tilted import Tilted
+from ebar.models.truncated import Truncation
 from ebar.progress import shown
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
-from ebar.samplers.joint import Generated, Truncation, generate
+from ebar.samplers.joint import Generated, generate
 from ebar.store.store import Store
 from ebar.store.writing import saving
 from ebar.training import Player, restore_weights

@@ -17,7 +17,7 @@ from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
 from ebar.progress import bar
 from ebar.samplers.draw import proposal_for
-from ebar.samplers.look_ahead import LookAhead, guided
+from ebar.samplers.look_ahead import LookAhead, check_look_ahead, guided
 from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.store.locking import locked
 from ebar.store.stages import Header, Stage, damaged, entered
@@ -127,11 +127,8 @@ def _check(
         raise UserError(f"Lines are written as plain text: choose a name that does not end in {path.suffix}.")
     if look_ahead and proposal is not None:
         raise UserError("A proposal that looks ahead is made here: give one, or let look_ahead be true, not both.")
-    if look_ahead and isinstance(sampler, Rejection) and sampler.log_bound is None:
-        raise UserError(
-            "Rejection gains nothing by looking ahead, as its bound must hold for the worst of all models: "
-            "propose from the base, or use quasi_rejection."
-        )
+    if look_ahead:
+        check_look_ahead(sampler)
 
 
 def _guided(sampler: Sampler, target: Target, n: int, generator: Generator) -> Distribution:

@@ -7,12 +7,15 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from ebar.features.feature import Features
+from ebar.tables import Table
 from ebar.training.moment_matching.first_order import ImportanceMoments, RejectionMoments, Schedule
 from ebar.training.moment_matching.matching import Fitted, Matching
 from ebar.training.moment_matching.newton import Newton
 from ebar.types import Distribution, Sequences
 
-MATCHING: dict[str, type[Matching]] = {"newton": Newton, "rs": RejectionMoments, "snis": ImportanceMoments}
+MATCHING: Table[type[Matching]] = Table(
+    "moment matching", {"newton": Newton, "rs": RejectionMoments, "snis": ImportanceMoments}
+)
 
 
 def match_moments(

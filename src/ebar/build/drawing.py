@@ -1,0 +1,47 @@
+"""What the commands that draw are given: a trained model, truncated and tilted, a sampler and its proposal."""
+
+from typing import NamedTuple
+
+from torch import Generator
+
+from ebar.build.load import load_trained
+from ebar.build.terms import read_energy
+from ebar.config.drawing import Drawing, TiltedDrawing
+from ebar.data.corpus import Corpus
+from ebar.data.tokenisers import reading_of
+from ebar.estimators.models import device_of
+from ebar.models.tilted import Tilted
+from ebar.samplers import SAMPLERS
+from ebar.samplers.guided import Guided
+from ebar.samplers.look_ahead import LookAhead, guided_for
+from ebar.types import Sampler, Stepwise
+
+
+class Opened(NamedTuple):
+    """A trained model to draw from."""
+
+    data: Corpus
+    base: Stepwise  # truncated, where that was asked for
+    target: Tilted | None  # None without a tilt
+    sampler: Sampler
+    generator: Generator
+
+
+def open_drawing(config: TiltedDrawing) -> Opened:
+    """The model of the run and what is to be drawn from it."""
+    trained = load_trained(config.run)
+    data, base = trained.data, config.of(trained.model, length=config.maximal_length)
+    target = None
+    if config.tilt:
+        target = Tilted(base, read_energy(config.tilt, reading_of(data.tokeniser, base.space)))
+    generator = Generator(device_of(trained.model)).manual_seed(config.seed)
+    return Opened(data, base, target, config.sampler.make(SAMPLERS), generator)
+
+
+def build_proposal(
+    config: Drawing, sampler: Sampler, target: Tilted, n: int, generator: Generator, *, draws: int = 4000
+) -> Guided | None:
+    """Made once, for the sampler and for whatever else is measured; None means the model itself."""
+    if config.proposal == "base" and not isinstance(sampler, LookAhead):
+        return None
+    return guided_for(sampler, target, n, draws=draws, generator=generator)

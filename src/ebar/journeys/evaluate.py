@@ -1,0 +1,167 @@
+"""How good a model is on held-out data, with intervals: which figures, is decided by the kind of data."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Generator
+
+from ebar.automata import entropy, measures
+from ebar.data.corpus import Corpus
+from ebar.data.tokenisers import Bytes, Tokeniser
+from ebar.errors import UserError
+from ebar.estimators.models import device_of
+from ebar.evaluation.bits_per_dimension import bits_per_dimension
+from ebar.evaluation.cross_entropy import cross_entropy
+from ebar.evaluation.frequencies import frequencies, mean_length
+from ebar.evaluation.perplexity import stream_cost
+from ebar.evaluation.translation import bleu, bleu_by_length
+from ebar.features.feature import Feature, Features, bind
+from ebar.features.regular import Motif
+from ebar.maths.randomness import default_generator
+from ebar.report.page import Samples
+from ebar.report.run_page import write_run_page
+from ebar.samplers.beam import by_source, decode
+from ebar.training.batches import moved
+from ebar.training.run import Run
+from ebar.types import Context, Estimate, Sequences, Stepwise
+
+SHOWN = 30  # translations or draws on the page
+WINDOWS = 5  # of text, drawn for the page
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Figures by name (estimates, and words such as a signature), and lines to show."""
+
+    figures: dict[str, object]
+    samples: Samples | None = None
+    about: str = ""
+
+    def write(self, folder: Path) -> None:
+        """Adds the figures to results.json of a run, and writes report.html."""
+        Run(folder).add_results(evaluation=self.figures)
+        write_run_page(folder, figures=self.figures, samples=self.samples)
+
+
+@torch.no_grad()
+def evaluate(
+    model: Stepwise,
+    data: Corpus,
+    *,
+    features: Sequence[Feature] = (),
+    draws: int = 2000,
+    width: int = 5,
+    length_penalty: float = 1.0,
+    edges: Sequence[int] = (6, 10),
+    stride: int | None = None,
+    generator: Generator | None = None,
+) -> Evaluated:
+    """On `data.test`. Translations: perplexity, and BLEU of a beam of this width, in all and by the length of the
+    target (`edges`). Images: bits per dimension. Text: perplexity per token, byte and word, in windows that move on by
+    `stride`. Sequences with an end: cross-entropy, next to the entropy where the language is known, and how often
+    `features` are in `draws` draws.
+    """
+    device = str(device_of(model))
+    generator = default_generator(device) if generator is None else generator
+    test = moved(data.test, device)
+    if (sources := data.sources("test")) is not None:
+        return _translations(model, data, test, moved(sources, device), width, length_penalty, edges)
+    if data.tokeniser is None:
+        return Evaluated({"bits_per_dimension": bits_per_dimension(model, test)})
+    if data.space.end is None:
+        return _text(model, data, data.tokeniser, test, stride, generator)
+    drawn = model.sample(draws, generator=generator)
+    return Evaluated(_sequences(model, data, test, drawn, features), _marked(data, drawn), f"{draws:,} draws")
+
+
+def _sequences(
+    model: Stepwise, data: Corpus, test: Sequences, drawn: Sequences, features: Sequence[Feature]
+) -> dict[str, object]:
+    costs = cross_entropy(model, test)
+    figures: dict[str, object] = {
+        "cross_entropy": costs.per_sequence,
+        "cross_entropy_per_token": costs.pooled_per_token,
+        # As Parshakova et al. 2019 report it.
+        "cross_entropy_per_token, mean over sequences": costs.per_token,
+        "perplexity_per_token": costs.perplexity,
+    }
+    if data.language is not None:
+        truth = data.language.distribution()
+        nats = entropy(truth)
+        figures["entropy"] = Estimate.exact(nats)
+        figures["entropy_per_token"] = Estimate.exact(nats / measures.mean_length(truth))
+        # CE − H is KL(language‖model), whatever the test set's size: what the model still has to learn.
+        value, low, high = (each - nats for each in costs.per_sequence[:3])
+        figures["kl_from_language"] = costs.per_sequence._replace(value=value, low=low, high=high)
+        if data.language.motif is not None:
+            features = [Motif(data.language.motif), *features]
+    bound = Features([bind(feature, data.reading) for feature in features])
+    figures |= {f"frequency of {name}": value for name, value in frequencies(drawn, bound).items()}
+    figures["mean_length"] = mean_length(drawn)
+    return figures
+
+
+def _marked(data: Corpus, drawn: Sequences) -> Samples:
+    lines = data.text(drawn.select(slice(SHOWN)))
+    motif = None if data.language is None else data.language.motif
+    if motif is None:
+        return Samples(lines)
+    return Samples(lines, [[found.span() for found in re.finditer(re.escape(motif), line)] for line in lines])
+
+
+def _translations(
+    model: Stepwise,
+    data: Corpus,
+    test: Sequences,
+    sources: Context,
+    width: int,
+    length_penalty: float,
+    edges: Sequence[int],
+) -> Evaluated:
+    """Perplexity of the references, and BLEU of a beam's translations against them as they were written."""
+    costs = cross_entropy(model, test, context=sources)
+    beams = decode(model, sources, width=width, length_penalty=length_penalty, maximal_length=by_source(sources))
+    hypotheses, references = data.text(beams.first()), data.text(data.test)
+    search = "greedy" if width == 1 else f"beam {width}, length penalty {length_penalty:g}"
+    if data.written is None:  # the validation pairs serve, some of which may have been left out
+        search += ", references decoded from their tokens"
+    elif len(data.written) != len(references):
+        raise UserError("The test file is not the one this run was evaluated with: it has another number of lines.")
+    else:
+        references = [target for _, target in data.written]
+    score, signature = bleu(hypotheses, references)
+    figures: dict[str, object] = {
+        "cross_entropy_per_token": costs.pooled_per_token,
+        "perplexity_per_token": costs.perplexity,
+        "BLEU": score,
+        "BLEU signature": signature,
+    }
+    for of_length in bleu_by_length(hypotheses, references, edges=edges):
+        name = f"BLEU of {of_length.sentences:,} references of {of_length.name} words"
+        figures[name] = "–" if of_length.score is None else of_length.score
+    lines = [f"{own}   ⟵   {reference}" for own, reference in zip(hypotheses, references, strict=True)]
+    return Evaluated(figures, Samples(lines[:SHOWN]), search)
+
+
+def _text(
+    model: Stepwise, data: Corpus, tokeniser: Tokeniser, test: Sequences, stride: int | None, generator: Generator
+) -> Evaluated:
+    """Perplexity of the test text, per token, and per byte and word of what the tokens spell."""
+    stream = test.tokens.flatten()
+    costs = stream_cost(model, stream, stride=stride)
+    text = tokeniser.decode(stream.tolist())
+    size = len(stream) if isinstance(tokeniser, Bytes) else len(text.encode())
+    figures: dict[str, object] = {
+        "cross_entropy_per_token": costs.per_token,
+        "perplexity_per_token": costs.perplexity,
+        "bits_per_byte": costs.bits_per(max(size, 1)),
+        # A line break is a word: what comes after it is predicted too.
+        "perplexity_per_word, line breaks counted": costs.perplexity_per(max(len(text.split()) + text.count("\n"), 1)),
+    }
+    lines = [line.replace("\n", "\\n") for line in data.text(model.sample(WINDOWS, generator=generator))]
+    length = data.space.length
+    about = f"{costs.tokens:,} tokens, windows of {length} moved on by {length if stride is None else stride}"
+    return Evaluated(figures, Samples(lines), about)
