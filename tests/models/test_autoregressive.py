@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from ebar.models.stepwise import Advances, teacher_forced, token_log_probs
+from ebar.models.drawing import Advances
+from ebar.models.stepwise import teacher_forced, token_log_probs
 from ebar.models.tabular import whole_space
 from ebar.types import Context, Sequences, Space, Stepwise
 from tests.models.examples import ENDING, FIXED, MODELS, lstm, model_of, three_contexts
@@ -49,12 +50,12 @@ def test_selecting_rows_of_a_state_reorders_drops_and_repeats_them(kind, generat
 def test_a_state_is_a_value_that_drawing_does_not_change(layers):
     model = lstm(ENDING, layers=layers)
     _, state = model.start(5)
-    before = state.backbone.hidden.clone(), state.backbone.cell.clone()
+    before = state.inner.hidden.clone(), state.inner.cell.clone()
     stepper = model.stepper(state)
     for _ in range(3):
         stepper.step(torch.ones(5, dtype=torch.long))
-    assert torch.equal(before[0], state.backbone.hidden)
-    assert torch.equal(before[1], state.backbone.cell)
+    assert torch.equal(before[0], state.inner.hidden)
+    assert torch.equal(before[1], state.inner.cell)
 
 
 @torch.no_grad()
@@ -185,7 +186,8 @@ def test_scoring_without_gradient_in_blocks_changes_nothing(monkeypatch):
     model = lstm(ENDING)
     x, context = whole_space(ENDING, three_contexts()), three_contexts()
     whole = model.log_prob(x, context)
-    monkeypatch.setattr("ebar.models.stepwise.BLOCK", 10)
+    for part in ("drawing", "stepwise"):
+        monkeypatch.setattr(f"ebar.models.{part}.BLOCK", 10)
     torch.testing.assert_close(model.log_prob(x, context), whole)
 
 

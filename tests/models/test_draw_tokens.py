@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Generator
 
-from ebar.models.stepwise import GROUP, SMALL, _inverted_in_two, draw_tokens
+from ebar.models.drawing import GROUP, SMALL, _inverted_in_two, draw_tokens
 
 NEARLY_ONE = 1 - 2**-53  # the largest uniform there is
 

@@ -66,7 +66,7 @@ def test_step_by_step_it_is_what_it_is_in_parallel_with_prefixes_of_unequal_leng
                 logits = after[:, 0]
         kept = torch.tensor([4, 1])
         row = Context(Sequences(torch.tensor([[2, 1, 0, 1], [0, 0, 0, 0]]), torch.tensor([4, 1])))
-        torch.testing.assert_close(model.start(6, context)[1].select(kept).read.prefix(0), [3, *row.given.prefix(0)])
+        torch.testing.assert_close(model.start(6, context)[1].select(kept).inner.prefix(0), [3, *row.given.prefix(0)])
 
 
 def test_a_prefix_is_read_after_the_beginning():

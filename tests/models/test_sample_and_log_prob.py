@@ -81,7 +81,8 @@ def test_draws_are_as_frequent_as_their_probabilities_say(kind, generator):
 @pytest.mark.parametrize("kind", MODELS)
 @torch.no_grad()
 def test_draws_in_several_blocks_are_context_major(kind, generator, monkeypatch):
-    monkeypatch.setattr("ebar.models.stepwise.BLOCK", 7)
+    for part in ("drawing", "stepwise"):
+        monkeypatch.setattr(f"ebar.models.{part}.BLOCK", 7)
     model = model_of(kind, SPACES["ending"], torch.float64, generator)
     context = three_contexts()
     x, log_q = model.sample_with_log_prob(10, context, generator=generator)

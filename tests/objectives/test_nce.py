@@ -10,8 +10,15 @@ from torch import Generator, Tensor, nn
 from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.energies.encoders import bit
 from ebar.models.from_logits import FromLogits
-from ebar.objectives.contrast_figures import calibration_error, contrast_figures
-from ebar.objectives.nce import Contrasted, Nce, binary_nce, contrasted_energies, ranking_nce
+from ebar.objectives.nce import (
+    Contrasted,
+    Nce,
+    binary_nce,
+    calibration_error,
+    contrast_figures,
+    contrasted_energies,
+    ranking_nce,
+)
 from ebar.training.batches import Batches
 from ebar.training.loop import fit
 from ebar.training.players import Player, evaluating

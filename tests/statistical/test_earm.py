@@ -7,8 +7,8 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.maths.enumeration import all_sequences
+from ebar.models.drawing import draw_fakes
 from ebar.objectives import Earm, MaximumLikelihood
-from ebar.objectives.fakes import draw_fakes
 from ebar.types import Clock, Sequences, Space
 from tests.exact.test_earm import data_of, exact_gradients, gradient, recurrent
 

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from ebar.models.futures import futures
+from ebar.models.drawing import futures
 from ebar.models.scoring import measured_energy
 from ebar.modes import in_evaluation_mode
 from ebar.types import Context, Energy, Sequences, Space, State, Stepwise

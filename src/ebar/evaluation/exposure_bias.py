@@ -11,7 +11,8 @@ from torch import Tensor
 
 from ebar.errors import UserError
 from ebar.estimators.moments import weighted_mean
-from ebar.models.stepwise import stepper_of, token_log_probs
+from ebar.models.drawing import stepper_of
+from ebar.models.stepwise import token_log_probs
 from ebar.modes import evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Estimate, Sequences, Stepwise

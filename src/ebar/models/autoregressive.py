@@ -1,9 +1,8 @@
 """A backbone and a head: a distribution read token by token."""
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -11,23 +10,10 @@ from ebar.automata.reading import Reading
 from ebar.backbones.backbone import Backbone, Quick, Reads, Stepper
 from ebar.errors import UserError
 from ebar.heads.head import Head
-from ebar.models.stepwise import (
-    Advances,
-    by_advancing,
-    only_end_in_last_place,
-)
+from ebar.models.drawing import Advances, Placed, PlacedSteps
+from ebar.models.stepwise import by_advancing, only_end_in_last_place
 from ebar.models.truncated import Truncatable
-from ebar.types import Context, Space, State
-
-
-class AutoregressiveState(NamedTuple):
-    """The backbone's state, and how many tokens have been read."""
-
-    backbone: State
-    place: int
-
-    def select(self, rows: Int[Tensor, " selected"]) -> "AutoregressiveState":
-        return AutoregressiveState(self.backbone.select(rows), self.place)
+from ebar.types import Context, Space
 
 
 class Autoregressive(Truncatable):
@@ -50,19 +36,16 @@ class Autoregressive(Truncatable):
     def free_logits(self) -> bool:
         return self.head.free_logits
 
-    def start(
-        self, rows: int, context: Context | None = None
-    ) -> tuple[Float[Tensor, "rows vocabulary"], AutoregressiveState]:
+    def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], Placed]:
         hidden, state = self.backbone.start(rows, context)
-        logits = only_end_in_last_place(self.head(hidden)[:, None], 0, self.space)[:, 0]
-        return logits, AutoregressiveState(state, 0)
+        return self._after_step(hidden, 0), Placed(state, 0)
 
     def advance(
-        self, tokens: Int[Tensor, "rows length"], state: AutoregressiveState
-    ) -> tuple[Float[Tensor, "rows length vocabulary"], AutoregressiveState]:
-        hidden, after = self.backbone.advance(tokens, state.backbone)
+        self, tokens: Int[Tensor, "rows length"], state: Placed
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], Placed]:
+        hidden, after = self.backbone.advance(tokens, state.inner)
         logits = only_end_in_last_place(self.head(hidden), state.place + 1, self.space)
-        return logits, AutoregressiveState(after, state.place + tokens.shape[1])
+        return logits, Placed(after, state.place + tokens.shape[1])
 
     def teacher_forced(
         self, tokens: Int[Tensor, "rows length"], context: Context | None = None
@@ -80,24 +63,11 @@ class Autoregressive(Truncatable):
             raise UserError(f"{type(self.backbone).__name__} reads tokens only, no vectors in their place.")
         return only_end_in_last_place(self.head(self.backbone.read(inputs, context)), 0, self.space)
 
-    def stepper(self, state: AutoregressiveState) -> Stepper:
+    def stepper(self, state: Placed) -> Stepper:
         """The quickest way to draw; without dropout only in evaluation mode where the backbone has no quicker one."""
         if isinstance(self.backbone, Quick):
-            return _Steps(self, self.backbone.stepper(state.backbone), state.place)
+            return PlacedSteps(self.backbone.stepper(state.inner), state.place, self._after_step)
         return Advances(self, state)
 
-
-class _Steps:
-    """The backbone's stepper, the head, and the place."""
-
-    def __init__(self, model: Autoregressive, backbone: Stepper, place: int):
-        self.model, self.backbone, self.place = model, backbone, place
-
-    @torch.no_grad()
-    def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
-        self.place += 1
-        logits = self.model.head(self.backbone.step(tokens))
-        return only_end_in_last_place(logits[:, None], self.place, self.model.space)[:, 0]
-
-    def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        self.backbone.keep(rows)
+    def _after_step(self, hidden: Float[Tensor, "rows width"], place: int) -> Float[Tensor, "rows vocabulary"]:
+        return only_end_in_last_place(self.head(hidden)[:, None], place, self.space)[:, 0]

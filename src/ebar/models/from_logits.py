@@ -1,26 +1,15 @@
 """Any network that maps tokens to logits, as a stepwise model."""
 
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ebar.automata.reading import Reading
+from ebar.models.drawing import Placed
 from ebar.models.stepwise import ByChainRule, only_end_in_last_place
 from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, Space
-
-
-class TokensState(NamedTuple):
-    """All that each row has read, the beginning first, and how much of it is no context."""
-
-    read: Sequences
-    place: int
-
-    def select(self, rows: Int[Tensor, " selected"]) -> "TokensState":
-        return TokensState(self.read.select(rows), self.place)
 
 
 class FromLogits(ByChainRule):
@@ -40,38 +29,39 @@ class FromLogits(ByChainRule):
 
     def start(
         self, rows: int, context: Context | None = None
-    ) -> tuple[Float[Tensor, "rows vocabulary"], TokensState]:  # fmt: skip
+    ) -> tuple[Float[Tensor, "rows vocabulary"], Placed]:  # fmt: skip
         state = self._begin(rows, context)
-        last = self._logits(state.read.tokens).gather(1, self._places(state.read.lengths - 1, 1))
+        last = self._logits(state.inner.tokens).gather(1, self._places(state.inner.lengths - 1, 1))
         return only_end_in_last_place(last, 0, self.space)[:, 0], state
 
     def advance(
-        self, tokens: Int[Tensor, "rows length"], state: TokensState
-    ) -> tuple[Float[Tensor, "rows length vocabulary"], TokensState]:
-        read = self._appended(state.read, tokens)
-        logits = self._logits(read.tokens).gather(1, self._places(state.read.lengths, tokens.shape[1]))
-        after = TokensState(read, state.place + tokens.shape[1])
+        self, tokens: Int[Tensor, "rows length"], state: Placed
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], Placed]:
+        read = self._appended(state.inner, tokens)
+        logits = self._logits(read.tokens).gather(1, self._places(state.inner.lengths, tokens.shape[1]))
+        after = Placed(read, state.place + tokens.shape[1])
         return only_end_in_last_place(logits, state.place + 1, self.space), after
 
     def teacher_forced(
         self, tokens: Int[Tensor, "rows length"], context: Context | None = None
     ) -> Float[Tensor, "rows length vocabulary"]:
         """Logits of each of the tokens given those before it, in one pass."""
-        before = self._begin(len(tokens), context).read
+        before = self._begin(len(tokens), context).inner
         read = self._appended(before, tokens[:, :-1])
         logits = self._logits(read.tokens).gather(1, self._places(before.lengths - 1, tokens.shape[1]))
         return only_end_in_last_place(logits, 0, self.space)
 
-    def _begin(self, rows: int, context: Context | None) -> TokensState:
+    def _begin(self, rows: int, context: Context | None) -> Placed:
+        """All that each row has read, the beginning first."""
         if context is None:
             # Where the network's weights are, if it has any.
             device = next((parameter.device for parameter in self.module.parameters()), None)
             tokens = torch.full((rows, 1), self.beginning, device=device)
-            return TokensState(Sequences(tokens, torch.ones_like(tokens[:, 0])), 0)
+            return Placed(Sequences(tokens, torch.ones_like(tokens[:, 0])), 0)
         given = context.given
         # Padding may hold anything, a token outside the vocabulary included.
         tokens = F.pad(torch.where(given.mask(), given.tokens, self.beginning), (1, 0), value=self.beginning)
-        return TokensState(Sequences(tokens, given.lengths + 1).repeat(rows // context.rows), 0)
+        return Placed(Sequences(tokens, given.lengths + 1).repeat(rows // context.rows), 0)
 
     def _appended(self, read: Sequences, tokens: Int[Tensor, "rows length"]) -> Sequences:
         """Each row's tokens at its own end."""

@@ -7,7 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ebar.backbones.backbone import Stepper
-from ebar.models.stepwise import ByChainRule, stepper_of, teacher_forced
+from ebar.models.drawing import stepper_of
+from ebar.models.stepwise import ByChainRule, teacher_forced
 from ebar.types import Context, Space, State, Stepwise
 
 

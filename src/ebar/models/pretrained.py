@@ -14,13 +14,10 @@ from ebar.backbones.backbone import Stepper
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import reading_of
 from ebar.errors import UserError
+from ebar.models.drawing import Advances
 from ebar.models.pretrained_state import PretrainedState, continued
 from ebar.models.pretrained_stepper import PretrainedStepper, can_step
-from ebar.models.stepwise import (
-    Advances,
-    by_advancing,
-    only_end_in_last_place,
-)
+from ebar.models.stepwise import by_advancing, only_end_in_last_place
 from ebar.models.truncated import Truncatable
 from ebar.types import Context, Sequences, Space
 
@@ -42,6 +39,8 @@ class Pretrained(Truncatable):
     Each different prefix is read once, however many rows go on from it; a shorter one is padded on its left.
     """
 
+    free_logits = True
+
     def __init__(
         self, network: nn.Module, space: Space, *, beginning: int | None, begins: bool = True,
         tokeniser: PretrainedTokeniser | None = None,
@@ -62,20 +61,6 @@ class Pretrained(Truncatable):
         return Pretrained(
             network, self.space, beginning=self.beginning, begins=self.begins, tokeniser=self.tokeniser
         )  # fmt: skip
-
-    def with_length(self, length: int, *, ends: bool = False) -> "Pretrained":
-        """Continuations of `length` tokens by the same network; if it `ends`, of at most that many, an end included."""
-        end = None if self.tokeniser is None else self.tokeniser.end
-        if ends and end is None:
-            raise UserError("The model has no token that ends a text: give continuations a fixed length.")
-        space = Space(self.space.vocabulary, length, end if ends else None)
-        return Pretrained(
-            self.network, space, beginning=self.beginning, begins=self.begins, tokeniser=self.tokeniser
-        )  # fmt: skip
-
-    @property
-    def free_logits(self) -> bool:
-        return True
 
     @property
     def positions(self) -> int | None:

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ebar.models.drawing import Advances
 from ebar.models.pretrained_state import PretrainedState, copied
-from ebar.models.stepwise import Advances
 
 if TYPE_CHECKING:
     from ebar.models.pretrained import Pretrained

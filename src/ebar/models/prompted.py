@@ -8,7 +8,7 @@ from torch import Generator, Tensor, nn
 from ebar.backbones.backbone import Stepper
 from ebar.errors import UserError
 from ebar.maths.randomness import default_generator
-from ebar.models.stepwise import stepper_of
+from ebar.models.drawing import stepper_of
 from ebar.types import Context, SamplesWithLogProb, Sequences, Space, State, Stepwise
 
 

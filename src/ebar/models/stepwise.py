@@ -1,7 +1,7 @@
 """What every stepwise model shares: the chain rule, read forwards to sample and in parallel to score."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -9,18 +9,15 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
-from ebar.backbones.backbone import Quick, Stepper
 from ebar.errors import UserError
 from ebar.maths.randomness import default_generator
+from ebar.models.drawing import BLOCK, Chooser, draw_block, draw_tokens, drawn_at_once
 from ebar.modes import evaluation_mode
 from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
 
-BLOCK = 2048  # rows computed at a time where there is no gradient: they fit in the cache
 READ = 256  # contexts read together there, or as many as a block has
 LOGITS = 2**26  # and so many logits at most: a quarter of a gigabyte
-SMALL = 512  # a vocabulary drawn from in one piece
-GROUP = 64  # tokens drawn from together in a larger one
 
 
 def only_end_in_last_place(
@@ -165,46 +162,6 @@ def sequence_log_prob(model: Stepwise, x: Sequences, context: Context | None = N
     return torch.where(belongs(x, model.space.after(context)), total, -math.inf)
 
 
-Chooser = Callable[[Float[Tensor, "rows vocabulary"], Generator], Int[Tensor, " rows"]]
-
-
-def draw_tokens(log_probs: Float[Tensor, "rows vocabulary"], generator: Generator) -> Int[Tensor, " rows"]:
-    """One token per row by inversion: the first whose cumulative probability exceeds u times the whole.
-
-    In float64 a uniform u < 1 times the whole rounds to less than the whole, so there always is one,
-    and it is never one of probability 0.
-    """
-    u = torch.rand(len(log_probs), 1, dtype=torch.float64, device=generator.device, generator=generator)
-    u = u.to(log_probs.device)
-    if log_probs.shape[1] > SMALL:
-        return _inverted_in_two(log_probs.detach(), u)
-    cumulative = log_probs.to(torch.float64).exp().cumsum(1)
-    return torch.searchsorted(cumulative, u * cumulative[:, -1:], right=True).squeeze(1)
-
-
-def _inverted_in_two(log_probs: Float[Tensor, "rows vocabulary"], u: Float[Tensor, "rows 1"]) -> Int[Tensor, " rows"]:
-    """A group of tokens by inversion, then a token of the group by what is left of u.
-
-    Only the groups are summed in float64: over a large vocabulary that costs more than the exponentials.
-    """
-    rows, vocabulary = log_probs.shape
-    groups = -(-vocabulary // GROUP)
-    probabilities = torch.empty(rows, groups * GROUP, dtype=log_probs.dtype, device=log_probs.device)
-    torch.exp(log_probs, out=probabilities[:, :vocabulary])
-    probabilities[:, vocabulary:] = 0
-    grouped = probabilities.view(rows, groups, GROUP)
-    weights = grouped.sum(2).to(torch.float64)
-    cumulative = weights.cumsum(1)
-    wanted = u * cumulative[:, -1:]
-    group = torch.searchsorted(cumulative, wanted, right=True)
-    weight = weights.gather(1, group)
-    left = (wanted - (cumulative.gather(1, group) - weight)) / weight
-    within = grouped[torch.arange(rows, device=group.device), group.squeeze(1)].to(torch.float64).cumsum(1)
-    # Rounding may leave a hair more than the group or less than nothing; below 1 − 2⁻⁵³ there always is a token.
-    place = torch.searchsorted(within, left.clamp(0, 1 - 2**-53) * within[:, -1:], right=True)
-    return (group * GROUP + place).squeeze(1)
-
-
 @torch.no_grad()
 def ancestral(
     model: Stepwise,
@@ -245,73 +202,6 @@ def contexts_at_once(model: Stepwise, context: Context | None) -> int:
     if fitting is None or context is None or len(context.given.lengths) == 0:
         return BLOCK
     return min(BLOCK, int(fitting(int(context.given.lengths.max()))))
-
-
-def drawn_at_once(model: Stepwise) -> int:
-    """Rows that are drawn together: a block, or what fits in memory where the model says so."""
-    return min(BLOCK, int(getattr(model, "rows_at_once", BLOCK)))
-
-
-def draw_block(
-    model: Stepwise,
-    logits: Float[Tensor, "rows vocabulary"],
-    state: State,
-    *,
-    stems: Int[Tensor, "rows read"] | None = None,
-    space: Space | None = None,
-    generator: Generator,
-    choose: Chooser = draw_tokens,
-) -> tuple[Sequences, Float[Tensor, "rows length"]]:
-    """Whole sequences from where the model stands, and the log-probabilities of what was drawn; 0 before that.
-
-    `stems` are the tokens read so far, none by default; `space` is the model's after the context, the model's own by
-    default. Rows that have ended are no longer computed.
-    """
-    stepper = stepper_of(model, state)
-    space = model.space if space is None else space
-    rows, device = len(logits), logits.device
-    first = 0 if stems is None else stems.shape[1]
-    tokens = torch.zeros(rows, space.length, dtype=torch.long, device=device)
-    if stems is not None:
-        tokens[:, :first] = stems
-    picked = torch.zeros(rows, space.length, dtype=logits.dtype, device=device)
-    lengths = torch.full((rows,), space.length, device=device)
-    alive = torch.arange(rows, device=device)
-    for place in range(first, space.length):
-        log_probs = torch.log_softmax(logits, -1)
-        token = choose(log_probs, generator)
-        tokens[alive, place] = token
-        picked[alive, place] = log_probs.gather(1, token[:, None]).squeeze(1)
-        if space.end is not None and bool((token == space.end).any()):
-            lengths[alive[token == space.end]] = place + 1
-            going_on = (token != space.end).nonzero().squeeze(1)
-            alive, token = alive[going_on], token[going_on]
-            if len(alive) == 0:
-                break
-            stepper.keep(going_on)
-        if place + 1 < space.length:
-            logits = stepper.step(token)
-    width = int(lengths.max()) if rows else 0
-    return Sequences(tokens[:, :width], lengths), picked[:, :width]
-
-
-def stepper_of(model: Stepwise, state: State) -> Stepper:
-    """The model's own stepper where it has one, else one that repeats `advance`."""
-    return model.stepper(state) if isinstance(model, Quick) else Advances(model, state)
-
-
-class Advances:
-    """The stepper of a model that has no quicker one."""
-
-    def __init__(self, model: Stepwise, state: State):
-        self.model, self.state = model, state
-
-    def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
-        logits, self.state = self.model.advance(tokens[:, None], self.state)
-        return logits[:, 0]
-
-    def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        self.state = self.state.select(rows)
 
 
 class ByChainRule(nn.Module):

@@ -7,9 +7,8 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from ebar.maths.enumeration import all_sequences
-from ebar.maths.randomness import default_generator
-from ebar.models.stepwise import ancestral, only_end_in_last_place, sequence_log_prob
-from ebar.models.truncated import Truncated
+from ebar.models.stepwise import only_end_in_last_place
+from ebar.models.truncated import Truncatable
 from ebar.types import Context, Sequences, Space, context_rows
 
 
@@ -24,7 +23,7 @@ class TabularState(NamedTuple):
         return TabularState(self.condition[rows], self.prefix[rows], self.place)
 
 
-class Tabular(nn.Module):
+class Tabular(Truncatable):
     """Any distribution on a small space: next-token logits for every prefix, in every one of a few conditions.
 
     The condition is the first token of the context; without a context it is condition 0.
@@ -72,24 +71,6 @@ class Tabular(nn.Module):
         shorter = sum(self.space.vocabulary**place for place in range(state.place))
         logits = self.logits[state.condition, shorter + state.prefix]
         return only_end_in_last_place(logits[:, None], state.place, self.space)[:, 0]
-
-    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-        return sequence_log_prob(self, x, context)
-
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator | None = None) -> Sequences:
-        return self.sample_with_log_prob(n, context, generator=generator or default_generator())[0]
-
-    def sample_with_log_prob(
-        self, n: int, context: Context | None = None, *, generator: Generator
-    ) -> tuple[Sequences, Float[Tensor, " batch"]]:
-        return ancestral(self, n, context, generator=generator)
-
-    def truncated(
-        self, *, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
-        length: int | None = None,
-    ) -> Truncated:  # fmt: skip
-        """A distribution of its own, that draws from this one with its tail cut off."""
-        return Truncated(self, temperature=temperature, top_k=top_k, top_p=top_p, length=length)
 
 
 def number_of_prefixes(space: Space) -> int:

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -12,24 +11,9 @@ from torch import Tensor
 from ebar.backbones.backbone import Stepper
 from ebar.bounds import Amount, Count
 from ebar.errors import UserError
-from ebar.models.stepwise import (
-    BLOCK,
-    ByChainRule,
-    drawn_at_once,
-    only_end_in_last_place,
-    stepper_of,
-)
-from ebar.types import Context, Space, State, Stepwise
-
-
-class TruncatedState(NamedTuple):
-    """The model's state, and how many tokens have been read."""
-
-    model: State
-    place: int
-
-    def select(self, rows: Int[Tensor, " selected"]) -> "TruncatedState":
-        return TruncatedState(self.model.select(rows), self.place)
+from ebar.models.drawing import BLOCK, Placed, PlacedSteps, drawn_at_once, stepper_of
+from ebar.models.stepwise import ByChainRule, only_end_in_last_place
+from ebar.types import Context, Space, Stepwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,17 +87,15 @@ class Truncated(ByChainRule):
         fitting = getattr(self.model, "prefixes_at_once", None)
         return BLOCK if fitting is None else int(fitting(prefix))
 
-    def start(
-        self, rows: int, context: Context | None = None
-    ) -> tuple[Float[Tensor, "rows vocabulary"], TruncatedState]:
+    def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], Placed]:
         logits, state = self.model.start(rows, context)
-        return self.reshaped(logits[:, None], 0)[:, 0], TruncatedState(state, 0)
+        return self.reshaped(logits[:, None], 0)[:, 0], Placed(state, 0)
 
     def advance(
-        self, tokens: Int[Tensor, "rows length"], state: TruncatedState
-    ) -> tuple[Float[Tensor, "rows length vocabulary"], TruncatedState]:
-        logits, after = self.model.advance(tokens, state.model)
-        return self.reshaped(logits, state.place + 1), TruncatedState(after, state.place + tokens.shape[1])
+        self, tokens: Int[Tensor, "rows length"], state: Placed
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], Placed]:
+        logits, after = self.model.advance(tokens, state.inner)
+        return self.reshaped(logits, state.place + 1), Placed(after, state.place + tokens.shape[1])
 
     def reshaped(
         self, logits: Float[Tensor, "rows length vocabulary"], first_place: int
@@ -126,10 +108,10 @@ class Truncated(ByChainRule):
             logits = keep_top_p(logits, self.top_p)
         return logits if self.free_logits else torch.log_softmax(logits, -1)
 
-    def stepper(self, state: TruncatedState) -> Stepper:
+    def stepper(self, state: Placed) -> Stepper:
         """The model's own way to draw, reshaped."""
-        inner = stepper_of(self.model, state.model)
-        return _Steps(self, inner, state.place)
+        inner = stepper_of(self.model, state.inner)
+        return PlacedSteps(inner, state.place, lambda logits, place: self.reshaped(logits[:, None], place)[:, 0])
 
 
 class Truncatable(ByChainRule):
@@ -141,20 +123,6 @@ class Truncatable(ByChainRule):
     ) -> Truncated:  # fmt: skip
         """A distribution of its own, that draws from this one with its tail cut off."""
         return Truncated(self, temperature=temperature, top_k=top_k, top_p=top_p, length=length)  # type: ignore[arg-type]
-
-
-class _Steps:
-    """A model's stepper, reshaped, and the place."""
-
-    def __init__(self, truncated: Truncated, model: Stepper, place: int):
-        self.truncated, self.model, self.place = truncated, model, place
-
-    def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
-        self.place += 1
-        return self.truncated.reshaped(self.model.step(tokens)[:, None], self.place)[:, 0]
-
-    def keep(self, rows: Int[Tensor, " kept"]) -> None:
-        self.model.keep(rows)
 
 
 def keep_top_k(logits: Float[Tensor, "*batch vocabulary"], k: int) -> Float[Tensor, "*batch vocabulary"]:

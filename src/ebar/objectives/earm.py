@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -12,21 +12,14 @@ from torch import Generator, Tensor, nn
 from ebar.backbones.backbone import Reads
 from ebar.errors import UserError, choose
 from ebar.models.autoregressive import Autoregressive
+from ebar.models.drawing import draw_fakes
 from ebar.models.stepwise import teacher_forced
 from ebar.objectives.contrastive import Contrast, ScoredTokens, contrast, past
-from ebar.objectives.fakes import draw_fakes
 from ebar.objectives.langevin import langevin, last_log_partition, reader
-from ebar.objectives.maximum_likelihood import (
-    Batch,
-    MaximumLikelihood,
-    check_smoothing,
-    cross_entropy,
-    inside,
-    parted,
-)
-from ebar.objectives.scheduled_sampling import Decay, Mixing, ScheduledSampling, chance_of_truth
+from ebar.objectives.maximum_likelihood import Batch, cross_entropy, inside, parted
+from ebar.objectives.scheduled_sampling import FromPredictions
 from ebar.objectives.token_scores import TokenScores, token_scores
-from ebar.types import Clock, Context, Loss, Sequences, Stepwise, context_rows
+from ebar.types import Clock, Context, Loss, Sequences, context_rows
 
 COLLAPSED = 0.1  # effective share of the fakes at half of the steps below which their weights are not to be believed
 FEWEST = 10  # fakes at a step below which nobody speaks of a collapse
@@ -44,14 +37,13 @@ class Memory(nn.Module):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earm:
+class Earm(FromPredictions):
     """Cross-entropy + λ·(mean over steps k of Lₖ), Lₖ being that of `contrastive`; before its start, cross-entropy.
 
     Fakes are drawn without dropout, as many as there are sequences, and serve both expectations and the weights.
     A batch computed in parts has its weights normalised within each part: the smaller, the more biased.
     """
 
-    model: Stepwise
     weight: float = 0.05
     """λ of the contrastive term."""
     start_epoch: int = 0
@@ -99,26 +91,11 @@ class Earm:
     cross_entropy: bool = True
     """Whether the cross-entropy is in, once the contrastive term is; the document found that it has to be."""
     base: Literal["maximum_likelihood", "scheduled_sampling"] = "maximum_likelihood"
-    """Where the cross-entropy comes from."""
-    label_smoothing: float = 0.0
-    """In the cross-entropy only: share of each token's target that is spread evenly over the vocabulary."""
-    decay: Decay = "linear"
-    """Of scheduled sampling: exponential kⁱ, sigmoid k / (k + e^(i/k)), linear k − slope·i at step i."""
-    k: float = 1.0
-    """Of the decay: below 1 for exponential, at least 1 for sigmoid, the chance at first for linear."""
-    slope: float | None = 1e-5
-    """Of a linear decay, per step; none: the chance reaches `floor` at the end of training."""
-    floor: float = 0.0
-    """Least chance of the true token."""
-    mixing: Mixing = "sample"
-    """What replaces it: a token drawn, the likeliest, or the mean vector of the likeliest `top` by their chances."""
-    top: int = 5
-    """How many tokens top_k mixes."""
-    player: str = "model"
+    """Where the cross-entropy comes from: whether the tokens read are the true ones or some are predictions."""
     memory: Memory = field(init=False)
 
     def __post_init__(self) -> None:
-        check_smoothing(self.label_smoothing)
+        FromPredictions.__post_init__(self)  # a class with slots has no super() here
         if not self.model.free_logits:
             raise UserError(
                 "E-ARM lives on the freedom of a softmax's shift, and this head has none: it gives log-probabilities "
@@ -147,33 +124,24 @@ class Earm:
             raise ValueError(f"a window has at least one token, not {self.window}")
         if self.negatives == "langevin":
             reader(self.model)
-        self._scheduled()  # refuses a decay that is none
         object.__setattr__(self, "memory", Memory())
-
-    @property
-    def validation(self) -> MaximumLikelihood:
-        """What held-out data is measured by."""
-        return MaximumLikelihood(model=self.model, player=self.player)
-
-    def for_steps(self, steps: int) -> "Earm":
-        """The objective for a training of so many steps."""
-        return self if self.slope is not None else replace(self, slope=(self.k - self.floor) / steps)
 
     def losses(self, batch: Batch, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
         strength = self._strength(clock)
         if strength == 0:
-            yield from self._base().losses(batch, clock, generator=generator)
+            way = self.from_predictions if self.base == "scheduled_sampling" else self.from_truth
+            yield from way(batch, clock, generator)
             return
         x, context = parted(batch)
         space = self.model.space.after(context)
         safe = inside(x, space)
         begin, end = self._window(safe, generator)
-        way = self._langevin if self.negatives == "langevin" else self._autoregressive
-        real, logits, term, figures = way(safe, context, begin, end, generator)
+        negatives = self._langevin if self.negatives == "langevin" else self._autoregressive
+        real, logits, term, figures = negatives(safe, context, begin, end, generator)
         nll, loss = cross_entropy(real, x, space, self.label_smoothing)
-        chance = chance_of_truth(clock.step, self.decay, self.k, self.slope, self.floor)
+        chance = self.chance_of_truth(clock.step)
         if self.base == "scheduled_sampling" and chance < 1:
-            mixed = self._scheduled().second_pass(safe, context, logits, chance, generator)
+            mixed = self.second_pass(safe, context, logits, chance, generator)
             scores = token_scores(mixed, safe.tokens, mean=self.label_smoothing > 0)
             _, loss = cross_entropy(scores, x, space, self.label_smoothing)
         tokens = int(x.lengths.sum())
@@ -212,17 +180,6 @@ class Earm:
             positive = positive + past(inside_window, self.recent).gather(1, last - begin)
         gap = negative.detach().mean() - real.log_partition.detach().gather(1, last).mean()
         return real, logits, negative.mean() - positive.mean(), {"log_partition_gap": float(gap)}
-
-    def _base(self) -> MaximumLikelihood | ScheduledSampling:
-        if self.base == "scheduled_sampling":
-            return self._scheduled()
-        return MaximumLikelihood(model=self.model, label_smoothing=self.label_smoothing, player=self.player)
-
-    def _scheduled(self) -> ScheduledSampling:
-        return ScheduledSampling(
-            model=self.model, decay=self.decay, k=self.k, slope=self.slope, floor=self.floor, mixing=self.mixing,
-            top=self.top, label_smoothing=self.label_smoothing, player=self.player,
-        )  # fmt: skip
 
     def _strength(self, clock: Clock) -> float:
         """λ as it is now."""
@@ -337,7 +294,7 @@ class Earm:
         if len(crowded) and float(crowded.median()) < COLLAPSED and not self.memory.warned:
             self.memory.warned = True
             warnings.warn(
-                f"the weights of E-ARM have collapsed: at a step {float(alive.mean()):.0f} fakes are worth "
+                f"the weights of E-ARM have collapsed: at a step {float(alive.mean()):.0f} fakes count for "
                 f"{float(effective.mean()):.1f}; temper or clip them, or let the weight grow over a ramp",
                 RuntimeWarning,
                 stacklevel=3,

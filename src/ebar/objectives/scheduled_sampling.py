@@ -8,7 +8,7 @@ token t, as input of what comes after it.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,7 +17,8 @@ from torch import Generator, Tensor
 from ebar.backbones.backbone import Reads
 from ebar.errors import UserError, choose
 from ebar.models.autoregressive import Autoregressive
-from ebar.models.stepwise import draw_tokens, teacher_forced
+from ebar.models.drawing import draw_tokens
+from ebar.models.stepwise import teacher_forced
 from ebar.objectives.maximum_likelihood import (
     Batch,
     MaximumLikelihood,
@@ -31,10 +32,11 @@ from ebar.types import Clock, Context, Loss, Sequences, Stepwise
 
 Decay = Literal["exponential", "sigmoid", "linear"]
 Mixing = Literal["sample", "argmax", "top_k"]
+Own = TypeVar("Own", bound="FromPredictions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledSampling:
+class FromPredictions:
     """Cross-entropy of the true tokens where each token read is the true one with a chance that falls with the step.
 
     Neither the end nor padding is ever put in place of a token: a model that has ended is not asked to go on.
@@ -49,8 +51,6 @@ class ScheduledSampling:
     """What the chance loses with each step, for linear; none: it reaches `floor` at the end of training."""
     floor: float = 0.0
     """Least chance of the true token."""
-    start_epoch: int = 0
-    """Epochs by maximum likelihood before it; the chance falls with the steps from the first one on all the same."""
     mixing: Mixing = "sample"
     """What replaces it: a token drawn, the likeliest, or the mean vector of the likeliest `top` by their chances."""
     top: int = 5
@@ -71,19 +71,25 @@ class ScheduledSampling:
         """What held-out data is measured by."""
         return MaximumLikelihood(model=self.model, player=self.player)
 
-    def for_steps(self, steps: int) -> "ScheduledSampling":
+    def for_steps(self: Own, steps: int) -> Own:
         """The objective for a training of so many steps."""
         return self if self.slope is not None else replace(self, slope=(self.k - self.floor) / steps)
 
-    def losses(self, batch: Batch, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
-        if clock.epoch < self.start_epoch:
-            plain = MaximumLikelihood(model=self.model, label_smoothing=self.label_smoothing, player=self.player)
-            yield from plain.losses(batch, clock, generator=generator)
-            return
+    def chance_of_truth(self, step: int) -> float:
+        """The chance that a token read is the true one."""
+        return chance_of_truth(step, self.decay, self.k, self.slope, self.floor)
+
+    def from_truth(self, batch: Batch, clock: Clock, generator: Generator) -> Iterator[Loss]:
+        """The losses where every token read is the true one."""
+        plain = MaximumLikelihood(model=self.model, label_smoothing=self.label_smoothing, player=self.player)
+        return plain.losses(batch, clock, generator=generator)
+
+    def from_predictions(self, batch: Batch, clock: Clock, generator: Generator) -> Iterator[Loss]:
+        """The losses in two passes."""
         x, context = parted(batch)
         space = self.model.space.after(context)
         safe = inside(x, space)
-        chance = chance_of_truth(clock.step, self.decay, self.k, self.slope, self.floor)
+        chance = self.chance_of_truth(clock.step)
         logits = None
         if chance < 1:
             with torch.no_grad():
@@ -134,6 +140,18 @@ class ScheduledSampling:
         mixed = (torch.softmax(best, 1)[:, :, None] * model.backbone.embed(tokens)).sum(1)
         places = replaced[:, :-1, None].expand_as(inputs)
         return model.from_inputs(inputs.masked_scatter(places, mixed), context)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledSampling(FromPredictions):
+    """Cross-entropy of the true tokens where each token read is the true one with a chance that falls with the step."""
+
+    start_epoch: int = 0
+    """Epochs by maximum likelihood before it; the chance falls with the steps from the first one on all the same."""
+
+    def losses(self, batch: Batch, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
+        way = self.from_truth if clock.epoch < self.start_epoch else self.from_predictions
+        return way(batch, clock, generator)
 
 
 def check_decay(decay: Decay, k: float, slope: float | None, floor: float) -> None:

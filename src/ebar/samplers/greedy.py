@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ebar.errors import UserError
-from ebar.models.stepwise import stepper_of
+from ebar.models.drawing import stepper_of
 from ebar.modes import in_evaluation_mode
 from ebar.types import Context, Sequences, Space, Stepwise, context_rows
 

@@ -10,7 +10,8 @@ from torch import Generator, Tensor
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.maths.randomness import default_generator
-from ebar.models.stepwise import BLOCK, draw_tokens, sequence_log_prob, stepper_of
+from ebar.models.drawing import BLOCK, draw_tokens, stepper_of
+from ebar.models.stepwise import sequence_log_prob
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
 from ebar.samplers.guided_states import JointStates

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from ebar.errors import UserError
-from ebar.models.stepwise import draw_tokens, stepper_of
+from ebar.models.drawing import draw_tokens, stepper_of
 from ebar.modes import in_evaluation_mode
 from ebar.samplers.accept import coin
 from ebar.samplers.draw import Setting

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from ebar.bounds import Count
 from ebar.errors import UserError, choose
-from ebar.models.stepwise import draw_tokens
+from ebar.models.drawing import draw_tokens
 from ebar.modes import in_evaluation_mode
 from ebar.samplers.draw import BatchSampler, Setting, group_size, log_weights, numbered
 from ebar.samplers.resample import RESAMPLERS, flat, in_groups, repeated, resampled, systems
