@@ -339,7 +339,7 @@ DOES_NOT_MEASURE = {
     "estimators.joint_perplexity": "difference doubt interval joint_perplexity",
     "estimators.log_z": "from_batches log_mean log_z_of",
     "estimators.models": "common_space device_of is_enumerable",
-    "estimators.moments": "means_by_name moments_of weighted_mean",
+    "estimators.moments": "feature_means means_by_name moments_of weighted_mean",
     "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between",
     "estimators.comparison": "source_of",
     "estimators.support": "Support.warnings",

@@ -66,17 +66,23 @@ def moments_of(units: Units, features: Features, *, level: float = 0.95) -> list
     ]
 
 
+def feature_means(
+    log_weights: Float[Tensor, " draws"], values: Float[Tensor, "draws features"], features: Features, level: float
+) -> list[Estimate]:
+    """The mean of each feature over independent weighted draws."""
+    found = []
+    for column, feature in zip(values.unbind(1), features.features, strict=True):
+        low, high = float(feature.low), float(feature.high)
+        found += weighted_mean(log_weights[None], column[None], low=low, high=high, name=feature.name, level=level)
+    return found
+
+
 def means_by_name(
     values: Float[Tensor, "draws features"], features: Features, log_weights: Float[Tensor, " draws"] | None = None
 ) -> dict[str, Estimate]:
     """The mean of each feature over draws that are independent: weighted, or without weights the plain mean."""
     weights = torch.zeros(len(values), dtype=torch.float64) if log_weights is None else log_weights
-    return {
-        feature.name: weighted_mean(
-            weights[None], values[None, :, column], low=float(feature.low), high=float(feature.high), name=feature.name
-        )[0]
-        for column, feature in enumerate(features.features)
-    }
+    return dict(zip(features.names, feature_means(weights, values, features, 0.95), strict=True))
 
 
 def _in_draws(found: Estimate, units: Units, row: int, column: int) -> Estimate:

@@ -16,9 +16,18 @@ from ebar.training.moment_matching.diagnosis import ends, nearest
 from ebar.training.moment_matching.first_order import Schedule, _descend, _Scale
 from ebar.training.moment_matching.matching import Wanted
 from ebar.training.moment_matching.newton import Newton, _Guess, _half_added
-from ebar.training.moment_matching.pool import Pool
+from ebar.training.moment_matching.pool import Pool, Solution
 from ebar.training.moment_matching.uncertainty import bound_at_the_end
 from ebar.types import Context, Sequences, Space
+
+
+def solution(
+    pool: Pool, wanted: Wanted, coefficient: float = 0.0, *, ridge: float = 0.0, decided: str = "the prior"
+) -> Solution:
+    """Of one feature."""
+    features = Features([StartsWith(prefix="1", alphabet="01", end=2)])
+    coefficients = torch.tensor([coefficient], dtype=torch.float64)
+    return Solution(features, wanted, pool, coefficients, ridge, 0.95, decided)
 
 
 def test_the_rule_of_three_bounds_a_feature_that_no_datum_has():
@@ -33,7 +42,7 @@ def test_the_rule_of_three_bounds_a_feature_that_no_datum_has():
     wanted = Wanted(torch.zeros(1, dtype=torch.float64), 20, torch.zeros(20, 1, dtype=torch.float64))
     share = 1 - 0.05 ** (1 / 20)
     assert share == pytest.approx(0.139, abs=1e-3)
-    found = bound_at_the_end(pool, wanted, torch.tensor([-6.0], dtype=torch.float64), 0, ridge=0.0, level=0.95)
+    found = bound_at_the_end(solution(pool, wanted, -6.0), 0)
     assert found == pytest.approx(math.log(share / (1 - share)) - math.log(0.3 / 0.7), abs=1e-6)
 
 
@@ -65,10 +74,12 @@ def test_what_an_early_end_leaves_undone_is_in_the_covariance(iterative: bool):
     pool = Pool(values, torch.zeros(100, dtype=torch.float64), torch.zeros(100, dtype=torch.long))
     data = torch.tensor([[0.0], [1.0]], dtype=torch.float64).repeat(20, 1)
     fitted = conclude(
-        "snis", Features([StartsWith(prefix="1", alphabet="01", end=2)]), Wanted(data.mean(0), len(data), data), pool,
-        torch.zeros(1, dtype=torch.float64),
-        ridge=0.01, level=0.95, trace=(0.2,), draws=100, decided="the schedule", iterative=iterative,
-    )  # fmt: skip
+        "snis",
+        solution(pool, Wanted(data.mean(0), len(data), data), ridge=0.01, decided="the schedule"),
+        trace=(0.2,),
+        draws=100,
+        iterative=iterative,
+    )
     assert fitted.covariance is not None
     assert fitted.monte_carlo_covariance is not None
     assert fitted.data_covariance is not None
@@ -103,8 +114,7 @@ def test_a_proposal_is_made_anew_until_it_is_good(good: bool, made: int, monkeyp
 def test_a_feature_that_no_draw_varies_cannot_be_matched_unless_it_is_so_in_the_data(moment: float, unmet: bool):
     pool = Pool(torch.zeros(9, 1, dtype=torch.float64), torch.zeros(9, dtype=torch.float64), torch.zeros(9).long())
     wanted = Wanted(torch.tensor([moment], dtype=torch.float64), None, None)
-    features = Features([StartsWith(prefix="1", alphabet="01", end=2)])
-    (found,) = ends(features, wanted, pool, torch.zeros(1, dtype=torch.float64), decided="the prior")
+    (found,) = ends(solution(pool, wanted))
     assert ("cannot be matched" in found.sentence) == unmet
     assert ("but 0 in all draws" in found.sentence) == unmet
     assert (found.open_low, found.open_high) == (True, True)
@@ -127,7 +137,7 @@ def test_how_near_the_end_is_depends_on_the_range_and_not_on_where_it_lies():
     )
     for gap, at_end in ((1e-10, True), (1e-7, False)):
         wanted = Wanted(torch.tensor([1000.0 + gap], dtype=torch.float64), None, None)
-        found = ends(Features([Far()]), wanted, pool, torch.zeros(1, dtype=torch.float64), decided="the prior")
+        found = ends(solution(pool, wanted)._replace(features=Features([Far()])))
         assert [finding.open_low for finding in found] == [True] * at_end
 
 

@@ -1,4 +1,4 @@
-"""From λ and draws with their features to everything there is to say."""
+"""From λ and the draws it was found on to its moments, errors and warnings."""
 
 import math
 
@@ -7,59 +7,53 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ebar.estimators.log_z import log_mean
-from ebar.estimators.moments import weighted_mean
-from ebar.features.feature import Features
+from ebar.estimators.moments import feature_means
 from ebar.maths.exponential_family import inverse, tilt
 from ebar.maths.importance import diagnose
 from ebar.maths.log_space import effective_sample_size
 from ebar.samplers.trade_off import QUANTILE
 from ebar.training.moment_matching.diagnosis import Finding, collinear, ends, moved, together, unmatched
-from ebar.training.moment_matching.matching import Fitted, Wanted
-from ebar.training.moment_matching.pool import Pool
-from ebar.training.moment_matching.uncertainty import Errors, allowed, bound_at_the_end, data_distances, errors
+from ebar.training.moment_matching.matching import Fitted
+from ebar.training.moment_matching.pool import Pool, Solution, allowed
+from ebar.training.moment_matching.uncertainty import Errors, bound_at_the_end, data_distances, errors
 from ebar.types import Estimate
 
 
 def conclude(
     method: str,
-    features: Features,
-    wanted: Wanted,
-    pool: Pool,
-    coefficients: Float[Tensor, " features"],
+    solution: Solution,
     *,
-    ridge: float,
-    level: float,
     trace: tuple[float, ...],
     draws: int,
-    decided: str,
     aimed: Float[Tensor, " features"] | None = None,
     iterative: bool = False,
     acceptance_rate: float | None = None,
     said: tuple[str, ...] = (),
 ) -> Fitted:
-    """`decided` names what stops a λ that has no finite best value: the prior, or the schedule.
+    """λ with its moments, errors and warnings.
 
     `aimed`: the moments matched, where the draws do not allow those wanted.
     `iterative`: λ need not be at the optimum of these draws, so the remaining step of Newton is part of its error.
     """
+    features, wanted, pool, coefficients, ridge, level, _ = solution
     log_weights, free = allowed(pool, coefficients)
     values = pool.values[:, free]
     state = tilt(values, log_weights, coefficients[free])
-    error = errors(state, values, pool, wanted, free, ridge=ridge, level=level)
+    error = errors(state, solution)
     log_tilted = log_weights + values @ coefficients[free]
     size = math.inf if pool.exact else float(effective_sample_size(log_tilted))
-    moments = torch.zeros_like(coefficients).masked_scatter(free, state.moments)
 
-    found = ends(features, wanted, pool, coefficients, decided=decided)
-    found += collinear(features, pool)
-    aim = wanted if aimed is None else wanted._replace(moments=aimed)
-    found += moved(features, wanted, aim.moments, _columns(found))
+    def whole(part: Float[Tensor, " free"]) -> Float[Tensor, " features"]:
+        return torch.zeros_like(coefficients).masked_scatter(free, part)
+
+    moments = whole(state.moments)
+    found = ends(solution) + collinear(features, pool)
+    aim = solution if aimed is None else solution._replace(wanted=wanted._replace(moments=aimed))
+    found += moved(features, wanted, aim.wanted.moments, _columns(found))
     hessian = state.covariance + ridge * torch.eye(len(values[0]), dtype=torch.float64)
-    shifts = torch.zeros_like(coefficients).masked_scatter(free, ridge * inverse(hessian) @ coefficients[free])
-    found += together(features, aim, pool, coefficients, shifts, _columns(found), decided=decided)
+    found += together(aim, whole(ridge * inverse(hessian) @ coefficients[free]), _columns(found))
     spread = (state.probabilities[:, None].square() * (values - state.moments).square()).sum(0).sqrt()
-    allowance = torch.zeros_like(coefficients).masked_scatter(free, 4 * spread if iterative else 0 * spread)
-    found += unmatched(features, wanted, moments, allowance, _columns(found), decided=decided)
+    found += unmatched(solution, moments, whole(4 * spread if iterative else 0 * spread), _columns(found))
     sentences = [finding.sentence for finding in found]
     if not pool.exact:
         sentences += _about_weights(pool, log_tilted)
@@ -67,9 +61,6 @@ def conclude(
     covariance = error.monte_carlo if error.data is None else error.monte_carlo + error.data
     if iterative:
         covariance = covariance + torch.outer(error.remaining, error.remaining)
-    intervals = _intervals(
-        error, found, pool, aim, coefficients, free, size=size, ridge=ridge, level=level, iterative=iterative
-    )
     return Fitted(
         method=method,
         names=tuple(features.names),
@@ -78,8 +69,8 @@ def conclude(
         monte_carlo_covariance=_whole(error.monte_carlo, free),
         data_covariance=None if error.data is None else _whole(error.data, free),
         data_moments=tuple(wanted.moments.tolist()),
-        model_moments=_moments(pool, log_tilted, features, moments, level),
-        base_moments=_moments(pool, pool.log_weights, features, _plain_moments(pool), level),
+        model_moments=_moments(solution, log_tilted, moments),
+        base_moments=_moments(solution, pool.log_weights, torch.softmax(pool.log_weights, 0) @ pool.values),
         distance=float((moments - wanted.moments).abs().sum()),
         trace=trace,
         effective_sample_size=size,
@@ -87,7 +78,7 @@ def conclude(
         log_z=_log_z(pool, log_tilted, level),
         draws=draws,
         warnings=tuple(dict.fromkeys([*said, *sentences])),
-        intervals=intervals,
+        intervals=_intervals(error, found, aim, size=size, iterative=iterative),
     )
 
 
@@ -102,27 +93,12 @@ def _whole(matrix: Float[Tensor, "free free"], free: Tensor) -> Float[Tensor, "f
     return whole
 
 
-def _plain_moments(pool: Pool) -> Float[Tensor, " features"]:
-    return torch.softmax(pool.log_weights, 0) @ pool.values
-
-
 def _moments(
-    pool: Pool, log_weights: Float[Tensor, " draws"], features: Features, exactly: Float[Tensor, " features"],
-    level: float,
-) -> tuple[Estimate, ...]:  # fmt: skip
-    if pool.exact:
+    solution: Solution, log_weights: Float[Tensor, " draws"], exactly: Float[Tensor, " features"]
+) -> tuple[Estimate, ...]:
+    if solution.pool.exact:
         return tuple(Estimate.exact(value) for value in exactly.tolist())
-    return tuple(
-        weighted_mean(
-            log_weights[None],
-            pool.values[None, :, column],
-            low=float(feature.low),
-            high=float(feature.high),
-            name=feature.name,
-            level=level,
-        )[0]
-        for column, feature in enumerate(features.features)
-    )
+    return tuple(feature_means(log_weights, solution.pool.values, solution.features, solution.level))
 
 
 def _log_z(pool: Pool, log_tilted: Float[Tensor, " draws"], level: float) -> Estimate:
@@ -142,21 +118,13 @@ def _about_weights(pool: Pool, log_tilted: Float[Tensor, " draws"]) -> list[str]
 
 
 def _intervals(
-    error: Errors,
-    found: list[Finding],
-    pool: Pool,
-    wanted: Wanted,
-    coefficients: Float[Tensor, " features"],
-    free: Tensor,
-    *,
-    size: float,
-    ridge: float,
-    level: float,
-    iterative: bool,
+    error: Errors, found: list[Finding], solution: Solution, *, size: float, iterative: bool
 ) -> tuple[Estimate, ...]:
+    _, wanted, pool, coefficients, *_ = solution
+    free = coefficients != -math.inf
     unbounded = {column for finding in found if finding.open_low and finding.open_high for column in finding.columns}
     asked = torch.tensor([column not in unbounded for column in range(len(coefficients))])
-    sides = data_distances(pool, wanted, coefficients, asked, ridge=ridge, level=level)
+    sides = data_distances(solution, asked)
     below, above = (_reach(error, side[free], iterative) for side in sides)
     below, above = (torch.zeros_like(coefficients).masked_scatter(free, side) for side in (below, above))
     if wanted.size is not None:
@@ -169,13 +137,13 @@ def _intervals(
         seen = pool.values[:, column]
         at_end = not float(seen.min()) < float(wanted.moments[column]) < float(seen.max())
         if open_low != open_high and at_end and value > -math.inf:
-            end = bound_at_the_end(pool, wanted, coefficients, column, ridge=ridge, level=level)
+            end = bound_at_the_end(solution, column)
             low, high = (low, max(end, value)) if open_low else (min(end, value), high)
         elif value == -math.inf:
-            high = _upper_if_soft(pool, wanted, coefficients, column, ridge=ridge, level=level)
+            high = _upper_if_soft(solution, column)
         low, high = -math.inf if open_low else low, math.inf if open_high else high
         warning = about[0].sentence if about else None
-        intervals.append(Estimate(value, low, high, size, warning, level))
+        intervals.append(Estimate(value, low, high, size, warning, solution.level))
     return tuple(intervals)
 
 
@@ -187,14 +155,13 @@ def _reach(error: Errors, of_data: Float[Tensor, " free"], iterative: bool) -> F
     return (widths.square() + (QUANTILE * error.remaining).square()).sqrt() if iterative else widths
 
 
-def _upper_if_soft(
-    pool: Pool, wanted: Wanted, coefficients: Float[Tensor, " features"], column: int, *, ridge: float, level: float
-) -> float:
-    """What the data would bound a λ from above by, that was set to −∞ by choice."""
-    if wanted.size is None:
+def _upper_if_soft(solution: Solution, column: int) -> float:
+    """The upper limit that the data would give a λ that was set to −∞ by choice."""
+    if solution.wanted.size is None:
         return -math.inf
+    coefficients = solution.coefficients
     softened = torch.where(torch.arange(len(coefficients)) == column, -5.0, coefficients)
-    log_weights, _ = allowed(pool, softened)
-    if not bool((pool.values[:, column][log_weights > -math.inf] != 0).any()):
+    log_weights, _ = allowed(solution.pool, softened)
+    if not bool((solution.pool.values[:, column][log_weights > -math.inf] != 0).any()):
         return math.inf
-    return bound_at_the_end(pool, wanted, softened, column, ridge=ridge, level=level)
+    return bound_at_the_end(solution._replace(coefficients=softened), column)

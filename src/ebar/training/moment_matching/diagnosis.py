@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ebar.features.feature import Feature, Features
 from ebar.training.moment_matching.matching import Wanted
-from ebar.training.moment_matching.pool import Pool
+from ebar.training.moment_matching.pool import Pool, Solution
 
 SHIFT = 0.5  # nats over a feature's range: where the prior moves λ by more than this, it decides λ
 UNMATCHED = 1e-3  # of a feature's range
@@ -25,26 +25,19 @@ class Finding(NamedTuple):
     open_high: bool = False
 
 
-def ends(
-    features: Features, wanted: Wanted, pool: Pool, coefficients: Float[Tensor, " features"], *, decided: str
-) -> list[Finding]:
+def ends(solution: Solution) -> list[Finding]:
     """Features whose wanted moment lies at the end of what the draws show, or beyond: λ has no finite value there."""
-    found = []
-    for column, feature in enumerate(features.features):
-        seen = pool.values[:, column][pool.log_weights > -math.inf]
-        low, high = float(seen.min()), float(seen.max())
-        finding = _end(feature, column, wanted, low, high, float(coefficients[column]), decided, pool.exact)
-        if finding is not None:
-            found.append(finding)
-    return found
+    found = [_end(solution, column, feature) for column, feature in enumerate(solution.features.features)]
+    return [finding for finding in found if finding is not None]
 
 
-def _end(
-    feature: Feature, column: int, wanted: Wanted, low: float, high: float, value: float, decided: str, exact: bool
-) -> Finding | None:
+def _end(solution: Solution, column: int, feature: Feature) -> Finding | None:
+    wanted, pool, decided = solution.wanted, solution.pool, solution.decided
+    seen = pool.values[:, column][pool.log_weights > -math.inf]
+    low, high, value = float(seen.min()), float(seen.max()), float(solution.coefficients[column])
     name, moment = repr(feature.name), float(wanted.moments[column])
     near = 1e-9 * max(high - low, 1e-3)
-    draws = "sequences of the model" if exact else "draws"
+    draws = "sequences of the model" if pool.exact else "draws"
     if wanted.size == 1:
         whose = f"{name} is {moment:g} in the only datum"
     elif wanted.constant(column):
@@ -108,17 +101,12 @@ def collinear(features: Features, pool: Pool) -> list[Finding]:
     return [Finding(sentence, tuple(involved), True, True)]
 
 
-def together(
-    features: Features,
-    wanted: Wanted,
-    pool: Pool,
-    coefficients: Float[Tensor, " features"],
-    shifts: Float[Tensor, " features"],
-    known: set[int],
-    *,
-    decided: str,
-) -> list[Finding]:
-    """Moments each possible alone and not all at once, or possible only at the rim."""
+def together(solution: Solution, shifts: Float[Tensor, " features"], known: set[int]) -> list[Finding]:
+    """Moments each possible alone and not all at once, or possible only at the boundary.
+
+    `shifts`: how far the prior moves each λ. `known`: features of which something was said already.
+    """
+    features, wanted, pool, coefficients, *_, decided = solution
     found = []
     if not _in_hull(pool, wanted.moments):
         sentence = "No mixture of the draws has the wanted moments all at once: they contradict each other under r, so "
@@ -141,20 +129,16 @@ def together(
 
 
 def unmatched(
-    features: Features, wanted: Wanted, moments: Float[Tensor, " features"], allowance: Float[Tensor, " features"],
-    known: set[int], *, decided: str,
-) -> list[Finding]:  # fmt: skip
+    solution: Solution, moments: Float[Tensor, " features"], allowance: Float[Tensor, " features"], known: set[int]
+) -> list[Finding]:
     """Moments that are still not as wanted, where nothing else has said why; `allowance` is what chance may do."""
     found = []
-    for column, feature in enumerate(features.features):
-        gap = abs(float(moments[column] - wanted.moments[column]))
-        if column not in known and gap > max(UNMATCHED * (feature.high - feature.low), float(allowance[column])):
-            found.append(
-                Finding(
-                    f"{feature.name!r} has a mean of {float(moments[column]):.4g} where "
-                    f"{float(wanted.moments[column]):.4g} was wanted: {decided} stopped λ too early.", (column,),
-                )
-            )  # fmt: skip
+    for column, feature in enumerate(solution.features.features):
+        mean, wanted = float(moments[column]), float(solution.wanted.moments[column])
+        allowed = max(UNMATCHED * (feature.high - feature.low), float(allowance[column]))
+        if column not in known and abs(float(moments[column] - solution.wanted.moments[column])) > allowed:
+            sentence = f"{feature.name!r} has a mean of {mean:.4g} where {wanted:.4g} was wanted: "
+            found.append(Finding(f"{sentence}{solution.decided} stopped λ too early.", (column,)))
     return found
 
 

@@ -24,7 +24,7 @@ from ebar.progress import bar
 from ebar.samplers.accept import coin
 from ebar.training.moment_matching.conclusion import conclude
 from ebar.training.moment_matching.matching import Fitted, Matching, Problem, Wanted
-from ebar.training.moment_matching.pool import Mixture, Pool
+from ebar.training.moment_matching.pool import Mixture, Pool, Solution
 from ebar.training.stopping import Best
 from ebar.types import Distribution
 
@@ -214,17 +214,12 @@ class ImportanceMoments(Matching):
 def _conclude(
     method: str, problem: Problem, buffer: _Buffer, end: _End, level: float, acceptance_rate: float | None
 ) -> Fitted:
+    wanted, pool = problem.wanted, buffer.pool()
     return conclude(
         method,
-        problem.features,
-        problem.wanted,
-        buffer.pool(),
-        end.coefficients,
-        ridge=problem.wanted.default_ridge(),
-        level=level,
+        Solution(problem.features, wanted, pool, end.coefficients, wanted.default_ridge(), level, "the schedule"),
         trace=end.trace,
         draws=buffer.drawn,
-        decided="the schedule",
         iterative=True,
         acceptance_rate=acceptance_rate,
     )

@@ -22,8 +22,7 @@ from ebar.samplers.look_ahead import guided
 from ebar.training.moment_matching.conclusion import conclude
 from ebar.training.moment_matching.diagnosis import nearest
 from ebar.training.moment_matching.matching import Fitted, Matching, Problem, Wanted
-from ebar.training.moment_matching.pool import Mixture, Pool, enumerated
-from ebar.training.moment_matching.uncertainty import allowed
+from ebar.training.moment_matching.pool import Mixture, Pool, Solution, allowed, enumerated
 from ebar.types import Stepwise
 
 ENOUGH = 0.2  # effective draws per draw from r, below which it is worth looking ahead
@@ -74,18 +73,13 @@ class Newton(Matching):
         pool, said = self._pool(problem, hard)
         aimed = nearest(_within(pool, hard), wanted.moments, wanted.spread(features))
         coefficients, found = self._solve(pool, wanted._replace(moments=aimed), ridge, hard)
+        decided = "the prior" if ridge > 0 else "the last iteration"
         return conclude(
             "newton",
-            features,
-            wanted,
-            pool,
-            coefficients,
+            Solution(features, wanted, pool, coefficients, ridge, self.level, decided),
             aimed=torch.where(hard, wanted.moments, aimed),
-            ridge=ridge,
-            level=self.level,
             trace=found.trace,
             draws=0 if pool.exact else len(pool.values),
-            decided="the prior" if ridge > 0 else "the last iteration",
             said=tuple(said),
         )
 

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from ebar.features.feature import Features
@@ -17,6 +17,7 @@ from ebar.models.scoring import propose
 from ebar.modes import evaluation_mode
 from ebar.progress import bar, shown
 from ebar.samplers.guided import Guided
+from ebar.training.moment_matching.matching import Wanted
 from ebar.types import Distribution, Sequences
 
 
@@ -27,6 +28,27 @@ class Pool(NamedTuple):
     log_weights: Float[Tensor, " draws"]
     source: Int[Tensor, " draws"]  # which proposal it came from: draws of one source are i.i.d.
     exact: bool = False  # every sequence with its probability: nothing was drawn
+
+
+class Solution(NamedTuple):
+    """λ, and the draws it was found on."""
+
+    features: Features
+    wanted: Wanted
+    pool: Pool
+    coefficients: Float[Tensor, " features"]
+    ridge: float = 0.0
+    level: float = 0.95  # of the intervals
+    decided: str = "the prior"  # what stopped a λ that has no finite best value: the prior, or the schedule
+
+
+def allowed(
+    pool: Pool, coefficients: Float[Tensor, " features"]
+) -> tuple[Float[Tensor, " draws"], Bool[Tensor, " features"]]:
+    """Log-weights without the draws that λ = −∞ forbids, and the features that are left."""
+    hard = coefficients == -math.inf
+    forbidden = (pool.values[:, hard] != 0).any(1)
+    return torch.where(forbidden, -math.inf, pool.log_weights), ~hard
 
 
 class _Batch(NamedTuple):

@@ -21,8 +21,7 @@ from ebar.models.scoring import measured_energy
 from ebar.models.tilted import Tilted
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
-from ebar.training.moment_matching.pool import Mixture
-from ebar.training.moment_matching.uncertainty import allowed
+from ebar.training.moment_matching.pool import Mixture, allowed
 from ebar.types import Distribution, Sequences
 
 ENOUGH = 0.2  # effective samples per draw of the base, below which a look-ahead proposal is made

@@ -11,7 +11,7 @@ from ebar.maths.exponential_family import Tilt, inverse, match, tilt
 from ebar.maths.jackknife import half_width
 from ebar.maths.profile import distances
 from ebar.training.moment_matching.matching import Wanted
-from ebar.training.moment_matching.pool import Pool
+from ebar.training.moment_matching.pool import Solution, allowed
 
 
 class Errors(NamedTuple):
@@ -27,25 +27,17 @@ class Errors(NamedTuple):
     remaining: Float[Tensor, " features"]  # H⁻¹·(m − E_λ[φ]): what a last step of Newton would still change
 
 
-def errors(
-    state: Tilt,
-    values: Float[Tensor, "draws features"],
-    pool: Pool,
-    wanted: Wanted,
-    columns: Bool[Tensor, " all"],
-    *,
-    ridge: float,
-    level: float,
-) -> Errors:
+def errors(state: Tilt, found: Solution) -> Errors:
     """V of the draws is Σ p²(φ−μ)(φ−μ)ᵀ, centred within each source.
 
     V of the data is cov(φ_D)/|D|, or what data of P_λ would have, cov_λ(φ)/|D|, in each direction the larger: a
     feature that is the same in all data, or the only datum, shows no spread, and that is no reason for certainty.
     The larger of a robust and a model-based error is also what Angrist and Pischke 2009, §8.1, advise for few data.
     """
-    hessian = state.covariance + ridge * torch.eye(len(state.moments), dtype=torch.float64)
+    pool, wanted, columns = found.pool, found.wanted, found.coefficients != -math.inf
+    hessian = state.covariance + found.ridge * torch.eye(len(state.moments), dtype=torch.float64)
     inverted = inverse(hessian)
-    goal = wanted.moments[columns]
+    goal, values = wanted.moments[columns], pool.values[:, columns]
     remaining = inverted @ (goal - state.moments)
     parts: list[Tensor] = []
     monte_carlo, monte_carlo_widths = torch.zeros_like(hessian), torch.zeros_like(goal)
@@ -58,14 +50,14 @@ def errors(
             centred = (inside - inside.mean(0)) @ inverted * math.sqrt(len(inside) / max(len(inside) - 1, 1))
             monte_carlo = monte_carlo + centred.T @ centred
             parts.append(centred)
-        monte_carlo_widths = half_width(torch.cat(parts).T, level)
+        monte_carlo_widths = half_width(torch.cat(parts).T, found.level)
     data = None
     if wanted.values is not None:
         size = len(wanted.values)
         centred = (wanted.values[:, columns] - goal) @ inverted / math.sqrt(size * max(size - 1, 1))
         data = _larger(centred.T @ centred, inverted / size)
         parts.append(centred)
-    widths = half_width(torch.cat(parts).T, level) if parts else torch.zeros_like(goal)
+    widths = half_width(torch.cat(parts).T, found.level) if parts else torch.zeros_like(goal)
     # A single datum without draws says nothing by its own spread, and the model's stands for it.
     widths = torch.where(widths.isfinite(), widths, monte_carlo_widths) if wanted.size == 1 else widths
     return Errors(monte_carlo, data, widths, monte_carlo_widths, remaining)
@@ -87,49 +79,42 @@ def _larger(
 
 
 def data_distances(
-    pool: Pool,
-    wanted: Wanted,
-    coefficients: Float[Tensor, " features"],
-    asked: Bool[Tensor, " features"],
-    *,
-    ridge: float,
-    level: float,
+    solution: Solution, asked: Bool[Tensor, " features"]
 ) -> tuple[Float[Tensor, " features"], Float[Tensor, " features"]]:
     """How far below and above λ the interval of the data's error reaches, were the data draws of P_λ.
 
     0 where moments were given, and for the features not asked about.
     """
+    wanted, coefficients = solution.wanted, solution.coefficients
     below, above = torch.zeros_like(coefficients), torch.zeros_like(coefficients)
     if wanted.size is None:
         return below, above
-    log_weights, columns = allowed(pool, coefficients)
+    log_weights, columns = allowed(solution.pool, coefficients)
     for column in (asked & columns).nonzero().flatten().tolist():
-        found = distances(
-            pool.values[:, columns],
+        below[column], above[column] = distances(
+            solution.pool.values[:, columns],
             log_weights,
             wanted.moments[columns],
             int(columns[:column].sum()),
             size=wanted.size,
-            ridge=ridge,
-            level=level,
+            ridge=solution.ridge,
+            level=solution.level,
             start=coefficients[columns],
         )
-        below[column], above[column] = found
     return below, above
 
 
-def bound_at_the_end(
-    pool: Pool, wanted: Wanted, coefficients: Float[Tensor, " features"], column: int, *, ridge: float, level: float
-) -> float:
+def bound_at_the_end(solution: Solution, column: int) -> float:
     """The λ beyond which the data, all at one end of a feature's range, leave its size open.
 
     A share s of other data would go unseen in |D| with probability (1−s)^|D| = 1 − level (the rule of three): this is
     the λ that matches s, the draws' error added. With moments given exactly there is no such room: λ itself.
     """
+    pool, wanted, coefficients = solution.pool, solution.wanted, solution.coefficients
     if wanted.size is None:
         return float(coefficients[column])
     seen = pool.values[:, column]
-    share = 1 - (1 - level) ** (1 / wanted.size)
+    share = 1 - (1 - solution.level) ** (1 / wanted.size)
     at_low = float(wanted.moments[column]) <= float(seen.min())
     moment = (
         seen.min() + share * (seen.max() - seen.min()) if at_low else seen.max() - share * (seen.max() - seen.min())
@@ -138,18 +123,9 @@ def bound_at_the_end(
     moments[column] = moment
     log_weights, columns = allowed(pool, coefficients)
     values = pool.values[:, columns]
-    found = match(values, log_weights, moments[columns], ridge=ridge, start=coefficients[columns])
+    found = match(values, log_weights, moments[columns], ridge=solution.ridge, start=coefficients[columns])
     state = tilt(values, log_weights, found.coefficients)
     index = int(columns[:column].sum())
-    error = errors(state, values, pool, Wanted(moments, None, None), columns, ridge=ridge, level=level)
+    error = errors(state, solution._replace(wanted=Wanted(moments, None, None)))
     end, width = float(found.coefficients[index]), float(error.widths[index])
     return end + width if at_low else end - width
-
-
-def allowed(
-    pool: Pool, coefficients: Float[Tensor, " features"]
-) -> tuple[Float[Tensor, " draws"], Bool[Tensor, " features"]]:
-    """Log-weights with what λ = −∞ forbids taken out, and the features that are left."""
-    hard = coefficients == -math.inf
-    forbidden = (pool.values[:, hard] != 0).any(1)
-    return torch.where(forbidden, -math.inf, pool.log_weights), ~hard
