@@ -33,7 +33,7 @@ def is_enumerable(*models: Model) -> bool:
     return has_at_most(common_space(*models), ENUMERABLE)
 
 
-def device_of(model: Model) -> torch.device:
+def device_of(model: object) -> torch.device:
     """Where a model's parameters are; the CPU when it has none."""
     parameters = model.parameters() if isinstance(model, nn.Module) else iter(())
     return next((parameter.device for parameter in parameters), torch.device("cpu"))

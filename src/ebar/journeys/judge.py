@@ -6,7 +6,6 @@ a true positive rate of 97.6 %: one discriminator has judged both. That is the p
 q's text only. In the harder protocol `own` each system is judged by a discriminator trained against its own text.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +17,11 @@ from torch import Tensor, nn
 
 from ebar.energies.neural import blocks
 from ebar.errors import UserError
+from ebar.estimators.models import device_of
 from ebar.evaluation.fooling import Compared, compared
 from ebar.models.scoring import measured_energy
 from ebar.objectives.nce import Contrasted, Nce
+from ebar.store.fingerprint import fingerprint
 from ebar.training import Batches, seeded
 from ebar.training.batches import OnDevice, moved, taken
 from ebar.training.best import Course, train_best
@@ -82,24 +83,20 @@ def fooling(
     kept = half - max(1, round(judge.held_out * half))
     if kept < 1:
         raise UserError(f"{rows} contexts cannot be halved and held out from: give more.")
-    test = torch.arange(half, rows)
-    against_base, against_joint = (
-        _trained(folder / f"against-{name}-{_digest(real, fake, context, judge)}", build, judge, kept, half,
-                 Contrasted(real, context, (fake,)))
-        for name, fake in (("q", base), ("joint", joint))
-    )  # fmt: skip
-    taken_for_real = {
-        (judged_by, name): energies(energy, x.select(test), _rows(context, test), batch=judge.batch_size) < 0
-        for judged_by, energy in (("q", against_base), ("joint", against_joint))
-        for name, x in (("real", real), ("q", base), ("joint", joint))
-    }
+    test, texts = torch.arange(half, rows), {"real": real, "q": base, "joint": joint}
+    tested = {name: x.select(test) for name, x in texts.items()}
+    own = None if context is None else context.select(test)
+    taken_for_real = {}
+    for judged_by in ("q", "joint"):
+        # Other data or another way of training goes to another folder: nothing is continued that was not begun.
+        place = folder / f"against-{judged_by}-{fingerprint(real, texts[judged_by], context, judge)}"
+        energy = _trained(place, build, judge, kept, half, Contrasted(real, context, (texts[judged_by],)))
+        for name, x in tested.items():
+            taken_for_real[judged_by, name] = energies(energy, x, own, batch=judge.batch_size) < 0
+    first = (taken_for_real["q", "real"], taken_for_real["q", "q"])
     return Fooling(
         *(
-            compared(
-                (taken_for_real["q", "real"], taken_for_real["q", "q"]),
-                (taken_for_real[second, "real"], taken_for_real[second, "joint"]),
-                level=level,
-            )
+            compared(first, (taken_for_real[second, "real"], taken_for_real[second, "joint"]), level=level)
             for second in ("q", "joint")
         )
     )
@@ -110,42 +107,19 @@ def energies(
     energy: Energy[Sequences], x: Sequences, context: Context | None = None, *, batch: int = 32
 ) -> Float[Tensor, " batch"]:
     """E of each row, whose own context is the same row's; on the CPU, and so many at a time."""
-    device = _device(energy)
+    device = str(device_of(energy))
     return torch.cat([measured_energy(energy, *moved(part, device)).cpu() for part in blocks(x, context, batch)])
 
 
 def _trained(folder: Path, build: Callable[[], nn.Module], judge: Judge, kept: int, half: int, data: Contrasted) -> Any:
     generator = seeded(judge.seed)
     energy = build()
-    device = _device(energy)
+    device, objective = str(device_of(energy)), Nce(energy=energy)
     learnt, held_out = (taken(data, torch.arange(*ends)) for ends in ((0, kept), (kept, half)))
-    batches = Batches(data=learnt, batch_size=judge.batch_size, seed=judge.seed)
-    checked = Batches(data=held_out, batch_size=judge.batch_size, shuffle=False)
-    objective = Nce(energy=energy)
+    batches = OnDevice(Batches(data=learnt, batch_size=judge.batch_size, seed=judge.seed), device)
+    checked = OnDevice(Batches(data=held_out, batch_size=judge.batch_size, shuffle=False), device)
     course = Course(
         epochs=judge.epochs, seed=judge.seed, optimiser=judge.optimiser, schedule=judge.schedule, clip=judge.clip
     )
-    train_best(
-        folder, course, energy, objective, OnDevice(batches, device), (objective, OnDevice(checked, device)),
-        generator=generator, player="energy",
-    )  # fmt: skip
+    train_best(folder, course, energy, objective, batches, (objective, checked), generator=generator, player="energy")
     return energy
-
-
-def _digest(real: Sequences, fake: Sequences, context: Context | None, judge: Judge) -> str:
-    """Other data or another way of training goes to another folder: nothing is continued that was not begun."""
-    digest = hashlib.sha256(repr(judge).encode())
-    for x in (real, fake, *(() if context is None else (context.given,))):
-        for tensor in (torch.where(x.mask(), x.tokens, 0), x.lengths):
-            digest.update(f"{tuple(tensor.shape)};".encode())
-            digest.update(tensor.long().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:8]
-
-
-def _device(energy: object) -> str:
-    parameters = energy.parameters() if isinstance(energy, nn.Module) else iter(())
-    return str(next((parameter.device for parameter in parameters), "cpu"))
-
-
-def _rows(context: Context | None, rows: Tensor) -> Context | None:
-    return None if context is None else context.select(rows)

@@ -15,7 +15,6 @@ def write_run_page(folder: Path, *, figures: Mapping[str, object], samples: Samp
     warnings = [
         f"{name}: {value.warning}" for name, value in figures.items() if isinstance(value, Estimate) and value.warning
     ]
-    environment = json.loads((folder / "environment.json").read_text())
     sections = [
         Section("Warnings", [Warnings(warnings)]),
         Section("Figures", [Table(("figure", "value"), list(figures.items()))]),
@@ -23,13 +22,18 @@ def write_run_page(folder: Path, *, figures: Mapping[str, object], samples: Samp
     ]
     if samples is not None:
         sections.append(Section("Samples", [samples]))
-    sections += [
+    path = folder / "report.html"
+    write_page(path, f"Run {folder.name}", [*sections, *about_run(folder)])
+    return path
+
+
+def about_run(folder: Path) -> list[Section]:
+    """What was asked, and where it was run."""
+    environment = json.loads((folder / "environment.json").read_text())
+    return [
         Section("What was asked", [Samples((folder / "config.yaml").read_text().splitlines())]),
         Section("Where it was run", [Table(("what", "value"), flat(environment))]),
     ]
-    path = folder / "report.html"
-    write_page(path, f"Run {folder.name}", sections)
-    return path
 
 
 def curve(folder: Path, title: str, levels: Mapping[str, float] | None = None) -> Part:

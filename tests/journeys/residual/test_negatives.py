@@ -53,30 +53,21 @@ def test_every_draw_of_every_context_is_in_one_part(rows, draws, at_once):
 
 
 @pytest.mark.parametrize("at_once", [3, 4, 5, 100])  # a context in several parts, in one, several in one
-def test_what_is_fetched_is_context_major_with_its_own_log_probability(q, tmp_path, at_once):
+def test_what_is_fetched_is_context_major(q, tmp_path, at_once):
     context = contexts(0, 1, 2, 1, 0)
     pool = draw_negatives(tmp_path, q, context, 4, seed=1, at_once=at_once)
     assert (len(pool), pool.draws) == (5, 4)
     rows = torch.tensor([4, 1, 1])
-    x, log_probs = pool.fetch(rows), pool.log_probs(rows)
+    x = pool.fetch(rows)
     assert x.lengths.shape == (12,)
-    expected = q.log_prob(x, context.select(rows)).view(3, 4)
-    torch.testing.assert_close(log_probs.double(), expected.detach(), atol=1e-6, rtol=0)
+    assert bool(q.log_prob(x, context.select(rows)).isfinite().all())
+    assert [x.prefix(row) for row in range(4, 8)] == [x.prefix(row) for row in range(8, 12)]
     some = torch.tensor([2, 0])
     again = pool.fetch(torch.tensor([3]), draws=some)
     whole = pool.fetch(torch.tensor([3]))
     assert again.lengths.tolist() == whole.lengths[some].tolist()
-    assert pool.log_probs(torch.tensor([3]), draws=some).tolist() == pool.log_probs(torch.tensor([3]))[:, some].tolist()
     for row, draw in enumerate(some.tolist()):
         assert again.prefix(row) == whole.prefix(draw)
-
-
-def test_going_through_the_parts_is_going_through_the_pool(q, tmp_path):
-    pool = draw_negatives(tmp_path, q, contexts(0, 1, 2), 5, seed=1, at_once=4)
-    for number in range(len(pool.layout)):
-        part, x = pool.part(number)
-        own = pool.fetch(torch.tensor(list(part.contexts)), draws=torch.tensor(list(part.draws)))
-        assert [x.prefix(row) for row in range(len(x.lengths))] == [own.prefix(row) for row in range(len(x.lengths))]
 
 
 def test_the_draws_follow_q(q, tmp_path):
@@ -183,7 +174,7 @@ def test_no_draws_at_all_are_refused(q, tmp_path):
 
 def test_memory_is_bounded_however_large_the_pool(q, tmp_path, monkeypatch):
     pool = draw_negatives(tmp_path, q, contexts(*[0, 1, 2] * 4), 2, seed=1, at_once=2)
-    monkeypatch.setattr(pools, "MEMORY", 100)
+    monkeypatch.setattr(pools, "MEMORY", 60)  # bytes: parts have from 12 to 20
     first = pool.fetch(torch.arange(12))
     assert len(pool._read) < 5
     assert pool.fetch(torch.arange(12)).tokens.tolist() == first.tokens.tolist()

@@ -29,11 +29,11 @@ Chunks = tuple[Sequences, Context]
 @torch.no_grad()
 def chosen_draws(energy: Energy[Sequences], drawn: Negatives, context: Context, *, generator: Generator) -> Sequences:
     """One of the draws of each prefix, in proportion to e⁻ᴱ."""
-    found = []
+    chosen = []
     for row in torch.arange(len(drawn)):
         costs = measured_energy(energy, drawn.fetch(row[None]), context.select(row[None]))
-        found.append(drawn.fetch(row[None], draws=chosen_by_energy(costs[None], generator)))
-    return Sequences.join(found)
+        chosen.append(chosen_by_energy(costs[None], generator))
+    return drawn.one_each(torch.cat(chosen))
 
 
 def distil(

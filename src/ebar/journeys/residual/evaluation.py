@@ -75,7 +75,12 @@ class Evaluation:
         figures: dict[str, object] = {
             "perplexity of the base": found.base,
             "perplexity of the joint model": found.perplexity,
-            **_certified(found),
+        }
+        if found.certified is not None:
+            low, high = (math.exp(end) for end in found.certified.cost)
+            name = f"the same, certified for these prefixes (|E| ≤ {found.certified.bound:g})"
+            figures[name] = f"{low:.6g} to {high:.6g}"
+        figures |= {
             "difference on these prefixes, nats per token": found.here,
             "difference on others like them, nats per token": found.difference,
             "joint against base, on these prefixes": found.verdict,
@@ -151,28 +156,17 @@ def evaluate(
     systems = {
         "data": data.x,
         "base": drawn.fetch(rows, draws=torch.tensor([0])),
-        "joint": Sequences.join(
-            [drawn.fetch(row[None], draws=one[None]) for row, one in zip(rows, chosen, strict=True)]
-        ),
+        "joint": drawn.one_each(chosen),
     }
     perplexity = joint_perplexity(log_q, of_data, of_draws, data.x.lengths, bound=bound_of(energy))
+    orders = [n for n in (1, 2, 3, 4) if n <= int(data.x.lengths.max())]
     return Evaluation(
-        how=how,
-        seed=seed,
-        data=data,
-        drawn=drawn,
-        of_data=of_data,
-        of_draws=of_draws,
-        generator=generator,
-        systems=systems,
-        perplexity=perplexity,
-        last=_last(base, energy, data, how, generator),
+        how=how, seed=seed, data=data, drawn=drawn, of_data=of_data, of_draws=of_draws, generator=generator,
+        systems=systems, perplexity=perplexity, last=_last(base, energy, data, how, generator),
         energies=energy_distributions(of_data, of_draws),
-        unique=unique_ratios(
-            systems, end=base.q.space.end, orders=[n for n in (1, 2, 3, 4) if n <= int(data.x.lengths.max())]
-        ),
+        unique=unique_ratios(systems, end=base.q.space.end, orders=orders),
         continued=[_continued(base, data.context, systems, perplexity, row) for row in range(min(texts, len(drawn)))],
-    )
+    )  # fmt: skip
 
 
 def _last(base: Base, energy: nn.Module, data: Positives, how: Measuring, generator: Generator) -> LastStep | None:
@@ -187,17 +181,5 @@ def _continued(
 ) -> Continued:
     before = context.given.prefix(row)
     texts = {name: base.spell(before, x.prefix(row)) for name, x in systems.items()}
-    return Continued(
-        prefix=base.spell([], before),
-        **texts,
-        effective_sample_size=perplexity.log_z[row].estimate.effective_sample_size,
-        k=perplexity.k[row],
-    )
-
-
-def _certified(found: JointPerplexity) -> dict[str, object]:
-    """The perplexity's certified interval, where there is one."""
-    if found.certified is None:
-        return {}
-    low, high = (math.exp(end) for end in found.certified.cost)
-    return {f"the same, certified for these prefixes (|E| ≤ {found.certified.bound:g})": f"{low:.6g} to {high:.6g}"}
+    found, k = perplexity.log_z[row].estimate, perplexity.k[row]
+    return Continued(prefix=base.spell([], before), **texts, effective_sample_size=found.effective_sample_size, k=k)

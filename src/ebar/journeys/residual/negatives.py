@@ -1,7 +1,7 @@
 """Draws of q for many prefixes, on disk: the negatives of noise-contrastive estimation, and what log Z is estimated by.
 
     <folder>/header.json              what they were drawn for: prefixes, model, number of draws, seed
-    <folder>/part-000000.safetensors  tokens, lengths and log q of a block of draws; or the draws' energies
+    <folder>/part-000000.safetensors  tokens and lengths of a block of draws, or their energies
 
 A part depends on the seed and its number alone and is written completely or not at all, so that an interrupted call
 can be repeated and gives the same draws. Without prefixes every row has draws of the whole sequence.
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int, Integer
+from jaxtyping import Float, Int
 from safetensors.torch import save
 from torch import Generator, Tensor, nn
 
@@ -59,11 +59,8 @@ class Layout:
     def part(self, number: int) -> Part:
         block, piece = divmod(number, self.pieces)
         first = block * self.contexts_at_once
-        begin, end = (piece + past for past in (0, 1))
-        return Part(
-            range(first, min(first + self.contexts_at_once, self.rows)),
-            range(begin * self.draws // self.pieces, end * self.draws // self.pieces),
-        )
+        begin, end = (past * self.draws // self.pieces for past in (piece, piece + 1))
+        return Part(range(first, min(first + self.contexts_at_once, self.rows)), range(begin, end))
 
     def parts_of(self, row: int) -> range:
         """The parts that hold a context's draws."""
@@ -89,39 +86,30 @@ class Negatives:
 
     def fetch(self, rows: Int[Tensor, " selected"], *, draws: Int[Tensor, " some"] | None = None) -> Sequences:
         """The draws of some contexts, context-major: all of them, or those of the numbers given."""
-        found = Sequences.join([self._row(row, draws)[0] for row in rows.tolist()])
+        found = Sequences.join([self._row(row, draws) for row in rows.tolist()])
         return Sequences(found.tokens[:, : int(found.lengths.max())], found.lengths)
 
-    def log_probs(
-        self, rows: Int[Tensor, " selected"], *, draws: Int[Tensor, " some"] | None = None
-    ) -> Float[Tensor, "selected some"]:
-        """log q(x|C) of the same draws."""
-        return torch.stack([self._row(row, draws)[1] for row in rows.tolist()])
+    def one_each(self, draws: Int[Tensor, " rows"]) -> Sequences:
+        """One draw of each context, by its number."""
+        return Sequences.join([self.fetch(torch.tensor([row]), draws=one[None]) for row, one in enumerate(draws)])
 
-    def part(self, number: int) -> tuple[Part, Sequences]:
-        """All draws of one part; reading part by part reads each file once."""
-        held = self._part(number)
-        return self.layout.part(number), _sequences(held["tokens"].flatten(0, 1), held["lengths"].flatten())
-
-    def _row(self, row: int, draws: Int[Tensor, " some"] | None) -> tuple[Sequences, Float[Tensor, " some"]]:
+    def _row(self, row: int, draws: Int[Tensor, " some"] | None) -> Sequences:
         if not 0 <= row < len(self):
             raise IndexError(f"there are draws of {len(self)} contexts, none of a row {row}")
         numbers = self.layout.parts_of(row)
         inside = row - self.layout.part(numbers[0]).contexts.start
         held = [self._part(number) for number in numbers]
-        x = Sequences.join([_sequences(one["tokens"][inside], one["lengths"][inside]) for one in held])
-        log_probs = torch.cat([one["log_probs"][inside] for one in held])
-        return (x, log_probs) if draws is None else (x.select(draws), log_probs[draws])
+        x = Sequences.join([Sequences(one["tokens"][inside].long(), one["lengths"][inside].long()) for one in held])
+        return x if draws is None else x.select(draws)
 
     def _part(self, number: int) -> dict[str, Tensor]:
         """Read from disk once, as long as there is room for it."""
-        if number in self._read:
-            self._read.move_to_end(number)
-            return self._read[number]
-        held = self._read[number] = read_tensors(self.folder / part_name(number))
-        while len(self._read) > 1 and sum(map(_bytes, self._read.values())) > MEMORY:
+        if number not in self._read:
+            self._read[number] = read_tensors(self.folder / part_name(number))
+        self._read.move_to_end(number)
+        while len(self._read) > 1 and sum(one.nbytes for held in self._read.values() for one in held.values()) > MEMORY:
             self._read.popitem(last=False)
-        return held
+        return self._read[number]
 
 
 def draw_negatives(
@@ -138,23 +126,15 @@ def draw_negatives(
         raise UserError(f"Draws need a prefix and a draw at least, not {rows:,} and {n:,}.")
     layout = Layout(rows=rows, draws=n, at_once=at_once)
     made = {
-        "rows": rows,
-        "draws": n,
-        "size of parts": at_once,
-        "seed": seed,
-        "prefixes": None if context is None else context.given,
-        "base model": q,
-        "space": q.space,
-    }
-    with open_stage(folder, made, seed=seed, name=stage) as opened:
-        missing = [number for number in range(len(layout)) if not (folder / part_name(number)).exists()]
-        with bar(what, rows * n, "draws") as progress:
-            progress.advance(rows * n - sum(_size(layout.part(number)) for number in missing))
-            for number in missing:
-                part = layout.part(number)
-                held = _drawn(q, context, part, seed=folded(seed, number))
-                opened.write(part_name(number), save(held))
-                progress.advance(_size(part))
+        "rows": rows, "draws": n, "size of parts": at_once, "seed": seed,
+        "prefixes": None if context is None else context.given, "base model": q, "space": q.space,
+    }  # fmt: skip
+    with open_stage(folder, made, seed=seed, name=stage) as opened, bar(what, rows * n, "draws") as progress:
+        for number in range(len(layout)):
+            part = layout.part(number)
+            if not opened.has(part_name(number)):
+                opened.write(part_name(number), save(_drawn(q, context, part, seed=folded(seed, number))))
+            progress.advance(len(part.contexts) * len(part.draws))
     return Negatives(folder, layout)
 
 
@@ -166,57 +146,45 @@ def part_name(number: int) -> str:
 def _drawn(q: Distribution, context: Context | None, part: Part, *, seed: int) -> dict[str, Tensor]:
     device, shape = device_of(q), (len(part.contexts), len(part.draws))
     generator = Generator(device=device).manual_seed(seed)
+    n = shape[1]
     if context is None:
-        x, log_probs = propose(q, shape[0] * shape[1], None, generator)
+        n = shape[0] * shape[1]
     else:
         rows = torch.arange(part.contexts.start, part.contexts.stop, device=context.given.lengths.device)
-        x, log_probs = propose(q, shape[1], moved(context.select(rows), str(device)), generator)
+        context = moved(context.select(rows), str(device))
+    x, _ = propose(q, n, context, generator)
     kind = torch.uint16 if q.space.vocabulary <= 1 << 16 else torch.int32
     tokens = torch.where(x.mask(), x.tokens, 0).to("cpu", kind)
     return {
         "tokens": tokens.view(*shape, -1).contiguous(),
         "lengths": x.lengths.to("cpu", torch.int32).view(shape).contiguous(),
-        "log_probs": log_probs.to("cpu", torch.float32).view(shape).contiguous(),
     }
-
-
-def _size(part: Part) -> int:
-    return len(part.contexts) * len(part.draws)
-
-
-def _sequences(tokens: Integer[Tensor, "draws length"], lengths: Integer[Tensor, " draws"]) -> Sequences:
-    return Sequences(tokens.long(), lengths.long())
-
-
-def _bytes(held: dict[str, Tensor]) -> int:
-    return sum(tensor.nbytes for tensor in held.values())
 
 
 @torch.no_grad()
 def energies_of(
     folder: Path, energy: nn.Module, drawn: Negatives, context: Context | None, *, stage: str = ""
 ) -> Float[Tensor, "rows draws"]:
-    """E(x, C) of every draw, in float64, prefix by prefix; those that are on disk already are not computed again."""
+    """E(x, C) of every draw, in float64; those that are on disk already are not computed again.
+
+    One prefix at a time: energies then do not depend on how draws are stored.
+    """
     device = str(next(energy.parameters()).device)
     found = torch.empty(len(drawn), drawn.draws, dtype=torch.float64)
+
+    def of_row(row: int, draws: range) -> Float[Tensor, " draws"]:
+        one, numbers = torch.tensor([row]), torch.arange(draws.start, draws.stop)
+        own = None if context is None else context.select(one)
+        return measured_energy(energy, *moved((drawn.fetch(one, draws=numbers), own), device)).double().cpu()
+
     made = {"energy": energy, "draws": description_of(drawn.folder)}
-    with open_stage(folder, made, name=stage) as opened, bar("energies", len(drawn) * drawn.draws, "draws") as progress:
+    with open_stage(folder, made, name=stage) as opened, bar("energies", found.numel(), "draws") as progress:
         for number in range(len(drawn.layout)):
-            part = drawn.layout.part(number)
-            name = part_name(number)
+            part, name = drawn.layout.part(number), part_name(number)
             if not opened.has(name):
-                rows = [_of_row(energy, drawn, context, row, part.draws, device) for row in part.contexts]
-                opened.write(name, save({"energies": torch.stack(rows)}))
+                values = torch.stack([of_row(row, part.draws) for row in part.contexts])
+                opened.write(name, save({"energies": values}))
             values = opened.tensors(name, "energies")["energies"]
             found[part.contexts.start : part.contexts.stop, part.draws.start : part.draws.stop] = values
-            progress.advance(len(part.contexts) * len(part.draws))
+            progress.advance(values.numel())
     return found
-
-
-def _of_row(
-    energy: nn.Module, drawn: Negatives, context: Context | None, row: int, draws: range, device: str
-) -> Float[Tensor, " draws"]:
-    """One prefix at a time: energies then do not depend on how draws are stored."""
-    one, numbers = torch.tensor([row]), torch.arange(draws.start, draws.stop)
-    own = None if context is None else context.select(one)
-    return measured_energy(energy, *moved((drawn.fetch(one, draws=numbers), own), device)).double().cpu()
