@@ -1,6 +1,8 @@
 """Hidden vectors → scores of the next token."""
 
+from typing import Any
+
 from ebar.heads.softmax import Softmax
 from ebar.tables import Table
 
-HEADS = Table("head", {"softmax": Softmax}, given=("vocabulary", "width"))
+HEADS: Table[Any] = Table("head", {"softmax": Softmax}, given=("vocabulary", "width"))
