@@ -26,9 +26,6 @@ WAITING = {
     "journeys/control/fit.py",
     "journeys/control/subject.py",
     "journeys/control/terms.py",
-    "journeys/gam/cyclical.py",
-    "journeys/gam/journey.py",
-    "journeys/gam/phases.py",
 }
 PLACE = {name: (depth, names) for depth, line in enumerate(LAYERS) for names in line for name in names}
 

@@ -52,6 +52,7 @@ from ebar.features.regular import Motif as Motif
 from ebar.features.regular import StartsWith as StartsWith
 from ebar.features.regular import Word as Word
 from ebar.heads.softmax import Softmax as Softmax
+from ebar.journeys.gam.journey import gam as gam
 from ebar.journeys.residual.journey import residual as residual
 from ebar.journeys.train import train as train
 from ebar.models.autoregressive import Autoregressive as Autoregressive

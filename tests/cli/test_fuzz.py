@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from ebar.build import gam
 from ebar.build.load import load_trained
 from ebar.cli import main
 from ebar.errors import UserError
-from ebar.journeys.gam import journey
 from tests.cli.conftest import TINY
 
 NUMBERS = ["-1", "0", "1", "2", "3", "0.5", "1.5", "nan", "inf", "-inf", "1e999", "1000000000000", "-7", "3j", "٣"]
@@ -141,7 +141,7 @@ def test_train_never_ends_in_a_traceback(words: list[str], tmp_path: Path) -> No
 def test_gam_never_ends_in_a_traceback(words: list[str], tmp_path: Path) -> None:
     """Until the first stage begins: what comes after is that of other commands, and takes seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(journey, "train_as", stopped)
+        patch.setattr(gam, "train_as", stopped)
         run(
             ["gam", "--runs", str(tmp_path), "--name", f"run{next(names)}", *TINY[:8], "--features", "motif:11", *words]
         )

@@ -13,7 +13,9 @@ import yaml
 
 from ebar.build.terms import terms_of
 from ebar.cli import main
-from ebar.journeys.gam import measure
+from ebar.journeys.gam import figures
+from ebar.recipes.gam.data_efficiency import RECIPE
+from ebar.store.writing import to_json
 
 MODEL = [
     "--backbone.layers", "1", "--backbone.hidden", "4", "--base.epochs", "2", "--distillation.size", "60",
@@ -26,8 +28,7 @@ SMALL = ["--data.motif", "11", "--data.length", "5", "--data.size", "40", "--dat
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many draws are measured with is not what is tested here."""
-    monkeypatch.setattr(measure, "DRAWS", 200)
-    monkeypatch.setattr(measure, "POOL", 500)
+    monkeypatch.setattr(figures, "DRAWS", 200)
 
 
 def gam(runs: Path, name: str, *words: str) -> int:
@@ -222,11 +223,11 @@ def test_stopped_by_ctrl_c_the_same_command_goes_on_to_the_same_figures(
         assert found[key] == other[key]
 
 
-@pytest.mark.parametrize("stage", ["travel", "measure"])
+@pytest.mark.parametrize("stage", ["train_as", "gam"])
 def test_an_interrupt_between_the_steps_is_one_too(
     stage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ebar.cli import gam as command
+    from ebar.build import gam as command
 
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -234,3 +235,16 @@ def test_an_interrupt_between_the_steps_is_one_too(
     monkeypatch.setattr(command, stage, interrupted)
     assert gam(tmp_path, "one", *SMALL, "--features", "motif:11", "--json") == 130
     assert json.loads(capsys.readouterr().out)["status"] == "interrupted"
+
+
+def test_a_recipes_cell_is_what_the_command_makes_of_its_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The figures of a cell of `gam/data_efficiency` at scale demo, to the last digit."""
+    monkeypatch.undo()  # as many draws as the recipe has
+    cell = RECIPE.grid("demo")[0]
+    expected = json.loads(to_json(RECIPE.run(cell, tmp_path / "cell")))
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(cell["configuration"]))
+    found = answer(capsys, tmp_path, "command", "--config", str(tmp_path / "run.yaml"))
+    for key in ("entropy_per_token", "models", "moments", "lambda", "moment_distances", "kl_of_pi_from_p", "examples"):
+        assert found[key] == expected[key]

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from ebar.backbones import BACKBONES
 from ebar.bounds import Count, Natural
 from ebar.build.terms import terms_of
-from ebar.config.reader import Chosen, Manual, choice, listed, read_file
+from ebar.config.reader import Chosen, Manual, choice, listed
 from ebar.config.terms import Term
 from ebar.data import DATA
 from ebar.errors import UserError
@@ -67,18 +66,20 @@ class GamConfig:
     """Cross-entropies over the whole language too, where it is known and finite."""
 
     def __post_init__(self) -> None:
-        """Bits become the features that they name."""
-        if self.ft is None:
-            return
-        if self.features:
-            raise UserError("Give --features or --ft, not both.")
-        motif = self.data.options.get("motif")
-        if motif is None:
-            raise UserError("--ft names features of a language's motif, and these data have none: give --features.")
-        object.__setattr__(self, "features", tuple(terms_of(motif, self.ft)))
-        object.__setattr__(self, "ft", None)
-
-
-def read_gam(folder: Path) -> GamConfig:
-    """The configuration that a run of `ebar gam` keeps."""
-    return read_file(folder / "config.yaml", MANUAL, GamConfig)
+        """Bits become the features that they name; what cannot be is said before any work."""
+        if self.ft is not None:
+            if self.features:
+                raise UserError("Give --features or --ft, not both.")
+            motif = self.data.options.get("motif")
+            if motif is None:
+                raise UserError("--ft names features of a language's motif, and these data have none: give --features.")
+            object.__setattr__(self, "features", tuple(terms_of(motif, self.ft)))
+            object.__setattr__(self, "ft", None)
+        if not self.features:
+            raise UserError("A GAM needs features: give --features, or --ft for a language with a motif.")
+        if twice := sorted({term for term in self.features if self.features.count(term) > 1}):
+            raise UserError(f"Features are given twice: {', '.join(twice)}.")
+        if self.student_backbone and not self.fresh:
+            raise UserError(
+                "A π that begins with r's weights has r's backbone: ask for a fresh one to give it another."
+            )

@@ -93,7 +93,7 @@ def train(
     if training.start is not None:
         load_best(model, training.start)
     if seed is None:
-        seed = _seed_of(folder)
+        seed = seed_of(folder)
     elif generator is None:
         generator = seeded(seed, device=device, rank=distributed.rank())
     source = Generator(device).manual_seed(seed) if generator is None else generator
@@ -150,7 +150,7 @@ def train(
     return Trained(model=model, data=data, history=history, result=result, folder=folder)
 
 
-def _seed_of(folder: Path | None) -> int:
+def seed_of(folder: Path | None) -> int:
     """That of a run that was begun; otherwise one drawn from torch's own state."""
     if folder is None:
         return int(torch.randint(2**62, ()))

@@ -1,7 +1,7 @@
 """The report of a run, from what its folder holds."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ def write_run_page(folder: Path, *, figures: Mapping[str, object], samples: Samp
     sections = [
         Section("Warnings", [Warnings(warnings)]),
         Section("Figures", [Table(("figure", "value"), list(figures.items()))]),
-        Section("Curves", [curve(folder, "Loss")]),
+        Section("Curves", [curve(_log(folder), "Loss")]),
     ]
     if samples is not None:
         sections.append(Section("Samples", [samples]))
@@ -36,9 +36,12 @@ def about_run(folder: Path) -> list[Section]:
     ]
 
 
-def curve(folder: Path, title: str, levels: Mapping[str, float] | None = None) -> Part:
-    """The losses of a run, in training and held out."""
-    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+def _log(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def curve(records: Sequence[Mapping[str, Any]], title: str, levels: Mapping[str, float] | None = None) -> Part:
+    """The losses of a run, in training and held out, from the lines of its metrics.jsonl."""
     lines = []
     for key, name in (("loss", "training"), ("validation.loss", "validation")):
         points = [(float(record["step"]), float(record[key])) for record in records if key in record]

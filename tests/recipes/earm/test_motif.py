@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ebar.build.corpus import build_corpus
+from ebar.build.gam import base_settings
 from ebar.build.model import build_model
-from ebar.journeys.gam.phases import base_settings
 from ebar.objectives.scheduled_sampling import ScheduledSampling, chance_of_truth
 from ebar.recipes.earm.motif import (
     COST,

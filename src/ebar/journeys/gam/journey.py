@@ -1,237 +1,288 @@
-"""The whole journey: r fitted to D, λ by moment matching, samples of P_λ on disk, π trained on them.
+"""A global autoregressive model (Parshakova et al. 2019): from a model r and features to a better model π.
 
-A folder holds it, stage by stage, and each stage goes on where it was killed:
+λ is fitted so that P_λ(x) = r(x)·exp⟨λ, φ(x)⟩ has the data's moments; P_λ is sampled; π is trained on the samples and
+the data D together. With one round this is the paper's two-stage training. What r has not learnt and no feature names
+(in the paper: that all strings have 30 symbols) P_λ does not know either, and neither does π; a π that already has the
+features learns it from D more easily than r did, and λ of the next round corrects what π then forgets.
 
-    r/                      the autoregressive model, a run like any other
-    round-1/lambda.json     Training-1
+The stages are kept in a folder, and an interrupted journey goes on with them:
+
+    round-1/lambda.json     λ
     round-1/distilled.txt   samples of P_λ; distilled-validation.txt for early stopping
-    round-1/pi/             Training-2: a run on distilled ∪ D
-    round-1/refined/        … and, where another round follows, on D alone
-    round-2/ …              the same with π in r's place
-
-With one round this is the document's two-stage training. What r has not learnt and no feature names (document 000: that
-all strings have 30 symbols) P_λ does not know either, and π neither; a π that already has the features learns it from D
-more easily than r did, and the next round's λ mends what it then forgets.
+    round-1/pi/             π, a run like any other
+    round-1/refined/        where another round follows, π trained on D alone
+    round-2/ …              the same with the refined π in r's place
 """
 
+import copy
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any, Literal
 
-from torch import Generator
+from torch import Generator, nn
 
-from ebar.build.corpus import build_corpus
-from ebar.build.entry import make
-from ebar.build.terms import read_feature
-from ebar.build.train import train_as
-from ebar.config.gam import GamConfig
-from ebar.config.reader import Chosen
-from ebar.config.train import TrainConfig
 from ebar.data.corpora import read_corpus
 from ebar.data.corpus import Corpus
 from ebar.errors import Interrupted, UserError
+from ebar.estimators.models import device_of
 from ebar.features.feature import Features, bind
 from ebar.journeys.gam.cyclical import cyclical
-from ebar.journeys.gam.phases import base_settings, in_phase
+from ebar.journeys.gam.figures import Figures, measure
+from ebar.journeys.gam.report import write_gam_page
+from ebar.journeys.gam.rounds import Round
+from ebar.journeys.gam.settings import BasePhase, ContinuationPhase, Distillation, Phase, RefinementPhase, StudentPhase
+from ebar.journeys.train import Trained, seed_of, train
 from ebar.maths.randomness import folded
-from ebar.models.autoregressive import Autoregressive
 from ebar.models.tilted import Tilted
-from ebar.samplers import SAMPLERS
+from ebar.samplers.rejection import QuasiRejection
+from ebar.store.environment import environment
+from ebar.store.fingerprint import describe, fingerprint
+from ebar.store.stages import CONFIG, Stage, stage_seconds
+from ebar.store.store import ENVIRONMENT, Store, open_store
 from ebar.store.writing import replace as replace_file
 from ebar.store.writing import saving, to_json
+from ebar.store.yaml import as_yaml
+from ebar.training.best import History
 from ebar.training.distillation import Distilled, distil
-from ebar.training.moment_matching import MATCHING, Fitted
-from ebar.types import Sampler, Sequences
+from ebar.training.moment_matching import Fitted, Matching, Newton
+from ebar.training.randomness import seeded
+from ebar.types import Sampler, Sequences, Stepwise
+
+CHECKS = 10_000  # draws of P_λ, for its log Z and for KL(p‖π)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Round:
-    """One round's: the model tilted, λ, what was drawn from P_λ, and π."""
+class Gam:
+    """A global autoregressive model and what it was distilled into."""
 
-    base: Autoregressive
-    fitted: Fitted
-    distilled: Distilled
-    student: Autoregressive
-    folder: Path  # of π's run
-
-    def tilted(self, features: Features) -> Tilted:
-        """P_λ."""
-        return self.fitted.tilted(self.base, features)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Journey:
-    """What the stages made."""
-
-    folder: Path
-    corpus: Corpus
+    data: Corpus
     features: Features
-    base: Autoregressive  # r
     rounds: tuple[Round, ...]
+    seed: int
+    settings: Mapping[str, Any]  # its arguments, as plain data
+    config: str  # what the folder keeps as config.yaml
+    environment: Mapping[str, Any]  # where it was made
+    seconds: Mapping[str, float]  # of each stage
 
     @property
-    def student(self) -> Autoregressive:
-        """π."""
+    def base(self) -> Stepwise:
+        """r."""
+        return self.rounds[0].base
+
+    @property
+    def fitted(self) -> Fitted:
+        """λ of the last round."""
+        return self.rounds[-1].fitted
+
+    @property
+    def p(self) -> Tilted:
+        """The last P_λ."""
+        return self.rounds[-1].tilted(self.features)
+
+    @property
+    def pi(self) -> Any:
+        """π, the last model trained on samples of P_λ."""
         return self.rounds[-1].student
 
-    def examples(self, n: int, *, seed: int) -> dict[str, Sequences]:
-        """A few sequences of the data, of r, of P_λ and of π."""
-        generator = Generator(device=next(self.base.parameters()).device).manual_seed(folded(seed, 5))
-        place = self.rounds[-1].folder.parent
-        distilled = read_corpus(place / "distilled.txt", self.corpus.alphabet, self.corpus.space)
-        return {
-            "data": self.corpus.train.select(slice(n)),
-            "r": self.base.sample(n, generator=generator),
-            "P": distilled.select(slice(n)),
-            "π": self.student.sample(n, generator=generator),
-        }
+    @cached_property
+    def figures(self) -> Figures:
+        """r, P_λ and π compared, with intervals; computed when first asked for."""
+        return self.measure()
 
-
-def travel(gam: GamConfig, folder: Path, *, quiet: bool = True) -> Journey:
-    """Every stage in turn; those that are done are read back."""
-    check(gam)
-    base_run = base_settings(gam)
-    corpus = build_corpus(base_run)
-    features = Features([bind(read_feature(term), corpus.reading) for term in gam.features])
-    with saving(str(folder)):
-        folder.mkdir(parents=True, exist_ok=True)
-    with timed(folder, "r"):
-        base = _trained(base_run, folder / "r", corpus, quiet)
-    rounds: list[Round] = []
-    run, model, weights = base_run, base, folder / "r"
-    for number in range(1, gam.rounds + 1):
-        place = folder / f"round-{number}"
-        with saving(str(place)):
-            place.mkdir(parents=True, exist_ok=True)
-        with timed(folder, f"λ and samples, round {number}"):
-            fitted, distilled = _teach(gam, number, corpus, features, model, place)
-        run = _student_run(gam, number, run, corpus, place, weights)
-        with timed(folder, f"π, round {number}"):
-            student = _trained(run, place / "pi", corpus, quiet)
-        rounds.append(Round(base=model, fitted=fitted, distilled=distilled, student=student, folder=place / "pi"))
-        if number < gam.rounds:
-            run = _refinement_run(gam, run, corpus, place)
-            weights = place / "refined"
-            with timed(folder, f"refined, round {number}"):
-                model = _trained(run, weights, corpus, quiet)
-    return Journey(folder=folder, corpus=corpus, features=features, base=base, rounds=tuple(rounds))
-
-
-def _trained(run: TrainConfig, folder: Path, corpus: Corpus, quiet: bool) -> Autoregressive:
-    return train_as(run, folder, quiet=quiet).model
-
-
-def _teach(
-    gam: GamConfig, number: int, corpus: Corpus, features: Features, model: Autoregressive, place: Path
-) -> tuple[Fitted, Distilled]:
-    """Training-1, and samples of P_λ."""
-    if gam.regime == "cyclical":
-        return cyclical(gam, corpus, features, model, place, seed=folded(gam.seed, number))
-    fitted = _fit(gam, number, corpus, features, model, place / "lambda.json")
-    return fitted, _distil(gam, number, corpus, fitted.tilted(model, features), place)
-
-
-def _fit(gam: GamConfig, number: int, corpus: Corpus, features: Features, base: Autoregressive, path: Path) -> Fitted:
-    if path.exists():
-        return Fitted.from_dict(json.loads(path.read_text()))
-    method = make(MATCHING, gam.matching, "moment matching")
-    fitted: Fitted = method.fit(base, features, data=corpus.train, generator=_generator(gam, number, 1))
-    with saving(str(path)):
-        replace_file(path, to_json(fitted.to_dict(), indent=1))
-    return fitted
-
-
-def _distil(gam: GamConfig, number: int, corpus: Corpus, target: Tilted, place: Path) -> Distilled:
-    sampler: Sampler = make(SAMPLERS, gam.sampler, "sampler")
-    sizes = {"distilled-validation": gam.distillation.validation, "distilled": gam.distillation.size}
-    for part, (name, size) in enumerate(sizes.items()):
-        distilled = distil(
-            target,
-            size,
-            place / f"{name}.txt",
-            sampler=sampler,
-            look_ahead=gam.distillation.proposal == "look_ahead",
-            decode=corpus.alphabet.decode,
-            seed=folded(gam.seed, number, 2, part),
+    def measure(self, *, exact: bool = False, draws: int = CHECKS) -> Figures:
+        """The figures from `draws` draws of P_λ; `exact`: over the whole language too, where it is known and small."""
+        return measure(
+            self.data, self.features, self.rounds, seed=self.seed, exact=exact, draws=draws, seconds=self.seconds
         )
-        if not distilled.complete:
-            raise Interrupted(place)
-    return distilled
+
+    def report(self, path: Path | str, *, figures: Figures | None = None, history: History | None = None) -> Path:
+        """Writes a page that needs no other file. `history` is that of the training of r, to be shown with π's."""
+        histories = {} if history is None else {"r": history}
+        for number, one in enumerate(self.rounds, 1):
+            suffix = "" if len(self.rounds) == 1 else f", round {number}"
+            histories |= {f"{name}{suffix}": log for name, log in one.histories.items()}
+        write_gam_page(
+            Path(path), figures or self.figures, data=self.data, features=self.features, rounds=self.rounds,
+            histories=histories, settings=self.settings, config=self.config, environment=self.environment,
+        )  # fmt: skip
+        return Path(path)
 
 
-def _student_run(
-    gam: GamConfig, number: int, before: TrainConfig, corpus: Corpus, place: Path, weights: Path
-) -> TrainConfig:
-    """π on the distilled sequences and D together: the other half of Training-2."""
-    distilled = read_corpus(place / "distilled.txt", corpus.alphabet, corpus.space)
-    held_out = read_corpus(place / "distilled-validation.txt", corpus.alphabet, corpus.space)
-    files = {
-        "train": _lines(place / "student.txt", corpus, Sequences.join([distilled, corpus.train])),
-        "validation": _lines(place / "student-validation.txt", corpus, Sequences.join([held_out, corpus.validation])),
-        "test": _lines(place / "test.txt", corpus, corpus.test),
-        "alphabet": corpus.alphabet.symbols,
-    }
-    run = replace(before, data=Chosen(kind="lines", options=files))
-    rows, maximal = len(distilled.lengths) + len(corpus.train.lengths), corpus.space.length
-    if number > 1 or not gam.fresh:
-        return in_phase(run, gam.continuation, rows, start=weights, maximal=maximal)
-    backbone = Chosen(kind=gam.backbone.kind, options={**gam.backbone.options, **gam.student_backbone})
-    return in_phase(replace(run, backbone=backbone), gam.student, rows, maximal=maximal)
+def gam(
+    base: Stepwise,
+    features: Sequence[Any],
+    data: Corpus,
+    *,
+    matching: Matching = Newton(),  # noqa: B008 — immutable
+    sampler: Sampler = QuasiRejection(),  # noqa: B008
+    distillation: Distillation = Distillation(),  # noqa: B008
+    rounds: int = 1,
+    regime: Literal["two_stage", "cyclical"] = "two_stage",
+    fresh: Callable[[], Stepwise] | None = None,
+    student: Phase = StudentPhase(),  # noqa: B008
+    continuation: Phase = ContinuationPhase(),  # noqa: B008
+    refinement: Phase = RefinementPhase(),  # noqa: B008
+    cycle: Phase = BasePhase(),  # noqa: B008
+    seed: int | None = None,
+    folder: Path | str | Store | None = None,
+    quiet: bool = True,
+) -> Gam:
+    """Fits λ, samples P_λ and trains π; finished stages in the folder are read back.
+
+    Features need not be bound to the data's tokens. π begins with the weights of the model it is distilled from and
+    is trained as `continuation` says; where `fresh` makes a model with random weights, the first π is that one,
+    trained as `student` says. Between two rounds π is trained on the data alone (`refinement`). The regime "cyclical"
+    fits λ anew after every step of π; the learning rate and clipping of these steps are those of `cycle`.
+
+    Without a folder everything is in memory; without a seed, it is drawn from torch's own state (or is that of the
+    folder). A folder may be an open store, whose description then has to cover all arguments.
+    """
+    if rounds < 1:
+        raise UserError(f"There must be at least one round, not {rounds}.")
+    phi = bound(features, data)
+    if seed is None:
+        seed = folder.seed if isinstance(folder, Store) else seed_of(None if folder is None else Path(folder))
+    settings = {
+        "seed": seed,
+        "data": {**(data.origin or {}), "digest": fingerprint(dict(data.parts))},
+        "features": {feature.name: fingerprint(feature) for feature in phi.features},
+        "base": fingerprint(base),
+        **describe(
+            {"matching": matching, "regime": regime, "rounds": rounds, "fresh": fresh is not None,
+             "distillation": distillation, "sampler": sampler, "student": student, "continuation": continuation,
+             "refinement": refinement, "cycle": cycle}
+        ),
+    }  # fmt: skip
+    with ExitStack() as stack:
+        if not isinstance(folder, Store):
+            place = None if folder is None else Path(folder)
+            folder = stack.enter_context(open_store(place, description=as_yaml(dict(settings)), seed=seed))
+        work = _Work(
+            store=folder, data=data, features=phi, matching=matching, sampler=sampler, distillation=distillation,
+            regime=regime, cycle=cycle, seed=seed, device=str(device_of(base)), quiet=quiet,
+        )  # fmt: skip
+        found: list[Round] = []
+        model = base
+        for number in range(1, rounds + 1):
+            fitted, distilled, draws, held_out = work.teach(number, model)
+            together = {
+                "train": Sequences.join([draws, data.train]),
+                "validation": Sequences.join([held_out, data.validation]),
+                "test": data.test,
+            }
+            anew = fresh if number == 1 else None
+            phase = continuation if anew is None else student
+            pi = work.train(
+                f"round-{number}/pi", anew or partial(copy.deepcopy, model), replace(data, parts=together), phase
+            )
+            histories = {"π": pi.history}
+            one = Round(
+                base=model, fitted=fitted, distilled=distilled, draws=draws, student=pi.model, histories=histories
+            )
+            if number < rounds:
+                refined = work.train(f"round-{number}/refined", partial(copy.deepcopy, pi.model), data, refinement)
+                histories["π refined on the data"], model = refined.history, refined.model
+            found.append(one)
+        config, noted = (folder.folder / name for name in (CONFIG, ENVIRONMENT))
+        return Gam(
+            data=data, features=phi, rounds=tuple(found), seed=seed, settings=settings,
+            config=config.read_text(encoding="utf-8") if config.exists() else as_yaml(dict(settings)),
+            environment=json.loads(noted.read_bytes()) if noted.exists() else environment(seed),
+            seconds=stage_seconds(folder.folder),
+        )  # fmt: skip
 
 
-def _refinement_run(gam: GamConfig, before: TrainConfig, corpus: Corpus, place: Path) -> TrainConfig:
-    """π on D alone."""
-    files = {
-        **before.data.options,
-        "train": _lines(place / "data.txt", corpus, corpus.train),
-        "validation": _lines(place / "validation.txt", corpus, corpus.validation),
-    }
-    run = replace(before, data=Chosen(kind="lines", options=files))
-    return in_phase(run, gam.refinement, len(corpus.train.lengths), start=place / "pi", maximal=corpus.space.length)
+def bound(features: Sequence[Any], data: Corpus) -> Features:
+    """The features for the data's tokens."""
+    found = Features([bind(feature, data.reading) for feature in features])
+    if not found.features:
+        raise UserError("A GAM needs features: give at least one.")
+    twice = sorted({name for name in found.names if found.names.count(name) > 1})
+    if twice:
+        raise UserError(f"Features are given twice: {', '.join(twice)}.")
+    return found
 
 
-def _lines(path: Path, corpus: Corpus, x: Sequences) -> Path:
-    """Sequences as a file of lines, written once."""
-    if not path.exists():
-        with saving(str(path)):
-            replace_file(path, "".join(f"{line}\n" for line in corpus.text(x)).encode())
-    return path
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """What all rounds have in common."""
+
+    store: Store
+    data: Corpus
+    features: Features
+    matching: Matching
+    sampler: Sampler
+    distillation: Distillation
+    regime: str
+    cycle: Phase
+    seed: int
+    device: str
+    quiet: bool
+
+    def teach(self, number: int, base: Stepwise) -> tuple[Fitted, Distilled, Sequences, Sequences]:
+        """λ; samples of P_λ and how they were made; and others to stop early by."""
+        with self.store.stage(f"round-{number}") as stage:
+            if self.regime == "cyclical":
+                fitted, distilled = cyclical(
+                    _module(base), self.features, self.data, stage, matching=self.matching, sampler=self.sampler,
+                    distillation=self.distillation, phase=self.cycle, seed=folded(self.seed, number),
+                )  # fmt: skip
+            else:
+                fitted = self._fit(number, base, stage)
+                distilled = self._distil(number, fitted.tilted(base, self.features), stage)
+            names = ("distilled.txt", "distilled-validation.txt")
+            draws, held_out = (read_corpus(stage.folder / name, self.data.alphabet, self.data.space) for name in names)
+        return fitted, distilled, draws, held_out
+
+    def _fit(self, number: int, base: Stepwise, stage: Stage) -> Fitted:
+        if stage.has("lambda.json"):
+            return Fitted.from_dict(json.loads(stage.read("lambda.json")))
+        generator = Generator(device=self.device).manual_seed(folded(self.seed, number, 1))
+        fitted = self.matching.fit(base, self.features, data=self.data.train, generator=generator)
+        stage.write("lambda.json", to_json(fitted.to_dict(), indent=1))
+        return fitted
+
+    def _distil(self, number: int, target: Tilted, stage: Stage) -> Distilled:
+        sizes = {"distilled-validation": self.distillation.validation, "distilled": self.distillation.size}
+        for part, (name, size) in enumerate(sizes.items()):
+            distilled = distil(
+                target, size, stage.folder / f"{name}.txt", sampler=self.sampler, decode=self.data.alphabet.decode,
+                look_ahead=self.distillation.proposal == "look_ahead", seed=folded(self.seed, number, 2, part),
+            )  # fmt: skip
+            if not distilled.complete:
+                raise Interrupted(stage.folder)
+        return distilled
+
+    def train(self, name: str, make: Callable[[], Stepwise], data: Corpus, phase: Phase) -> Trained[Any]:
+        """A stage that trains a model, made after all random sources were seeded."""
+        generator = seeded(self.seed, device=self.device)
+        with self.store.stage(name) as stage:
+            return train(
+                _module(make()), data, **phase.arguments(), seed=self.seed, generator=generator, folder=stage.folder,
+                quiet=self.quiet,
+            )  # fmt: skip
 
 
-def seconds_of(folder: Path) -> dict[str, float]:
-    """How long each stage has taken so far, over all starts."""
-    path = folder / "seconds.json"
-    return dict(json.loads(path.read_text())) if path.exists() else {}
+def _module(model: Any) -> nn.Module:
+    if isinstance(model, nn.Module):
+        return model
+    raise UserError(f"π is trained from the base, which {type(model).__name__} cannot be: give a torch module.")
 
 
 @contextmanager
 def timed(folder: Path, stage: str) -> Iterator[None]:
     """Adds to a stage's time, also where it was interrupted."""
+    path = folder / "seconds.json"
     began = time.monotonic()
     try:
         yield
     finally:
-        known = seconds_of(folder)
+        known = dict(json.loads(path.read_text())) if path.exists() else {}
         known[stage] = known.get(stage, 0.0) + time.monotonic() - began
         with saving(str(folder)):
-            replace_file(folder / "seconds.json", to_json(known, indent=1))
-
-
-def _generator(gam: GamConfig, *stage: int) -> Generator:
-    return Generator(device=gam.device).manual_seed(folded(gam.seed, *stage))
-
-
-def check(gam: GamConfig) -> None:
-    """What can be told before any work."""
-    if not gam.features:
-        raise UserError("A GAM needs features: give --features, or --ft for a language with a motif.")
-    if gam.rounds < 1:
-        raise UserError(f"There must be at least one round, not {gam.rounds}.")
-    if gam.student_backbone and not gam.fresh:
-        raise UserError("A π that begins with r's weights has r's backbone: ask for a fresh one to give it another.")
-    names = list(gam.features)
-    if len(set(names)) < len(names):
-        raise UserError(f"Features are given twice: {', '.join(sorted({n for n in names if names.count(n) > 1}))}.")
+            replace_file(path, to_json(known, indent=1))

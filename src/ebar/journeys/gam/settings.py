@@ -1,9 +1,14 @@
 """How the stages of a GAM are done."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ebar.bounds import Amount, Count
+from ebar.training.course import Training
+from ebar.training.optimisers import Adam
+from ebar.training.schedules import Constant, Cosine
+
+FLOOR = 0.02  # of the cosine schedule, as a share of the learning rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +31,17 @@ class Phase:
     """Largest Euclidean norm of a gradient."""
     drop_last: bool = False
     """Leave out a last batch that is not full."""
+
+    def arguments(self) -> dict[str, Any]:
+        """As `train` takes them: training, optimiser and schedule."""
+        return {
+            "training": Training(
+                epochs=self.epochs, batch_size=self.batch_size, patience=self.patience, clip=self.clip,
+                patience_in_all=self.patience_in_all, drop_last=self.drop_last,
+            ),
+            "optimiser": Adam(learning_rate=self.learning_rate),
+            "schedule": Cosine(floor=FLOOR) if self.schedule == "cosine" else Constant(),
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

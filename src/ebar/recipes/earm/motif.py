@@ -17,6 +17,7 @@ from ebar.automata import entropy, measures
 from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.build.corpus import build_corpus
 from ebar.build.entry import make
+from ebar.build.gam import base_settings, make_gam
 from ebar.build.model import build_model
 from ebar.config.reader import to_yaml
 from ebar.config.train import TrainConfig
@@ -26,9 +27,7 @@ from ebar.evaluation.frequencies import frequencies, mean_length
 from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.journeys.forked import Branch, Fork, train_forked
-from ebar.journeys.gam.journey import travel
-from ebar.journeys.gam.measure import DRAWS
-from ebar.journeys.gam.phases import base_settings
+from ebar.journeys.gam.figures import DRAWS
 from ebar.journeys.train import held_out_batches, training_batches
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
@@ -87,8 +86,8 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     branches = train_branches(cell, run, corpus, folder)
     place = folder / "gam"
     _hand_over(folder / FOLDERS[R], place / "r", run)
-    journey = travel(gam, place)
-    models = {name: branch.module for name, branch in branches.items()} | {STUDENT: journey.student}
+    journey = make_gam(gam, place).gam
+    models = {name: branch.module for name, branch in branches.items()} | {STUDENT: journey.pi}
     said = {STUDENT: [*journey.rounds[-1].fitted.warnings, *journey.rounds[-1].distilled.warnings]}
     forked = cell["start_epoch"] * len(training_batches(corpus, run.training, run.seed, run.device))
     for name in (SCHEDULED, EARM):

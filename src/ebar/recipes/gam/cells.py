@@ -2,42 +2,21 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ebar.build.gam import make_gam
 from ebar.config.gam import MANUAL, GamConfig
 from ebar.config.reader import read_tree
-from ebar.journeys.gam.journey import travel
-from ebar.journeys.gam.measure import DRAWS, measure
+from ebar.journeys.gam.figures import DRAWS
 from ebar.recipes.figures import Figure
 from ebar.recipes.gam.settings import departures
 from ebar.recipes.recipe import Cell, Reading, Row
-from ebar.recipes.statistics import as_estimate
-from ebar.types import Estimate
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
-    """The journey that `ebar gam` makes of the cell's configuration, and its figures as plain JSON."""
-    gam = configured(cell["configuration"])
-    journey = travel(gam, folder)
-    found = measure(journey, seed=gam.seed, exact=gam.exact, pool=gam.checks)
-    return {
-        "entropy": found.entropy,
-        "models": {name: _plain(asdict(model)) for name, model in found.models.items()},
-        "true_moments": found.true_moments,
-        "distances": _plain(found.distances),
-        "names": list(found.fitted[0].names),
-        "lambda": [
-            {"coefficients": one.coefficients.tolist(), "intervals": [interval._asdict() for interval in one.intervals],
-             "standard_errors": None if one.covariance is None else one.covariance.diagonal().sqrt().tolist(),
-             "seconds": one.seconds}
-            for one in found.fitted
-        ],
-        "seconds": found.seconds,
-        "warnings": found.warnings,
-        "examples": {name: journey.corpus.text(x) for name, x in journey.examples(3, seed=gam.seed).items()},
-    }  # fmt: skip
+    """What `ebar gam --config` makes of the cell's configuration: its results.json."""
+    return make_gam(configured(cell["configuration"]), folder).figures.to_dict()
 
 
 def configured(tree: Mapping[str, Any]) -> GamConfig:
@@ -45,54 +24,40 @@ def configured(tree: Mapping[str, Any]) -> GamConfig:
     return read_tree(tree, MANUAL, GamConfig)
 
 
-def _plain(tree: Any) -> Any:
-    if isinstance(tree, Estimate):
-        return tree._asdict()
-    return {key: _plain(value) for key, value in tree.items()} if isinstance(tree, dict) else tree
-
-
-def last(result: Mapping[str, Any], letter: str) -> dict[str, Any]:
-    """The figures of r, or of the last P or π."""
-    names = [name for name in result["models"] if name.split(" ")[0] == letter]
-    return dict(result["models"][names[-1]])
+def last(result: Mapping[str, Any], letter: str) -> str:
+    """The name of r, or of the last P_λ or π."""
+    return str([name for name in result["models"] if name.startswith(letter)][-1])
 
 
 def of(letter: str, key: str) -> Callable[[Mapping[str, Any]], Any]:
     """Reads one figure of the last model of this kind."""
-    return lambda result: last(result, letter)[key]
+    return lambda result: result["models"][last(result, letter)][key]
 
 
-def cost(letter: str) -> Callable[[Mapping[str, Any]], Estimate]:
+def cost(letter: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """Reads its cross-entropy: exact where the run has it so, otherwise that on test strings."""
 
-    def read(result: Mapping[str, Any]) -> Estimate:
-        model = last(result, letter)
-        found = as_estimate(model["exact"] or model["cross_entropy"])
-        assert found is not None
-        return found
+    def read(result: Mapping[str, Any]) -> dict[str, Any]:
+        model = result["models"][last(result, letter)]
+        return dict(model.get("exact_cross_entropy", model["cross_entropy"]))
 
     return read
 
 
-def _relative(letter: str) -> Callable[[Mapping[str, Any]], Estimate]:
-    def read(result: Mapping[str, Any]) -> Estimate:
-        found, entropy = cost(letter)(result), result["entropy"]
-        return found._replace(value=found.value / entropy, low=found.low / entropy, high=found.high / entropy)
-
-    return read
-
-
-ENTROPY = Figure(name="entropy", at="entropy", exact=True)
+ENTROPY = Figure(name="entropy", at="entropy_per_token", exact=True)
 AMOUNT, SHARE = (0.0, math.inf), (0.0, 1.0)
 STANDARD = [
     *(Figure(name=f"cross-entropy of {letter}", at=cost(letter)) for letter in "rPπ"),
     # No model has a lower cross-entropy than the language has entropy.
-    *(Figure(name=f"CE({letter})/H", at=_relative(letter), range=(1.0, math.inf)) for letter in "rπ"),
+    *(
+        Figure(name=f"CE({letter})/H", at=of(letter, "cross_entropy_over_entropy"), range=(1.0, math.inf))
+        for letter in "rπ"
+    ),
     *(Figure(name=f"motif frequency of {letter}", at=of(letter, "motif_frequency"), range=SHARE) for letter in "rπ"),
     *(Figure(name=f"mean length of {letter}", at=of(letter, "mean_length"), range=AMOUNT) for letter in "rπ"),
-    Figure(name="ℓ1_mom of r", at="distances.r", range=AMOUNT),
-    Figure(name="ℓ1_mom of the distilled set", at="distances.distilled", range=AMOUNT),
-    Figure(name="ℓ1_mom of π", at="distances.π", range=AMOUNT),
+    Figure(name="ℓ1_mom of r", at="moment_distances.r", range=AMOUNT),
+    Figure(name="ℓ1_mom of the distilled set", at="moment_distances.distilled", range=AMOUNT),
+    Figure(name="ℓ1_mom of π", at="moment_distances.π", range=AMOUNT),
 ]
 
 

@@ -1,5 +1,6 @@
 """How little data is enough: r and π against |D|, from the authors' r and from the best r we could train."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,7 +27,7 @@ DIFFERENCE = "CE(π) − CE(r), paired, nats per token"
 
 def gain(result: Mapping[str, Any]) -> float:
     """CE(π) − CE(r), exact."""
-    return cost("π")(result).value - cost("r")(result).value
+    return float(cost("π")(result)["value"] - cost("r")(result)["value"])
 
 
 def _told(size: int) -> str | None:
@@ -49,12 +50,12 @@ def distractors(results: Sequence[Result]) -> list[Row]:
     """
     rows = []
     for cell, result in results:
-        names = result["names"]
-        for number, fitted in enumerate(result["lambda"], 1):
+        names = result["features"]
+        for number, fitted in enumerate(result["matching"], 1):
             for place, name in enumerate(names[-4:], len(names) - 4):
                 start = f"λ, round {number}: "
                 said = [words for words in result["warnings"] if words.startswith(f"{start}'{name}' is")]
-                interval, error = as_estimate(fitted["intervals"][place]), float(fitted["standard_errors"][place])
+                interval, error = as_estimate(fitted["intervals"][place]), math.sqrt(fitted["covariance"][place][place])
                 assert interval is not None
                 errors = None if said or error == 0 else round(float(fitted["coefficients"][place]) / error, 2)
                 settings = {key: cell[key] for key in (*KEYS, "seed")}

@@ -41,7 +41,7 @@ TABLE1 = Recipe(
             of=[
                 Figure(name="motif frequency rs/snis", at=of("π", "motif_frequency"), **RS),
                 Figure(name="cross-entropy rs/snis", at=cost("π"), **RS),
-                Figure(name="time of Training-1 rs/snis", at="lambda.0.seconds", **RS),
+                Figure(name="time of Training-1 rs/snis", at="matching.0.seconds", **RS),
             ],
             paper={
                 ("m", 500): (0.998, 0.967, 2.92),
@@ -76,23 +76,22 @@ TABLE1 = Recipe(
 
 def names(result: Mapping[str, Any]) -> dict[str, int]:
     """Features, each with its place."""
-    return {name: place for place, name in enumerate(result["names"])}
+    return {name: place for place, name in enumerate(result["features"])}
 
 
 def moment(result: Mapping[str, Any], model: str, feature: int) -> Any:
     """Of the last model of this kind."""
-    return last(result, model)["moments"][result["names"][feature]]
+    return result["moments"][last(result, model)][result["features"][feature]]
 
 
-def true_moment(result: Mapping[str, Any], feature: int) -> float | None:
+def true_moment(result: Mapping[str, Any], feature: int) -> Any:
     """Of the language, where it is known."""
-    found: float | None = (result["true_moments"] or {}).get(result["names"][feature])
-    return found
+    return result["moments"]["language"][result["features"][feature]] if "language" in result["moments"] else None
 
 
 def coefficient_interval(result: Mapping[str, Any], feature: int) -> Any:
     """Of the first round's λ, where the method gives intervals."""
-    intervals = result["lambda"][0]["intervals"]
+    intervals = result["matching"][0]["intervals"]
     return intervals[feature] if intervals else None
 
 
@@ -100,8 +99,8 @@ def examples(results: Sequence[Result]) -> list[Row]:
     """One string of each model."""
     [(_, result)] = results
     return [
-        Row(name="example", settings={"model": who, "text": texts[0]}, value=None, low=None, high=None)
-        for who, texts in result["examples"].items()
+        Row(name="example", settings={"model": who.replace("P_λ", "P"), "text": text}, value=None, low=None, high=None)
+        for who, (text, *_) in result["examples"].items()
     ]
 
 
@@ -138,7 +137,7 @@ TABLE2 = Recipe(
                 *(replace(one, paper=(RUN.get(one.name),)) for one in (ENTROPY, *STANDARD)),
                 Figure(
                     name="λ of {feature}",
-                    at="lambda.0.coefficients.{feature}",
+                    at="matching.0.coefficients.{feature}",
                     single=coefficient_interval,
                     each={"feature": names},
                     paper=(-10.09, -0.151, -0.062, 0.0, -0.142),
@@ -194,12 +193,12 @@ def all_motifs(motifs: int, *sets: str) -> list[dict[str, Any]]:
 
 def cost_ratio(result: Mapping[str, Any]) -> float:
     """CE(r)/CE(π)."""
-    return cost("r")(result).value / cost("π")(result).value
+    return float(cost("r")(result)["value"] / cost("π")(result)["value"])
 
 
 def frequency_ratio(result: Mapping[str, Any]) -> float:
     """How much oftener π has the motif than r, of which 2,000 draws may have none."""
-    r, student = (float(last(result, letter)["motif_frequency"]["value"]) for letter in "rπ")
+    r, student = (float(of(letter, "motif_frequency")(result)["value"]) for letter in "rπ")
     return student / max(r, 1 / 2000)
 
 

@@ -29,7 +29,7 @@ from ebar.training.stopping import Best
 from ebar.types import Distribution
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: the reader of configurations lists its fields
 class Schedule:
     """When λ moves, how far, and when it stops."""
 

@@ -1,0 +1,69 @@
+"""From the configuration of a GAM to its objects, and the journey with them."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from ebar.build.corpus import build_corpus
+from ebar.build.entry import make
+from ebar.build.model import build_model
+from ebar.build.terms import read_feature
+from ebar.build.train import train_as
+from ebar.config.gam import MANUAL, GamConfig
+from ebar.config.reader import Chosen, described
+from ebar.config.train import TrainConfig
+from ebar.journeys.gam.figures import Figures
+from ebar.journeys.gam.journey import Gam, bound, gam
+from ebar.journeys.gam.settings import FLOOR
+from ebar.models.autoregressive import Autoregressive
+from ebar.samplers import SAMPLERS
+from ebar.store.store import open_store
+from ebar.store.writing import to_json
+from ebar.training.best import History
+from ebar.training.moment_matching import MATCHING
+
+
+class Made(NamedTuple):
+    """What `ebar gam` makes."""
+
+    gam: Gam
+    figures: Figures
+
+
+def base_settings(config: GamConfig) -> TrainConfig:
+    """r as a run of `ebar train`."""
+    phase = config.base
+    cosine = Chosen(kind="cosine", options={"floor": FLOOR, "warmup": 0})
+    return TrainConfig(
+        seed=config.seed, device=config.device, precision=config.precision, data=config.data,
+        backbone=config.backbone, head=config.head, training=phase.arguments()["training"],
+        objective=Chosen(kind="maximum_likelihood", options={"per": "token"}),
+        optimiser=Chosen(kind="adam", options={"learning_rate": phase.learning_rate}),
+        schedule=cosine if phase.schedule == "cosine" else Chosen(kind="constant", options={"warmup": 0}),
+    )  # fmt: skip
+
+
+def make_gam(config: GamConfig, folder: Path, *, quiet: bool = True) -> Made:
+    """All that `ebar gam` does, in a run folder, from where it stands: r, the journey, its figures and its page."""
+    run = base_settings(config)
+    data = build_corpus(run)
+    features = bound([read_feature(term) for term in config.features], data).features
+    matching, sampler = make(MATCHING, config.matching, "moment matching"), make(SAMPLERS, config.sampler, "sampler")
+
+    def fresh() -> Autoregressive:
+        options = {**config.backbone.options, **config.student_backbone}
+        return build_model(replace(run, backbone=replace(config.backbone, options=options)), data.space, data.shape)
+
+    with open_store(folder, description=described(folder, MANUAL, config), seed=config.seed) as store:
+        with store.stage("r") as stage:
+            r = train_as(run, stage.folder, data=data, quiet=quiet)
+        made = gam(
+            r.model, features, data, matching=matching, sampler=sampler, distillation=config.distillation,
+            rounds=config.rounds, regime=config.regime, fresh=fresh if config.fresh else None, student=config.student,
+            continuation=config.continuation, refinement=config.refinement, cycle=config.base, seed=config.seed,
+            folder=store, quiet=quiet,
+        )  # fmt: skip
+        figures = made.measure(exact=config.exact, draws=config.checks)
+        store.write("results.json", to_json(figures.to_dict(), indent=1))
+        made.report(folder / "report.html", figures=figures, history=History.read(folder / "r"))
+    return Made(made, figures)

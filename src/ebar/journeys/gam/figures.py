@@ -1,0 +1,241 @@
+"""The figures of a GAM: r, P_λ and π side by side, beside the truth where it is known."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator
+
+from ebar.automata import entropy, measures
+from ebar.data.corpus import Corpus
+from ebar.errors import UserError
+from ebar.estimators.divergences import divergence
+from ebar.estimators.log_z import log_z
+from ebar.estimators.models import device_of
+from ebar.evaluation.cross_entropy import cross_entropy
+from ebar.evaluation.exact_cross_entropy import (
+    LARGEST,
+    count_prefixes,
+    exact_cross_entropy,
+    per_token,
+    tilted_cross_entropy,
+)
+from ebar.evaluation.frequencies import frequencies, mean_length
+from ebar.evaluation.moments import moment_distance, true_moment, true_moments
+from ebar.features.feature import Features, Followed
+from ebar.features.regular import Motif
+from ebar.journeys.gam.rounds import Round
+from ebar.maths.randomness import folded
+from ebar.models.tilted import Tilted
+from ebar.samplers.guided import Guided
+from ebar.samplers.importance import Importance
+from ebar.samplers.look_ahead import LookAhead
+from ebar.store.writing import plain
+from ebar.training.moment_matching import Fitted
+from ebar.types import Estimate, Sequences, Stepwise
+
+DRAWS = 2000  # from r and π, as in Parshakova et al. 2019
+EXAMPLES = 3  # of each model, in JSON
+CHECKING, SHOWING = 4, 5  # what the seeds of the figures' draws and of the examples are folded with
+
+# The figures of a model, in nats per token with the end counted, and how they are called where they are shown.
+COST, EXACT, RATIO = "cross_entropy", "exact_cross_entropy", "cross_entropy_over_entropy"
+MOTIF, LENGTH = "motif_frequency", "mean_length"
+TITLES = {
+    COST: "cross-entropy on test data",  # the mean over sequences of NLL/length, as in Parshakova et al. 2019
+    EXACT: "cross-entropy over the language",
+    RATIO: "cross-entropy / H",
+    MOTIF: "motif frequency",
+    LENGTH: "mean length, end included",
+}
+
+Column = dict[str, Estimate]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """All figures of a GAM, each with its interval. Frequencies of P_λ are those of the draws that π learns from."""
+
+    entropy: float | None  # of the language, nats per token
+    models: dict[str, Column]  # the language or the data first, then r, and P_λ and π of each round: "P_λ 2", "π 2" …
+    features: list[str]
+    moments: dict[str, Column]  # by whose they are: the data's, the language's, r's …
+    fitted: list[Fitted]  # of each round
+    distances: Column  # ℓ1 of r's, the distilled and π's moments to the language's, or the data's where it is unknown
+    divergence: Estimate  # KL(p_λ ‖ π) of the last round, nats per sequence
+    acceptance_rate: Estimate | None
+    seconds: Mapping[str, float]  # of each stage
+    warnings: list[str]
+    examples: dict[str, list[str]]
+
+    @property
+    def coefficients(self) -> list[list[Estimate]]:
+        """λ of each round, with its intervals."""
+        return [_coefficients(fitted) for fitted in self.fitted]
+
+    def table(self) -> dict[str, list[Estimate | None]]:
+        """The figures of all models, by their titles. Without a motif the features' means say what a model has."""
+        columns = {name: dict(column) for name, column in self.models.items()}
+        if MOTIF not in self.models["r"]:
+            for name, column in columns.items():
+                column |= {f"mean of {feature}": value for feature, value in self.moments.get(name, {}).items()}
+        keys = dict.fromkeys([*TITLES, *(key for column in columns.values() for key in column)])
+        rows = {TITLES.get(key, key): [column.get(key) for column in columns.values()] for key in keys}
+        return {title: row for title, row in rows.items() if any(row)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "entropy_per_token": self.entropy,
+            "models": plain(self.models),
+            "features": self.features,
+            "moments": plain(self.moments),
+            "lambda": [plain(dict(zip(self.features, row, strict=True))) for row in self.coefficients],
+            "matching": [fitted.to_dict() for fitted in self.fitted],
+            "moment_distances": plain(self.distances),
+            "kl_of_pi_from_p": plain(self.divergence),
+            "acceptance_rate": plain(self.acceptance_rate),
+            "seconds": dict(self.seconds),
+            "warnings": self.warnings,
+            "examples": self.examples,
+        }
+
+
+@torch.no_grad()
+def measure(
+    data: Corpus, features: Features, rounds: Sequence[Round], *, seed: int, exact: bool, draws: int,
+    seconds: Mapping[str, float],
+) -> Figures:  # fmt: skip
+    """Cross-entropies, frequencies, moments, lengths and divergences.
+
+    `exact`: cross-entropies over the whole language too, where it is known and small enough. `draws` of P_λ are made
+    for its log Z, and for KL(p‖π).
+    """
+    language = data.language
+    truth = None if language is None else language.distribution()
+    small = exact and truth is not None and count_prefixes(truth.graph) <= LARGEST  # mixtures with noise are not
+    length = None if truth is None else measures.mean_length(truth)
+    h = None if truth is None or length is None else entropy(truth) / length
+    motif = motif_of(data)
+    last = rounds[-1]
+    generator = Generator(device=device_of(last.base)).manual_seed(folded(seed, CHECKING))
+    models, moments, proposal = {}, {"data": frequencies(data.train, features)}, None
+    if truth is not None and all(isinstance(feature, Followed) for feature in features.features):
+        moments["language"] = {name: Estimate.exact(mean) for name, mean in true_moments(truth, features).items()}
+
+    def add(name: str, cost: Column, x: Sequences) -> None:
+        moments[name] = frequencies(x, features)
+        best = cost.get(EXACT, cost[COST])
+        ratio = {} if h is None else {RATIO: _over(best, h)}
+        own = {} if motif is None else {MOTIF: frequencies(x, Features([motif]))[motif.name]}
+        models[name] = {**cost, **ratio, **own, LENGTH: mean_length(x)}
+
+    def add_autoregressive(name: str, model: Stepwise) -> None:
+        x = model.sample(DRAWS, generator=generator)
+        whole = {EXACT: exact_cross_entropy(truth, model).per_token} if small and truth is not None else {}
+        add(name, {COST: cross_entropy(model, data.test).per_token, **whole}, x)
+
+    add_autoregressive("r", rounds[0].base)
+    for number, one in enumerate(rounds, 1):
+        suffix = "" if number == 1 else f" {number}"
+        z, proposal = _log_z(one.tilted(features), draws, generator)
+        cost = {COST: cross_entropy(one.tilted(features), data.test, log_z=z).per_token}
+        if number == 1 and truth is not None and length is not None and EXACT in models["r"]:
+            base = models["r"][EXACT]
+            of_base = base._replace(value=base.value * length, low=base.low * length, high=base.high * length)
+            cost[EXACT] = per_token(truth, tilted_cross_entropy(truth, one.tilted(features), z, of_base))
+        add(f"P_λ{suffix}", cost, one.draws)
+        add_autoregressive(f"π{suffix}", one.student)
+    kl = divergence("kl", last.tilted(features), last.student, proposal=proposal, draws=draws, generator=generator)[0]
+    return Figures(
+        entropy=h,
+        models={"data" if language is None else "language": _perfect(data, h, EXACT in models["r"]), **models},
+        features=features.names,
+        moments=moments,
+        fitted=[one.fitted for one in rounds],
+        distances={
+            name: moment_distance(moments[of], moments.get("language", moments["data"]))
+            for name, of in (("r", "r"), ("distilled", f"P_λ{suffix}"), ("π", f"π{suffix}"))
+        },
+        divergence=kl,
+        acceptance_rate=last.distilled.acceptance_rate,
+        seconds=seconds,
+        warnings=said_once(_warnings(rounds, models, kl)),
+        examples={name: data.text(x) for name, x in examples(data, rounds, EXAMPLES, seed=seed).items()},
+    )
+
+
+def examples(data: Corpus, rounds: Sequence[Round], n: int, *, seed: int) -> dict[str, Sequences]:
+    """A few sequences of the data, of r, of P_λ and of π."""
+    base, last = rounds[0].base, rounds[-1]
+    generator = Generator(device=device_of(base)).manual_seed(folded(seed, SHOWING))
+    return {
+        "data": data.train.select(slice(n)),
+        "r": base.sample(n, generator=generator),
+        "P_λ": last.draws.select(slice(n)),
+        "π": last.student.sample(n, generator=generator),
+    }
+
+
+def motif_of(data: Corpus) -> Motif | None:
+    """The language's own motif, present: its frequency is asked for whether or not it is a feature."""
+    if data.language is None or data.language.motif is None:
+        return None
+    return Motif(data.language.motif).bind(data.reading)
+
+
+def _log_z(target: Tilted, draws: int, generator: Generator) -> tuple[Estimate, Guided | None]:
+    """From draws that look ahead where a feature can be followed; and the proposal that they came from."""
+    proposal = None
+    try:
+        ahead = LookAhead()
+        proposal = ahead.proposal(target, generator=generator)
+        stream = ahead.stream(target, draws, proposal=proposal, generator=generator)
+    except UserError:  # too large to look ahead, or nothing to look ahead to
+        stream = Importance().stream(target, draws, generator=generator)
+    return log_z(stream, target=target)[0].estimate, proposal
+
+
+def _perfect(data: Corpus, h: float | None, exact: bool) -> Column:
+    """What a perfect model would have."""
+    if data.language is None or h is None:
+        return {LENGTH: mean_length(data.train)}
+    truth, motif = data.language.distribution(), motif_of(data)
+    return {
+        COST: Estimate.exact(h),
+        **({EXACT: Estimate.exact(h)} if exact else {}),
+        RATIO: Estimate.exact(1.0),
+        **({} if motif is None else {MOTIF: Estimate.exact(true_moment(truth, motif))}),
+        LENGTH: Estimate.exact(measures.mean_length(truth)),
+    }
+
+
+def _over(figure: Estimate, divisor: float) -> Estimate:
+    return figure._replace(value=figure.value / divisor, low=figure.low / divisor, high=figure.high / divisor)
+
+
+def _coefficients(fitted: Fitted) -> list[Estimate]:
+    if fitted.intervals:
+        return list(fitted.intervals)
+    unknown = "this method gives no interval"
+    return [Estimate(value, float("-inf"), float("inf"), 0.0, unknown) for value in fitted.coefficients.tolist()]
+
+
+def _warnings(rounds: Sequence[Round], models: Mapping[str, Column], kl: Estimate) -> list[str]:
+    found = [f"λ, round {at}: {words}" for at, one in enumerate(rounds, 1) for words in one.fitted.warnings]
+    found += [f"samples, round {at}: {words}" for at, one in enumerate(rounds, 1) for words in one.distilled.warnings]
+    costs = {**{f"cross-entropy of {name}": column[COST] for name, column in models.items()}, "KL(p‖π)": kl}
+    return found + [f"{name}: {cost.warning}" for name, cost in costs.items() if cost.warning]
+
+
+def said_once(warnings: Sequence[str]) -> list[str]:
+    """What is said of several figures, in one sentence that names them. What is said of λ stands by itself."""
+    found = [warning for warning in warnings if warning.startswith("λ")]
+    places: dict[str, list[str]] = {}
+    for warning in warnings:
+        if warning not in found:
+            place, _, words = warning.partition(": ")
+            for sentence in words.split("; "):
+                places.setdefault(sentence, []).append(place)
+    return found + [f"{', '.join(where)}: {sentence}" for sentence, where in places.items()]
