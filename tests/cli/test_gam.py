@@ -105,7 +105,7 @@ def test_the_journey_ends_in_figures_and_a_page(tmp_path: Path, capsys: pytest.C
     for more in ([], ["--replace_config"]):
         assert main(["train", "--runs", str(tmp_path), "--name", "one", *data, *more]) == 2
         line = capsys.readouterr().err
-        assert "holds a run of another kind, whose configuration has base, continuation, distillation" in line
+        assert "holds a run of another kind, whose configuration has base, checks, continuation, distillation" in line
     assert {path: path.read_bytes() for path in before} == before
 
 

@@ -42,7 +42,7 @@ from ebar.recipes.statistics import as_estimate, grouped, over_seeds
 from ebar.report.plots import Dots
 from ebar.store.writing import TEMPORARY, replace
 from ebar.training.optimisers import OPTIMISERS
-from ebar.training.schedules import SCHEDULES
+from ebar.training.schedules import SCHEDULES, for_steps
 from ebar.types import Estimate, Objective
 
 R, SCHEDULED, EARM, STUDENT = "r", "r + scheduled sampling", "r + E-ARM", "π (GAM)"
@@ -110,7 +110,7 @@ def train_branches(cell: Cell, run: TrainConfig, corpus: Corpus, folder: Path) -
         at=cell["start_epoch"],
         seed=run.seed,
         optimiser=make(OPTIMISERS, run.optimiser, "optimiser"),
-        schedule=make(SCHEDULES, run.schedule, "schedule"),
+        schedule=for_steps(make(SCHEDULES, run.schedule, "schedule"), run.training.epochs * len(batches)),
         clip=run.training.clip,
     )
     ways = objectives(cell, run.training.epochs * len(batches))
