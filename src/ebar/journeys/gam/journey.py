@@ -16,9 +16,8 @@ The stages are kept in a folder, and an interrupted journey goes on with them:
 
 import copy
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -44,8 +43,7 @@ from ebar.store.environment import environment
 from ebar.store.fingerprint import describe, fingerprint
 from ebar.store.stages import CONFIG, Stage, stage_seconds
 from ebar.store.store import ENVIRONMENT, Store, open_store
-from ebar.store.writing import replace as replace_file
-from ebar.store.writing import saving, to_json
+from ebar.store.writing import to_json
 from ebar.store.yaml import as_yaml
 from ebar.training.best import History
 from ebar.training.distillation import Distilled, distil
@@ -272,17 +270,3 @@ def _module(model: Any) -> nn.Module:
     if isinstance(model, nn.Module):
         return model
     raise UserError(f"π is trained from the base, which {type(model).__name__} cannot be: give a torch module.")
-
-
-@contextmanager
-def timed(folder: Path, stage: str) -> Iterator[None]:
-    """Adds to a stage's time, also where it was interrupted."""
-    path = folder / "seconds.json"
-    began = time.monotonic()
-    try:
-        yield
-    finally:
-        known = dict(json.loads(path.read_text())) if path.exists() else {}
-        known[stage] = known.get(stage, 0.0) + time.monotonic() - began
-        with saving(str(folder)):
-            replace_file(path, to_json(known, indent=1))
