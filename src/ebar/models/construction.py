@@ -36,7 +36,9 @@ def assemble(
     told = _told(backbone, options, shape or {}, sources)
     body = BACKBONES.make(backbone, options, vocabulary=space.vocabulary, **told)
     last = HEADS.make(head, head_options or {}, width=body.width, vocabulary=space.vocabulary)
-    return Autoregressive(body, last, space)
+    model = Autoregressive(body, last, space)
+    model.origin = {"backbone": _origin(BACKBONES, backbone, options), "head": _origin(HEADS, head, head_options or {})}
+    return model
 
 
 def _told(kind: str, options: Mapping[str, Any], shape: Mapping[str, int], sources: bool) -> dict[str, int]:
@@ -63,7 +65,6 @@ def autoregressive(backbone: str, data: Corpus, *, head: str = "softmax", **opti
     options = {**data.defaults.get(backbone, {}), **options}
     sources = data.source_tokeniser is not None
     model = assemble(data.space, backbone, options, head, shape=data.shape, sources=sources)
-    model.origin = {"backbone": _origin(BACKBONES, backbone, options), "head": _origin(HEADS, head, {})}
     model.reading = data.reading
     return model
 
