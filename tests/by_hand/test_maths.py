@@ -9,7 +9,7 @@ from ebar.maths.divergences import entropy, jensen_shannon, kl, total_variation
 from ebar.maths.enumeration import all_sequences, has_at_most, number_of_sequences
 from ebar.maths.importance import unseen_side
 from ebar.maths.jackknife import half_width, log_mean_bounds, log_rest, variance
-from ebar.maths.log_space import effective_sample_size, log_difference, log_mean_exp, normalised
+from ebar.maths.log_space import effective_sample_size, log_mean_exp, normalised
 from ebar.maths.proportions import wilson
 from ebar.types import Space
 
@@ -27,7 +27,6 @@ def test_weights_1_and_3_have_mean_2_shares_a_quarter_and_three_and_are_worth_1_
     assert normalised(logs(1, 3)).tolist() == pytest.approx([0.25, 0.75])
     assert close(effective_sample_size(logs(1, 3)), 16 / 10)
     assert close(effective_sample_size(logs(0, 0)), 0)
-    assert close(log_difference(logs(3)[0], logs(1)[0]), math.log(2))
 
 
 def test_weights_1_and_3_without_one_of_them_leave_three_quarters_and_a_quarter():

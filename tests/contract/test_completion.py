@@ -15,8 +15,7 @@ from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators import exact
 from ebar.estimators.divergences import divergence
-from ebar.estimators.exact_per_step import exact_per_step
-from ebar.estimators.last_step import last_distribution
+from ebar.estimators.last_step import last_step
 from ebar.estimators.per_step import per_step
 from ebar.evaluation.bits_per_dimension import bits_per_dimension
 from ebar.evaluation.next_words import next_words
@@ -34,6 +33,7 @@ from ebar.samplers.beam import decode
 from ebar.samplers.draw import draw
 from ebar.samplers.look_ahead import guided
 from ebar.types import Clock, Context, Sequences, Space
+from tests.estimators.exact_per_step import exact_per_step
 from tests.models.test_from_logits import Network
 
 LENGTH, GIVEN = 6, 2
@@ -171,11 +171,12 @@ def test_enumeration_estimates_and_the_residual_estimators_are_of_rests(generato
     found = divergence("kl", p, model, context=TWO)
     assert [estimate.value for estimate in found] == pytest.approx(kl.tolist())
     x = model.sample(1, TWO, generator=generator)
-    torch.testing.assert_close(exact_per_step(model, p.energy, x, TWO).log_means[:, 0], log_z)
+    twin = exact_per_step(model, p.energy, x, TWO)
+    torch.testing.assert_close(twin.log_means[:, 0], log_z)
     steps = per_step(model, p.energy, x, TWO, n=3, generator=generator)
     torch.testing.assert_close(steps.log_q.sum(1), model.log_prob(x, TWO))
-    last = last_distribution(model, p.energy, x, TWO)
-    torch.testing.assert_close(last.exp().sum(1), torch.ones(2).double())
+    last = last_step(model, p.energy, x, TWO).log_joint
+    torch.testing.assert_close(last, twin.next_log_probs[:, -1].gather(1, x.tokens[:, -1:]).squeeze(1))
     words = next_words(model, p.energy, TWO.select(torch.tensor([0])), n=3, generator=generator)
     assert sum(word.base for word in words.words) == pytest.approx(1.0)
     assert bits_per_dimension(model, x, context=TWO).value == pytest.approx(

@@ -23,7 +23,6 @@ from ebar.estimators import (
     draws,
     entropy,
     exact,
-    exact_per_step,
     futures,
     last_step,
     log_z,
@@ -190,9 +189,6 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "estimators.exact.moments": lambda w: exact.moments(w.gam, w.features, w.context),
     "estimators.exact.divergence": lambda w: exact.divergence("kl", w.p, w.other, w.context),
     "estimators.exact.entropy": lambda w: exact.entropy(w.p, w.context),
-    "estimators.exact_per_step.exact_per_step": lambda w: exact_per_step.exact_per_step(
-        w.base, w.energy, w.x, w.context
-    ),
     "estimators.futures.future_energies": lambda w: futures.future_energies(
         w.base, w.energy, w.stems, w.logits, w.after, None, 3, generator=w.generator()
     ),
@@ -200,9 +196,6 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         w.energy, torch.tensor([0, 1, 1]), torch.arange(3), w.one, ENDING
     ),
     "estimators.last_step.last_step": lambda w: last_step.last_step(w.fixed, w.energy, fixed(w), w.context),
-    "estimators.last_step.last_distribution": lambda w: last_step.last_distribution(
-        w.fixed, w.energy, fixed(w), w.context
-    ),
     "estimators.log_z.log_z": lambda w: log_z.log_z(
         drawing.draw(w.sampler("importance"), w.gam, 10, generator=w.generator()), target=w.gam
     ),
@@ -295,6 +288,9 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "samplers.look_ahead.guided": lambda w: ahead(
         look_ahead.guided(w.gam, draws=20, context=w.context, generator=w.generator())
     ),
+    "samplers.look_ahead.guided_for": lambda w: ahead(
+        look_ahead.guided_for(w.sampler("importance"), w.gam, 20, draws=20, generator=w.generator())
+    ),
     "samplers.look_ahead.LookAhead.proposal": lambda w: ahead(
         w.sampler("look_ahead").proposal(w.gam, generator=w.generator())
     ),
@@ -369,7 +365,8 @@ DOES_NOT_MEASURE = {
     "samplers.guided": "Guided.advance Guided.expected_log_weight Guided.log_ratio_bound Guided.plain Guided.start "
     "Guided.tilted GuidedState.select",
     "samplers.guided_states": "JointStates.others_bound JointStates.scores joint_states",
-    "samplers.joint": "Truncation.of chosen_by_energy",
+    "samplers.joint": "chosen_by_energy",
+    "samplers.look_ahead": "check_look_ahead",
     "samplers.metropolis": "chain_groups effective_draws integrated_autocorrelation_time moves_in",
     "samplers.moves": "Walkers.select",
     "samplers.protocols": "Bounded.log_bound Foresighted.expected_log_weight RatioBounded.log_ratio_bound",

@@ -14,7 +14,6 @@ from ebar.energies.neural import Encoded, Neural
 from ebar.errors import UserError
 from ebar.estimators import exact
 from ebar.estimators.divergences import divergence
-from ebar.estimators.exact_per_step import exact_per_step
 from ebar.estimators.joint_perplexity import joint_perplexity
 from ebar.estimators.last_step import last_step
 from ebar.estimators.log_z import log_z
@@ -38,6 +37,7 @@ from ebar.samplers.draw import draw
 from ebar.samplers.twists import Prefixes
 from ebar.samplers.twists import energy as energy_twist
 from ebar.types import Clock, Context, Estimate, Sequences, Space, Weighted
+from tests.estimators.exact_per_step import exact_per_step
 from tests.models.examples import FIXED
 
 GENERATOR = Generator().manual_seed(0)

@@ -8,8 +8,7 @@ from torch import Generator, Tensor
 
 from ebar.backbones.transformer import Transformer
 from ebar.errors import UserError
-from ebar.estimators.exact_per_step import exact_per_step
-from ebar.estimators.last_step import last_distribution, last_step
+from ebar.estimators.last_step import last_step
 from ebar.estimators.per_step import Steps, futures_doubt, mean_between, per_step
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive
@@ -17,6 +16,7 @@ from ebar.models.drawing import futures
 from ebar.models.stepwise import token_log_probs
 from ebar.models.tabular import Tabular
 from ebar.types import Context, Sequences, Space, Stepwise
+from tests.estimators.exact_per_step import exact_per_step
 from tests.estimators.residual import ENDED, FIXED, conditions, residual
 from tests.models.examples import lstm, three_contexts
 
@@ -243,14 +243,6 @@ def test_a_continuation_that_the_energy_forbids_is_refused(generator):
     ):
         with pytest.raises(UserError, match="The energy of continuation 1 is inf"):
             measure()
-
-
-def test_a_last_place_without_any_weight_is_refused():
-    q = Tabular(Space(3, 4), torch.zeros(1, 40, 3, dtype=torch.float64)).requires_grad_(False)
-    x = Sequences(torch.tensor([[1, 1, 2, 1]]), torch.tensor([4]))
-    energy = forbidding(Sequences(torch.ones(1, 4, dtype=torch.long), torch.tensor([4])))
-    with pytest.raises(UserError, match="No token has any weight"):
-        last_distribution(q, energy, x, conditions_of(1))
 
 
 def test_weights_of_futures_are_judged():

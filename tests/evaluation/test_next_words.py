@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from ebar.errors import UserError
-from ebar.estimators.exact_per_step import exact_per_step
 from ebar.evaluation.next_words import next_words
 from ebar.types import Space
+from tests.estimators.exact_per_step import exact_per_step
 from tests.estimators.residual import ENDED, FIXED, Residual, conditions, residual
 
 SPACES = {"fixed": FIXED, "ended": ENDED, "one token": Space(4, 1)}

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from ebar.estimators import exact
-from ebar.estimators.exact_per_step import exact_per_step
 from ebar.estimators.joint_perplexity import joint_perplexity
-from ebar.estimators.last_step import last_distribution, last_step
+from ebar.estimators.last_step import last_step
 from ebar.estimators.per_step import per_step
 from ebar.maths.jackknife import log_mean_bounds
 from ebar.models.tabular import Tabular
 from ebar.samplers.importance import Resampling
 from ebar.types import Sequences, Space
+from tests.estimators.exact_per_step import exact_per_step
 from tests.estimators.residual import ENDED, FIXED, Residual, conditions, residual
 
 SPACES = {"fixed": FIXED, "ended": ENDED, "one token": Space(5, 1), "two with an end": Space(3, 2, end=1)}
@@ -120,13 +120,11 @@ def test_the_last_step_is_that_of_the_twin(space: str, generator):
     x = small.q.sample(1, context, generator=generator)
     there = (x.lengths > closing).nonzero().squeeze(1)
     own, some = context.select(there), x.select(there)
-    twin = exact_per_step(small.q, small.energy, some, own)
-    found = last_distribution(small.q, small.energy, some, own, batch_size=3)
-    assert torch.allclose(found, twin.next_log_probs[:, closing], atol=1e-12)
+    twin = exact_per_step(small.q, small.energy, some, own).next_log_probs[:, closing]
     step = last_step(small.q, small.energy, x, context)
     assert step.rows.tolist() == there.tolist()
     assert step.rest == 0
-    picked = found.gather(1, some.tokens[:, closing][:, None]).squeeze(1)
+    picked = twin.gather(1, some.tokens[:, closing][:, None]).squeeze(1)
     assert torch.allclose(step.log_joint, picked, atol=1e-12)
     costs = [float(-values.mean()) for values in (step.log_q, step.log_joint)]
     assert [step.base.value, step.joint.value] == pytest.approx(costs)

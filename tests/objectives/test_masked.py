@@ -11,9 +11,8 @@ from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.energies.encoders import MaskedModel
 from ebar.objectives.masked import Masked, hide
 from ebar.training.batches import Batches
-from ebar.training.loop import fit
+from ebar.training.loop import fit, measure
 from ebar.training.players import Player, evaluating
-from ebar.training.validation import measure
 from ebar.types import Clock, Context, Objective, Sequences
 
 START = Clock(0, 0)

@@ -20,9 +20,8 @@ from ebar.objectives.nce import (
     ranking_nce,
 )
 from ebar.training.batches import Batches
-from ebar.training.loop import fit
+from ebar.training.loop import fit, measure
 from ebar.training.players import Player, evaluating
-from ebar.training.validation import measure
 from ebar.types import Clock, Context, Objective, Sequences, Space
 
 START = Clock(0, 0)

@@ -16,7 +16,7 @@ from torch import Generator
 from ebar.errors import UserError
 from ebar.objectives import MaximumLikelihood
 from ebar.training import OPTIMISERS, Batches, Patience, Plan, Player, Position, Result, open_run, seeded, train
-from ebar.training.signals import interruptible
+from ebar.training.stopping import interruptible
 from ebar.types import Clock, Loss
 from tests.training.tiny import Bigram, data, kept
 

@@ -100,31 +100,6 @@ def last_step(
     )
 
 
-def last_distribution(
-    q: Stepwise, energy: Energy[Sequences], x: Sequences, context: Context | None = None, *, batch_size: int = BATCH
-) -> Float[Tensor, "rows vocabulary"]:
-    """log p(v|x₍<T₎, C) of every token v in the deciding place, which every row must reach."""
-    check_rows(q, x, context)
-    space = q.space.after(context)
-    closing = closing_place(space)
-    if bool((x.lengths <= closing).any()):
-        raise UserError("Some continuation ends before the place that decides it: leave it out.")
-    with torch.no_grad(), evaluation_mode(q, energy):
-        scores = _log_probs(q, x, context, closing)
-        for row, chances in enumerate(scores):
-            tokens = (chances > -math.inf).nonzero().squeeze(1)
-            stem = x.tokens[row, :closing]
-            costs = closing_energies(energy, stem, tokens, one_row(context, row), space, batch_size=batch_size)
-            check_weights(-costs[None])
-            if bool((costs == math.inf).all()):
-                raise UserError(
-                    f"No token has any weight under the energy in the last place of continuation {row}: there is no "
-                    "distribution there."
-                )
-            chances[tokens] -= costs
-    return torch.log_softmax(scores, -1)
-
-
 def _log_probs(q: Stepwise, x: Sequences, context: Context | None, place: int) -> Float[Tensor, "rows vocabulary"]:
     logits, state = q.start(len(x.lengths), context)
     if place > 0:

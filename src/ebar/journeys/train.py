@@ -37,9 +37,9 @@ from ebar.training.best import History, load_best, train_to_best
 from ebar.training.budgeted import Budgeted, lengths_of
 from ebar.training.course import Training
 from ebar.training.optimisers import Adam, OptimiserConfig
+from ebar.training.run import continue_from
 from ebar.training.schedules import Constant, Schedule, for_steps
 from ebar.training.state import restore
-from ebar.training.trunk import continue_from
 from ebar.types import Objective
 
 SHAPE = "shape.json"  # in a run folder: the shape of the data that the backbone was built for

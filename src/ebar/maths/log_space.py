@@ -22,8 +22,3 @@ def effective_sample_size(log_weights: Float[Tensor, "*rows draws"]) -> Float[Te
 def normalised(log_weights: Float[Tensor, "*rows draws"]) -> Float[Tensor, "*rows draws"]:
     """Weights that sum to one over the last dimension."""
     return torch.softmax(log_weights, -1)
-
-
-def log_difference(larger: Float[Tensor, "*rows"], smaller: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
-    """log (eᵃ − eᵇ) for a ≥ b, without leaving log space."""
-    return larger + torch.log1p(-torch.exp(smaller - larger))

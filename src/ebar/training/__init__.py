@@ -2,7 +2,7 @@
 
 from ebar.training.batches import Batches, Source
 from ebar.training.checkpoints import Checkpoint, Checkpoints
-from ebar.training.loop import NonFiniteError, Position, Step, fit
+from ebar.training.loop import NonFiniteError, Position, Step, fit, measure
 from ebar.training.metrics import Console, Sink, tensorboard
 from ebar.training.optimisers import OPTIMISERS
 from ebar.training.players import Player, Players, averaged, evaluating
@@ -12,7 +12,6 @@ from ebar.training.schedules import SCHEDULES
 from ebar.training.state import restore_weights
 from ebar.training.stopping import Best, Patience
 from ebar.training.train import Plan, Result, train
-from ebar.training.validation import measure
 
 __all__ = [
     "OPTIMISERS",

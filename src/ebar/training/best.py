@@ -11,6 +11,7 @@ from torch import Generator, nn
 from ebar.errors import Interrupted, UserError
 from ebar.training.batches import Source
 from ebar.training.checkpoints import Checkpoints
+from ebar.training.loop import measure
 from ebar.training.metrics import Sink
 from ebar.training.optimisers import AdamW, OptimiserConfig
 from ebar.training.players import Player, Players
@@ -19,7 +20,6 @@ from ebar.training.run import Run, open_run
 from ebar.training.schedules import Constant, Schedule
 from ebar.training.state import restore_weights
 from ebar.training.train import Plan, Result, train
-from ebar.training.validation import measure
 from ebar.types import Objective
 
 

@@ -1,8 +1,8 @@
 """Optimisers by name. Each is a frozen dataclass, its own configuration, that builds torch's."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import nn, optim
 
@@ -20,30 +20,26 @@ class OptimiserConfig(Protocol):
 class Adam:
     """Kingma & Ba 2015. `weight_decay` is added to the gradient, hence rescaled: AdamW's is not."""
 
+    made: ClassVar[Callable[..., optim.Optimizer]] = optim.Adam
+
     learning_rate: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
     weight_decay: float = 0.0
 
     def build(self, parameters: Iterable[nn.Parameter]) -> optim.Optimizer:
-        return optim.Adam(
+        return type(self).made(
             parameters, lr=self.learning_rate, betas=self.betas, eps=self.epsilon, weight_decay=self.weight_decay
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdamW:
+class AdamW(Adam):
     """Adam with decoupled weight decay. Loshchilov & Hutter 2019."""
 
-    learning_rate: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.999)
-    epsilon: float = 1e-8
-    weight_decay: float = 0.01
+    made: ClassVar[Callable[..., optim.Optimizer]] = optim.AdamW
 
-    def build(self, parameters: Iterable[nn.Parameter]) -> optim.Optimizer:
-        return optim.AdamW(
-            parameters, lr=self.learning_rate, betas=self.betas, eps=self.epsilon, weight_decay=self.weight_decay
-        )
+    weight_decay: float = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

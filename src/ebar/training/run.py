@@ -1,17 +1,21 @@
 """The folder of a run: `runs/<name>/`, a store with checkpoints in it."""
 
 import json
+import os
+import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
 from ebar.errors import UserError
 from ebar.store.store import open_store
-from ebar.store.writing import replace, saving, to_json
+from ebar.store.writing import TEMPORARY, replace, saving, to_json
 from ebar.training import distributed
 from ebar.training.checkpoints import Checkpoints
+from ebar.training.players import Players
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +75,30 @@ def open_run(
             with saving(str(store.folder)):
                 (store.folder / "checkpoints").mkdir(exist_ok=True)
         yield Run(store.folder)
+
+
+def continue_from(trunk: Run, run: Run, players: Players) -> None:
+    """Gives a run that has no checkpoint yet the checkpoints and metrics of another run, the trunk.
+
+    Objectives that begin alike (E-ARM with `start_epoch` k is its base objective for k epochs) can be compared from one
+    trunk of k epochs. Weights, optimiser state, random state and the order of the data are those of the trunk, so that
+    a branch is bit for bit the run that was never branched, and branches differ by their objectives alone.
+
+    Players that the trunk has not (the state of an objective) start as they are now; players of the trunk that this
+    run has not are left out. All checkpoints appear at once: killed before that, the next call copies them anew.
+    """
+    if run.checkpoints.steps():
+        return
+    for name in ("metrics.jsonl", "timing.jsonl"):
+        run.write(name, (trunk.folder / name).read_bytes())
+    place = run.checkpoints.folder
+    half = Checkpoints(place.with_name(TEMPORARY + place.name))
+    shutil.rmtree(half.folder, ignore_errors=True)
+    with saving(str(place)):
+        half.folder.mkdir()
+        for step in trunk.checkpoints.steps():
+            checkpoint = trunk.checkpoints.read(step)
+            weights = {name: checkpoint.weights.get(name, dict(player.module.state_dict()))
+                       for name, player in players.items()}  # fmt: skip
+            half.save(changed(checkpoint, weights=weights))
+        os.rename(half.folder, place)  # in place of an empty folder

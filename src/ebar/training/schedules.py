@@ -38,13 +38,6 @@ def _warm(step: int, warmup: int) -> float:
     return min(1.0, (step + 1) / warmup) if warmup else 1.0
 
 
-def _done(step: int, warmup: int, steps: int | None) -> float:
-    """The share of the way from the end of the warm-up to `steps`."""
-    if steps is None:
-        raise ValueError("the schedule does not know how many steps there are: give steps, or call for_steps")
-    return min(1.0, max(0.0, (step - warmup) / max(1, steps - warmup)))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constant:
     """1 once warm."""
@@ -56,37 +49,40 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linear:
-    """From 1 straight down to `floor` at `steps`, by default the end of training, and there it stays."""
+class _Falling:
+    """From 1 to `floor` at `steps`, by default the end of training, and there it stays."""
 
     steps: int | None = None
     floor: float = 0.0
     warmup: int = 0
 
-    def for_steps(self, steps: int) -> "Linear":
+    def for_steps(self, steps: int) -> "_Falling":
         return replace(self, steps=steps) if self.steps is None else self
 
-    def factor(self, clock: Clock) -> float:
-        done = _done(clock.step, self.warmup, self.steps)
-        return _warm(clock.step, self.warmup) * (1 - (1 - self.floor) * done)
+    def _done(self, step: int) -> float:
+        """The share of the way from the end of the warm-up to `steps`."""
+        if self.steps is None:
+            raise ValueError("the schedule does not know how many steps there are: give steps, or call for_steps")
+        return min(1.0, max(0.0, (step - self.warmup) / max(1, self.steps - self.warmup)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cosine:
+class Linear(_Falling):
+    """From 1 straight down to `floor` at `steps`, by default the end of training, and there it stays."""
+
+    def factor(self, clock: Clock) -> float:
+        return _warm(clock.step, self.warmup) * (1 - (1 - self.floor) * self._done(clock.step))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cosine(_Falling):
     """From 1 down half a cosine to `floor` at `steps`, by default the end of training, and there it stays.
 
     Loshchilov & Hutter 2017, eq. 5.
     """
 
-    steps: int | None = None
-    floor: float = 0.0
-    warmup: int = 0
-
-    def for_steps(self, steps: int) -> "Cosine":
-        return replace(self, steps=steps) if self.steps is None else self
-
     def factor(self, clock: Clock) -> float:
-        half = (1 + math.cos(math.pi * _done(clock.step, self.warmup, self.steps))) / 2
+        half = (1 + math.cos(math.pi * self._done(clock.step))) / 2
         return _warm(clock.step, self.warmup) * (self.floor + (1 - self.floor) * half)
 
 

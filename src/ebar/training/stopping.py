@@ -1,6 +1,11 @@
-"""Early stopping, with plain values for a state."""
+"""When training stops: early, by a held-out value, or by SIGINT and SIGTERM, after the current step."""
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import NamedTuple
 
 
@@ -29,3 +34,31 @@ class Patience:
 
     def exhausted(self, best: Best) -> bool:
         return (best.stale_in_all if self.in_all else best.stale) >= self.evaluations
+
+
+class Stop:
+    """Whether a signal has asked to stop."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """A second SIGINT means at once."""
+        if self.requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.requested = True
+
+
+@contextmanager
+def interruptible() -> Iterator[Stop]:
+    """Inside, the first SIGINT or SIGTERM only sets `requested`. Handlers are the main thread's: elsewhere, never."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -20,8 +20,7 @@ from ebar.training.loop import NonFiniteError, Position, Step, fit
 from ebar.training.metrics import Sink, lines
 from ebar.training.players import Players, evaluating
 from ebar.training.run import Run
-from ebar.training.signals import interruptible
-from ebar.training.stopping import Best, Patience
+from ebar.training.stopping import Best, Patience, interruptible
 from ebar.types import Objective
 
 

@@ -22,7 +22,7 @@ from ebar.maths.enumeration import all_sequences
 from ebar.models.loading import Loaded, load_causal
 from ebar.objectives import PolicyGradient
 from ebar.training import open_run
-from ebar.training.learning import Learning
+from ebar.training.players import Learning
 from ebar.types import Clock, Estimate, Loss
 
 TERMS = ("expression:abc=1", "expression: =0.5")

@@ -37,8 +37,8 @@ from ebar.samplers.scored_draws import ScoredDraws, draw_scored
 from ebar.store.writing import TEMPORARY, replace_folder, saving, to_json
 from ebar.store.yaml import as_yaml
 from ebar.training import Plan, Player, open_run, seeded, train
-from ebar.training.learning import Learning
 from ebar.training.optimisers import Adam
+from ebar.training.players import Learning
 from ebar.training.schedules import Constant, Cosine
 from ebar.training.state import restore_weights
 from ebar.training.stopping import Best

@@ -44,7 +44,7 @@ from ebar.store.writing import saving
 from ebar.training import Player, restore_weights
 from ebar.training.batches import moved
 from ebar.training.checkpoints import Checkpoints
-from ebar.training.learning import Learning
+from ebar.training.players import Learning
 from ebar.types import Estimate, Sampler, Sequences, Stepwise
 
 NEGATIVES, WEIGHTS = 3, 7  # what the seeds of the negatives and of the energy's first weights are folded with

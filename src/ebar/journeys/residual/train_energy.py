@@ -21,8 +21,8 @@ from ebar.store.writing import to_json
 from ebar.training import Batches, Patience, Plan, Player, Result, Sink, open_run, seeded
 from ebar.training.batches import OnDevice, taken
 from ebar.training.best import Course, train_best, train_to_best
-from ebar.training.learning import Learning
 from ebar.training.optimisers import AdamW
+from ebar.training.players import Learning
 from ebar.training.schedules import Cosine
 
 WARM_UP, HELD_OUT = 8, 64  # what the seed of the warm-up is folded with; chunks in one of its held-out batches

@@ -36,12 +36,11 @@ from ebar.samplers.look_ahead import LookAhead, guided
 from ebar.samplers.resample import systematic
 from ebar.samplers.surrogate import NGram
 from ebar.training.batches import Batches
-from ebar.training.loop import fit
+from ebar.training.loop import fit, measure
 from ebar.training.optimisers import Adam
 from ebar.training.players import Player, evaluating
 from ebar.training.schedules import Constant, Cosine
 from ebar.training.stopping import Best
-from ebar.training.validation import measure
 from ebar.types import Distribution, Sequences, Weighted
 
 LANGUAGE = Language(motif="1011100", length=10)

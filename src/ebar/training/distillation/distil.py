@@ -25,7 +25,7 @@ from ebar.store.writing import plain, saving, write_all
 from ebar.training.distillation.distilled import Distilled, summary
 from ebar.training.distillation.record import Record, Sums, both, record_path
 from ebar.training.distillation.rounds import draw_round, find_ceiling, independent
-from ebar.training.signals import interruptible
+from ebar.training.stopping import interruptible
 from ebar.types import Distribution, Sampler, Sequences, Space, Target
 
 PROPOSAL, PILOT = 0, 1  # seeds of their own, folded with (seed, 0): those of rounds are folded with seed alone
