@@ -23,14 +23,14 @@ def energy(*values: float) -> list[dict[str, Any]]:
         {
             "parameters": 5, "held_out": {"accuracy": 0.6},
             "gains": [size * math.log(value / 40) for size in (10, 30)],
-            "joint": {
+            "evaluation": {"perplexity": {
                 "base": 40.0, "low": value - 0.1, "value": value, "high": value + 0.1, "verdict": "below",
                 "moved": 0.01, "share_light": 1.0,
                 "difference": {
                     "value": math.log(value / 40), "low": -1.0, "high": 1.0, "effective_sample_size": 2.0,
                     "warning": None, "level": 0.95,
                 },
-            },
+            }},
         }
         for value in values
     ]  # fmt: skip

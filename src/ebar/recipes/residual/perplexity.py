@@ -44,8 +44,11 @@ def figures(results: Sequence[Result]) -> list[Row]:
     ]
     energies, seeded = energies_of(results), (*MODEL, "energy seed")
     plain = Figure(name=PERPLEXITY, at=_perplexity, bare=True, paper=_paper)
-    joint = Figure(name=PERPLEXITY, at=_joint, warns="joint.verdict", paper=_paper)
-    shares = [Figure(name=name, at=f"joint.{at}", bare=True) for name, at in ((MOVED, "moved"), (LIGHT, "share_light"))]
+    joint = Figure(name=PERPLEXITY, at=_joint, warns="evaluation.perplexity.verdict", paper=_paper)
+    shares = [
+        Figure(name=name, at=f"evaluation.perplexity.{at}", bare=True)
+        for name, at in ((MOVED, "moved"), (LIGHT, "share_light"))
+    ]
     return [
         *Figures(by=(*MODEL, "parameters"), of=[plain])(rivals),
         *Figures(by=(*seeded, "parameters"), of=[joint])(energies),
@@ -60,7 +63,7 @@ def _perplexity(rival: Mapping[str, Any]) -> float:
 
 
 def _joint(run: Mapping[str, Any]) -> Estimate:
-    value, low, high = (float(run["joint"][name]) for name in ("value", "low", "high"))
+    value, low, high = (float(run["evaluation"]["perplexity"][name]) for name in ("value", "low", "high"))
     return Estimate(value, low, high, math.nan)
 
 
@@ -82,7 +85,7 @@ def _differences(results: Sequence[Result]) -> Iterator[Row]:
                 yield Row(name=DIFFERENCE, settings=named(cell, kind), value=value, low=low, high=high,
                           over=f"{count}, one seed")  # fmt: skip
         for kind, runs in result["energies"].items():
-            estimates = [found(run, "joint.difference") for run in runs]
+            estimates = [found(run, "evaluation.perplexity.difference") for run in runs]
             row = over_seeds(
                 DIFFERENCE, named(cell, kind), [one.value for one in estimates], single=estimates[0],
                 warning=estimates[0].warning,

@@ -1,41 +1,51 @@
 """One run: a base, its rivals and its energies, measured on the same prefixes and the same draws of the base."""
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Generator, nn
 
+from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.build.corpus import build_corpus
 from ebar.build.entry import make
 from ebar.build.model import build_model, load_model
-from ebar.build.residual import Found, load_base, load_chunks, train_residual
+from ebar.build.residual import load_base, load_chunks, train_residual
 from ebar.build.train import train_as
-from ebar.data.chunks import Chunks, Positives
-from ebar.evaluation.cross_entropy import negative_log_scores
+from ebar.data.chunks import Positives
+from ebar.energies.encoders import bit
+from ebar.estimators.per_step import per_step
+from ebar.evaluation.cross_entropy import cross_entropy_difference, negative_log_scores
+from ebar.evaluation.next_words import next_words
+from ebar.evaluation.ngrams import unique_difference
+from ebar.evaluation.token_search import TokenSearch, random_tokens, search
+from ebar.journeys.judge import Judge, fooling
 from ebar.journeys.residual.base import Base
+from ebar.journeys.residual.distil import chosen_draws, distil, distil_by_gradient
 from ebar.journeys.residual.evaluation import Evaluation
 from ebar.journeys.residual.journey import Residual
+from ebar.journeys.residual.negatives import draw_negatives
 from ebar.journeys.train import train
+from ebar.maths.randomness import folded
+from ebar.models.autoregressive import Autoregressive
 from ebar.models.locally_residual import LocallyResidual
+from ebar.models.scoring import measured_energy
 from ebar.recipes.recipe import Cell
 from ebar.recipes.residual.configurations import base_config, residual_config
-from ebar.recipes.residual.texts import text_figures
-from ebar.store.writing import once
+from ebar.samplers.joint import chosen_by_energy
+from ebar.store.writing import once, plain
 from ebar.training import OPTIMISERS, SCHEDULES, seeded
-from ebar.types import Distribution, Stepwise
+from ebar.training.best import Course, History
+from ebar.training.optimisers import Adam, AdamW
+from ebar.types import Distribution
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """Everything that the tables of Deng et al. 2020 are made of; an interrupted run goes on where it was."""
-    rivals = {"base": once(folder / "base.json", lambda: base_figures(cell, folder))}
-    if cell["base"] == "transformer":
-        rivals |= {
-            "ralm": once(folder / "ralm.json", lambda: _ralm(cell, folder)),
-            "balm": once(folder / "balm.json", lambda: _balm(cell, folder)),
-        }
+    kinds = {"base": base_figures} | ({"ralm": _ralm, "balm": _balm} if cell["base"] == "transformer" else {})
+    rivals = {kind: once(folder / f"{kind}.json", partial(rival, cell, folder)) for kind, rival in kinds.items()}
     energies = {
         kind: [
             once(folder / f"{kind}-{seed}.json", partial(_energy, cell, kind, settings, seed, folder))
@@ -55,41 +65,38 @@ def trained(
     return joint, joint.evaluate(config.evaluation, seed=seed)
 
 
-def measured(model: Distribution, part: Positives) -> dict[str, Any]:
-    """Size of a normalised model, and its cost of every continuation."""
-    assert isinstance(model, nn.Module)
-    return {
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "nats": negative_log_scores(model, *part).tolist(),
-        "tokens": part.x.lengths.tolist(),
-    }
-
-
 def base_figures(cell: Cell, folder: Path) -> dict[str, Any]:
     """The base, trained where it is not pretrained, as `ebar train` does it."""
     if cell["base"] == "transformer":
         train_as(base_config(cell, folder), folder / "base")
-    found, chunks = _loaded(cell, folder)
-    return measured(found.base.q, chunks.test)
+    return _measured(*_loaded(cell, folder))
 
 
-def _loaded(cell: Cell, folder: Path) -> tuple[Found, Chunks]:
+def _measured(model: Distribution, part: Positives) -> dict[str, Any]:
+    """Size of a normalised model, and its cost of every continuation."""
+    assert isinstance(model, nn.Module)
+    size = sum(parameter.numel() for parameter in model.parameters())
+    return {"parameters": size, "nats": negative_log_scores(model, *part).tolist(), "tokens": part.x.lengths.tolist()}
+
+
+def _loaded(cell: Cell, folder: Path) -> tuple[Distribution, Positives]:
+    """The base, and the continuations it is measured by."""
     kind, settings = next(iter(cell["energies"].items()))
     config = residual_config(cell, kind, settings, 0, folder)
     found = load_base(config)
-    return found, load_chunks(config, found, folder)
+    return found.base.q, load_chunks(config, found, folder).test
 
 
 def _balm(cell: Cell, folder: Path) -> dict[str, Any]:
     """A plain model of matched total size."""
     model = train_as(base_config(cell, folder, layers=cell["balm_layers"]), folder / "balm").model
-    return measured(_continuing(cell, model), _loaded(cell, folder)[1].test)
+    return _measured(Base.of(model, None, cell["continuation"]).q, _loaded(cell, folder)[1])
 
 
 def _ralm(cell: Cell, folder: Path) -> dict[str, Any]:
     """The locally normalised residual: a second model whose logits are added to the base's, token by token."""
     config = base_config(cell, folder)
-    chunks = _loaded(cell, folder)[1]
+    _, test = _loaded(cell, folder)
     corpus = build_corpus(config, folder / "base")
     base = load_model(config, folder / "base", corpus.space).requires_grad_(False)
     generator = seeded(config.seed)
@@ -99,35 +106,110 @@ def _ralm(cell: Cell, folder: Path) -> dict[str, Any]:
         schedule=make(SCHEDULES, config.schedule, "schedule"), seed=config.seed, generator=generator,
         folder=folder / "ralm",
     )  # fmt: skip
-    halves = (_continuing(cell, half) for half in (base, model.residual))
-    return measured(LocallyResidual(*halves), chunks.test)
-
-
-def _continuing(cell: Cell, model: Stepwise) -> Any:
-    return Base.of(model, None, cell["continuation"]).q
+    halves: Any = (Base.of(half, None, cell["continuation"]).q for half in (base, model.residual))
+    return _measured(LocallyResidual(*halves), test)
 
 
 def _energy(cell: Cell, kind: str, settings: Mapping[str, Any], seed: int, folder: Path) -> dict[str, Any]:
-    """One energy, trained and measured."""
-    name = f"{kind}-{seed}"
+    """One energy, trained and measured; of the first seed, what it makes of the base's text too."""
     cell = {**cell, **settings.get("figures", {})}
-    joint, evaluation = trained(cell, kind, settings, seed, folder, name)
+    place = folder / f"{kind}-{seed}"
+    joint, evaluation = trained(cell, kind, settings, seed, folder, place.name)
+    log_z = [row.estimate.value for row in evaluation.perplexity.log_z]
     found = {
         "parameters": sum(parameter.numel() for parameter in joint.energy.parameters()),
-        "joint": evaluation.to_dict()["perplexity"],
+        "evaluation": evaluation.to_dict(),
         # Of each prefix, joint − base: for an interval over seeds and prefixes at once.
-        "gains": [
-            float(cost) + row.estimate.value
-            for cost, row in zip(evaluation.of_data.tolist(), evaluation.perplexity.log_z, strict=True)
-        ],
-        "held_out": best_figures(folder / name / "energy"),
+        "gains": [float(cost) + z for cost, z in zip(evaluation.of_data.tolist(), log_z, strict=True)],
+        "held_out": best_figures(place / "energy"),
     }
-    return found if seed else found | text_figures(cell, joint, evaluation, folder / name)
+    if seed:
+        return found
+    generator, systems = evaluation.generator, evaluation.systems
+    return found | {
+        "ngrams": {str(n): plain(unique_difference(systems["joint"], systems["base"], n)) for n in range(1, 5)},
+        "per_step": _per_step(cell, joint, generator),
+        "next_words": _next_words(cell, joint, generator),
+        "fooling": _fooling(cell, joint, place),
+        "search": _search(cell, joint, generator),
+        "distilled": _distilled(cell, joint, place),
+    }
 
 
 def best_figures(folder: Path) -> dict[str, float]:
     """What held-out chunks gave at the best of all evaluations."""
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    evaluations = [line for line in lines if "validation.loss" in line]
+    evaluations = [line for line in History.read(folder) if "validation.loss" in line]
     best = min(evaluations, key=lambda line: float(line["validation.loss"]))
     return {name.removeprefix("validation."): value for name, value in best.items() if name.startswith("validation.")}
+
+
+def _per_step(cell: Cell, joint: Residual, generator: Generator) -> list[Any]:
+    x, context = joint.chunks.test.spread(cell["per_step"]["prefixes"])
+    whole, draws = cell["last_step"]["candidates"] is None, cell["per_step"]["draws"]
+    steps = per_step(joint.base.q, joint.energy, x, context, n=draws, exact_last=whole, generator=generator)
+    return [plain(place) for place in steps.places()]
+
+
+def _next_words(cell: Cell, joint: Residual, generator: Generator) -> dict[str, Any]:
+    """After the first prefix of the test text."""
+    _, context = joint.chunks.test.select(torch.tensor([0]))
+    assert context is not None
+    base, before, draws = joint.base, context.given.prefix(0), cell["per_step"]["draws"]
+    found = next_words(base.q, joint.energy, context, candidates=20, n=draws, generator=generator)
+    words = [{**plain(word), "token": base.spell(before, [word.token])} for word in found.words]
+    return {"prefix": base.spell([], before), "words": words}
+
+
+def _fooling(cell: Cell, joint: Residual, folder: Path) -> Any:
+    """On held-out prefixes; each joint text is chosen among a few draws."""
+    settings, seed, base = cell["fooling"], folded(cell["seed"], 4), joint.base.q
+    candidates = settings["candidates"]
+    real, context = joint.chunks.validation.spread(settings["prefixes"])
+    drawn = draw_negatives(folder.parent / "fooling-draws", base, context, candidates + 1, seed=seed)
+    first = torch.zeros(len(drawn), dtype=torch.long)
+    others = drawn.fetch(torch.arange(len(drawn)), draws=torch.arange(1, candidates + 1))
+    with torch.no_grad():
+        costs = measured_energy(joint.energy, others, context).view(len(drawn), -1)
+    chosen = chosen_by_energy(costs, Generator().manual_seed(seed))
+    judge = Judge(epochs=settings["epochs"], optimiser=AdamW(learning_rate=settings["learning_rate"]))
+    found = fooling(
+        folder / "fooling", lambda: bit(BidirectionalTransformer(base.space.vocabulary, **settings["judge"])), real,
+        drawn.one_each(first), drawn.one_each(chosen + 1), context, judge=judge,
+    )  # fmt: skip
+    return plain(found)
+
+
+def _search(cell: Cell, joint: Residual, generator: Generator) -> dict[str, Any]:
+    """From random tokens, without regard to the base."""
+    x, context = joint.chunks.test.spread(cell["search"]["prefixes"])
+    assert context is not None
+    start = random_tokens(joint.base.q.space, len(x.lengths), generator=generator)
+    how = TokenSearch(steps=cell["search"]["steps"], candidates=8)
+    found = search(joint.energy, joint.base.q, start, context, how=how, data=x, generator=generator)
+    return {"rows": plain(found.rows()), "text": joint.base.spell(context.given.prefix(0), found.x.prefix(0))}
+
+
+def _distilled(cell: Cell, joint: Residual, folder: Path) -> dict[str, Any] | None:
+    """Cost of the test continuations before, and after the joint model has been brought back into the base."""
+    settings, base = cell["distil"], joint.base.q
+    if settings is None or not isinstance(base, Autoregressive):
+        return None
+    count, seed = settings["candidates"], folded(cell["seed"], 5)
+    _, context = joint.chunks.train.spread(settings["chunks"])
+    assert context is not None
+    held_out: Any = tuple(joint.chunks.validation)
+    place = folder.parent / f"distil-draws-{settings['chunks']}-{count}"
+    drawn = draw_negatives(place, base, context, count, seed=seed)
+    chosen = chosen_draws(joint.energy, drawn, context, generator=Generator().manual_seed(seed))
+    own = drawn.one_each(torch.zeros(len(drawn), dtype=torch.long))
+    adam = Adam(learning_rate=settings["learning_rate"])
+    course = Course(epochs=settings["epochs"], seed=seed, optimiser=adam, checkpoint_every=500)
+    students = {
+        "the base's own draws": distil(folder / "distilled-base", course, base, (own, context), held_out),
+        "draws of the joint model": distil(folder / "distilled", course, base, (chosen, context), held_out),
+        "policy gradient": distil_by_gradient(
+            folder / "distilled-gradient", course, base, joint.energy, context, held_out, draws=count
+        ),
+    }
+    x, prefixes = joint.chunks.test
+    return {name: plain(cross_entropy_difference(one, base, x, context=prefixes)) for name, one in students.items()}

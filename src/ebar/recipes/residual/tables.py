@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures
+from ebar.recipes.figures import Figure, Figures, found
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves, Points, chosen
 from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
-from ebar.recipes.residual.readings import BY_TASK, MODEL, PAPER, RUNS, TASK, cell_of, energies_of, named, prefixes_of
-from ebar.recipes.statistics import as_estimate
+from ebar.recipes.residual.readings import BY_TASK, MODEL, PAPER, RUNS, TASK, cell_of, energies_of, prefixes_of
+from ebar.recipes.statistics import over_seeds
 from ebar.types import Estimate
 
 JOINT = "joint model"  # of which a gain is, beside those of students
@@ -23,8 +23,17 @@ class OfEnergies:
     of: Sequence[Figure]
 
     def __call__(self, results: Sequence[Result]) -> list[Row]:
-        first = [run for run in energies_of(results) if run[0]["energy seed"] == 0]
-        return [replace(row, values=None) for row in Figures(by=("corpus", "base", "model"), of=self.of)(first)]
+        rows = Figures(by=MODEL, of=self.of)(_first_seeds(results))
+        return [replace(row, values=None) for row in rows]
+
+
+def _table(title: str, source: str, of: Sequence[Figure], **others: Any) -> Recipe:
+    """A recipe of figures of every energy's first seed, read off the runs of residual/perplexity."""
+    return Recipe(title=title, source=f"{PAPER}, {source}", figures=[OfEnergies(of)], **others, **RUNS)
+
+
+def _first_seeds(results: Sequence[Result]) -> list[Result]:
+    return [run for run in energies_of(results) if run[0]["energy seed"] == 0]
 
 
 # Step by step -----------------------------------------------------------------------------------------------------
@@ -34,7 +43,7 @@ PAIRED = "joint − base LM, paired"
 
 
 def _scored(runs: Sequence[Result]) -> dict[str, str]:
-    whole = float(runs[0][1]["last_step"]["rest"]) == 0
+    whole = float(runs[0][1]["evaluation"]["last_step"]["rest"]) == 0
     return {"scored": "all tokens" if whole else "the likeliest tokens, the rest sampled"}
 
 
@@ -48,20 +57,18 @@ def _last_steps(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-PER_STEP = Recipe(
+PER_STEP = _table(
     title="Perplexity step by step",
-    source=f"{PAPER}, “Per-Step Perplexity”",
-    figures=[
-        OfEnergies([
-            Figure(
-                name=LAST, at="last_step.{which}", about=_scored, items=prefixes_of("last_step"),
-                each={"which": {"base LM": "base", "joint": "joint", PAIRED: "difference"}},
-            ),
-            Figure(
-                name=PLACE, at="per_step.{place}.difference", items=prefixes_of("per_step"),
-                each={"place": lambda run: {one["place"] + 1: at for at, one in enumerate(run["per_step"])}},
-            ),
-        ])
+    source="“Per-Step Perplexity”",
+    of=[
+        Figure(
+            name=LAST, at="evaluation.last_step.{which}", about=_scored, items=prefixes_of("last_step"),
+            each={"which": {"base LM": "base", "joint": "joint", PAIRED: "difference"}},
+        ),
+        Figure(
+            name=PLACE, at="per_step.{place}.difference", items=prefixes_of("per_step"),
+            each={"place": lambda run: {one["place"] + 1: at for at, one in enumerate(run["per_step"])}},
+        ),
     ],
     tables=[
         Layout(rows=MODEL, figures=[LAST.format(which="*")]),
@@ -74,7 +81,6 @@ PER_STEP = Recipe(
         )
     ],
     notes=_last_steps,
-    **RUNS,
 )  # fmt: skip
 
 # Energies ---------------------------------------------------------------------------------------------------------
@@ -87,28 +93,26 @@ SEARCHED: dict[str, Any] = {
 
 
 def _median(run: Mapping[str, Any], text: str) -> Estimate:
-    low, _, median, _, high = map(float, run["distributions"][text]["quantiles"])
+    low, _, median, _, high = map(float, run["evaluation"]["energies"][text]["quantiles"])
     return Estimate(median, low, high, float("nan"))
 
 
-ENERGIES = Recipe(
+ENERGIES = _table(
     title="Energies of data, of the base's text and of the joint model's",
-    source=f"{PAPER}, “Energy Distribution”; and the failed search that motivates it",
-    figures=[
-        OfEnergies([
-            Figure(name="mean energy", at="distributions.{text}.mean", each={"text": SYSTEMS}, items=prefixes_of()),
-            Figure(
-                name=MEDIAN, at=_median, each={"text": SYSTEMS},
-                items="no interval: the quantiles 5 % and 95 % of the energies",
-            ),
-            Figure(
-                name=GAP, at="distributions.{text}_gap", each={"text": {"base": "base", "joint": "joint"}},
-                items=prefixes_of(),
-            ),
-            Figure(name="energy, searched", at="search.rows.{text}.1", **SEARCHED),
-            Figure(name="log q per token, searched", at="search.rows.{text}.2", **SEARCHED),
-            Figure(name="share taken for real, searched", at="search.rows.{text}.3", range=(0.0, 1.0), **SEARCHED),
-        ])
+    source="“Energy Distribution”; and the failed search that motivates it",
+    of=[
+        Figure(name="mean energy", at="evaluation.energies.{text}.mean", each={"text": SYSTEMS}, items=prefixes_of()),
+        Figure(
+            name=MEDIAN, at=_median, each={"text": SYSTEMS},
+            items="no interval: the quantiles 5 % and 95 % of the energies",
+        ),
+        Figure(
+            name=GAP, at="evaluation.energies.{text}_gap", each={"text": {"base": "base", "joint": "joint"}},
+            items=prefixes_of(),
+        ),
+        Figure(name="energy, searched", at="search.rows.{text}.1", **SEARCHED),
+        Figure(name="log q per token, searched", at="search.rows.{text}.2", **SEARCHED),
+        Figure(name="share taken for real, searched", at="search.rows.{text}.3", range=(0.0, 1.0), **SEARCHED),
     ],
     tables=[
         Layout(rows=(*MODEL, "text"), figures=["mean energy", MEDIAN, GAP]),
@@ -118,7 +122,6 @@ ENERGIES = Recipe(
         ),
     ],
     plots=[Points(of=[GAP], label="{model}, {text}", x_label="mean energy − that of data", **BY_TASK)],
-    **RUNS,
 )  # fmt: skip
 
 # n-grams ----------------------------------------------------------------------------------------------------------
@@ -128,20 +131,18 @@ SHARES = f"{SHARE}, joint − base LM, paired over prefixes"
 
 
 def _orders(run: dict[str, Any]) -> dict[Any, Any]:
-    return {int(n): n for n in run["ngrams"]["difference"]}
+    return {int(n): n for n in run["ngrams"]}
 
 
-NGRAMS = Recipe(
+NGRAMS = _table(
     title="Unique n-grams of the joint model's text",
-    source=f"{PAPER}, “Unique Ratio of Ngrams”, whose definition is not given: distinct / total, pooled",
-    figures=[
-        OfEnergies([
-            Figure(
-                name=SHARE, at="ngrams.ratios.{system}.{n}.pooled", each={"system": SYSTEMS, "n": _orders},
-                range=(0.0, 1.0),
-            ),
-            Figure(name=SHARES, at="ngrams.difference.{n}", each={"n": _orders}),
-        ])
+    source="“Unique Ratio of Ngrams”, whose definition is not given: distinct / total, pooled",
+    of=[
+        Figure(
+            name=SHARE, at="evaluation.unique.{system}.{n}.pooled", each={"system": SYSTEMS, "n": _orders},
+            range=(0.0, 1.0),
+        ),
+        Figure(name=SHARES, at="ngrams.{n}", each={"n": _orders}),
     ],
     tables=[
         Layout(rows=(*MODEL, "system"), columns=("n",), figures=[SHARE], caption=SHARE),
@@ -149,7 +150,6 @@ NGRAMS = Recipe(
     ],
     plots=[Points(of=[SHARES], label="{model}, n = {n}", x_label="unique n-grams, joint − base", **BY_TASK)],
     reading=Reading(items=prefixes_of()),
-    **RUNS,
 )  # fmt: skip
 
 # Judges -----------------------------------------------------------------------------------------------------------
@@ -244,21 +244,19 @@ GAIN = "nats per token − the base LM's, paired over prefixes"
 
 
 def _gain(run: Mapping[str, Any], of: str | None) -> Any:
-    return run["joint"]["difference"] if of is None else run["distilled"][of]
+    return run["evaluation"]["perplexity"]["difference"] if of is None else run["distilled"][of]
 
 
-DISTILLED = Recipe(
+DISTILLED = _table(
     title="The joint model distilled back into a plain language model",
-    source=f"{PAPER}, “Limitations” (the generator is fixed during training); ebar's own",
-    figures=[
-        OfEnergies([
-            Figure(
-                name=GAIN, at=_gain,
-                each={"of": lambda run: {} if run["distilled"] is None else {
-                    JOINT: None, **{f"student by {name}": name for name in run["distilled"]}
-                }},
-            )
-        ])
+    source="“Limitations” (the generator is fixed during training); ebar's own",
+    of=[
+        Figure(
+            name=GAIN, at=_gain,
+            each={"of": lambda run: {} if run["distilled"] is None else {
+                JOINT: None, **{f"student by {name}": name for name in run["distilled"]}
+            }},
+        )
     ],
     tables=[Layout(rows=MODEL, columns=("of",), caption=GAIN)],
     plots=[Points(of=[GAIN], label="{model}: {of}", x_label="nats per token − base", **BY_TASK)],
@@ -267,7 +265,6 @@ DISTILLED = Recipe(
         "training is not known here."
     ],
     reading=Reading(items=prefixes_of()),
-    **RUNS,
 )  # fmt: skip
 
 # Text -------------------------------------------------------------------------------------------------------------
@@ -278,33 +275,21 @@ WORD = "probability of the next word, joint"
 def _texts(results: Sequence[Result]) -> list[Row]:
     """A row for each text, the joint model's with the effective sample size of its choice; then the next words."""
     rows = []
-    for cell, result in results:
-        for kind, (run, *_) in result["energies"].items():
-            task = named(cell, kind)
-            for number, sample in enumerate(run["samples"], 1):
-                start = f"{number}: … {sample['prefix'][-80:]}"
-                for text in SYSTEMS:
-                    joint = text == "joint"
-                    rows.append(
-                        Row(
-                            name="effective number of draws" if joint else "text",
-                            settings={
-                                **task, "prefix": start, "continuation of": text, "continuation": sample[text],
-                                "draws": sample["draws"] if joint else None,
-                            },
-                            value=float(sample["effective_sample_size"]) if joint else None, low=None, high=None,
-                        )
-                    )  # fmt: skip
-            start = f"1: … {run['next_words']['prefix'][-80:]}"
-            for word in run["next_words"]["words"][:10]:
-                found = as_estimate(word["joint"])
-                assert found is not None
-                settings = {**task, "prefix": start, "continuation": word["token"]}
-                settings["under the base"] = f"{float(word['base']):.4f}"
-                rows.append(
-                    Row(name=WORD, settings=settings, value=found.value, low=found.low, high=found.high,
-                        warning=found.warning)
-                )  # fmt: skip
+    for task, run in _first_seeds(results):
+        about = {key: task[key] for key in MODEL}
+        for number, sample in enumerate(run["evaluation"]["continued"], 1):
+            start = f"{number}: … {sample['prefix'][-80:]}"
+            for text in SYSTEMS:
+                settings = {**about, "prefix": start, "continuation of": text, "continuation": sample[text]}
+                name, draws, value = "text", None, None
+                if text == "joint":
+                    name, draws = "effective number of draws", run["evaluation"]["draws"]
+                    value = float(sample["effective_sample_size"])
+                rows.append(Row(name=name, settings={**settings, "draws": draws}, value=value, low=None, high=None))
+        start = f"1: … {run['next_words']['prefix'][-80:]}"
+        for word in run["next_words"]["words"][:10]:
+            own = {"prefix": start, "continuation": word["token"], "under the base": f"{float(word['base']):.4f}"}
+            rows.append(over_seeds(WORD, {**about, **own}, [found(word, "joint")]))
     return rows
 
 
