@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from ebar.cli import main
-from ebar.recipes.earm import toys
+from ebar.recipes.data import toy_text
 
 BASE = [
     "--data.kind", "text", "--data.length", "24", "--backbone.kind", "transformer", "--backbone.layers", "1",
@@ -25,7 +25,7 @@ BIT = ["--energy.layers", "1", "--energy.hidden", "8", "--energy.heads", "2", "-
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a text, a base and a residual model of them."""
     folder = tmp_path_factory.mktemp("residual")
-    (folder / "text.txt").write_text(toys.text(80, 0))
+    (folder / "text.txt").write_text(toy_text(80, 0))
     text = str(folder / "text.txt")
     assert main(["train", "--runs", str(folder), "--name", "base", "--json", "--data.train", text, *BASE]) == 0
     assert residual(folder, "train", "--name", "unit", "--energy.kind", "unit", *SMALL, "--json") == 0

@@ -59,23 +59,36 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "gam/policy_gradient": Lazy("distributional policy gradient against distillation at equal numbers of draws"),
         "gam/conditional": Lazy("λ as a function of the context against one λ for all"),
         "gam/cryptographic": Lazy("a predicate that P_λ captures at once and no autoregressive model can"),
-        "earm/tatoeba": Lazy("a translation model on all of Tatoeba, and its E-ARM twin"),
-        "earm/table1": Lazy("translation with and without E-ARM: label smoothing, scheduled sampling, greedy, beam"),
-        "earm/table3": Lazy("a Transformer language model with and without E-ARM"),
-        "earm/table4": Lazy("λ against the epoch in which E-ARM starts"),
-        "earm/table5": Lazy("bits per dimension of PixelCNN and Gated PixelCNN with and without E-ARM"),
-        "earm/figure1": Lazy("images drawn from them, and completions of half images"),
+        "earm/tatoeba": Lazy("a translation model on all of Tatoeba, and its E-ARM twin", "earm.tables:TATOEBA"),
+        "earm/table1": Lazy(
+            "translation with and without E-ARM: label smoothing, scheduled sampling, greedy, beam",
+            "earm.tables:TABLE1",
+        ),
+        "earm/table3": Lazy("a Transformer language model with and without E-ARM", "earm.language:TABLE3"),
+        "earm/table4": Lazy("λ against the epoch in which E-ARM starts", "earm.language:TABLE4"),
+        "earm/table5": Lazy(
+            "bits per dimension of PixelCNN and Gated PixelCNN with and without E-ARM", "earm.images:TABLE5"
+        ),
+        "earm/figure1": Lazy("images drawn from them, and completions of half images", "earm.images:FIGURE1"),
         "earm/motif": Lazy("the motif language with its exact entropy: r, scheduled sampling, E-ARM, and π of a GAM"),
-        "earm/table2": Lazy("translation en→de by models of two sizes, with and without E-ARM"),
-        "earm/table7": Lazy("BLEU by the length of the target, from the runs of earm/table1 as the next five"),
-        "earm/table8": Lazy("exposure bias: how often the true token is likelier under E-ARM"),
-        "earm/table9": Lazy("top-K energy resampling, K = 0, 5, 10"),
-        "earm/table10": Lazy("ROUGE, METEOR (where WordNet is there) and BLEU"),
-        "earm/table11": Lazy("seconds per 100 iterations: base, scheduled sampling, E-ARM, Langevin dynamics"),
-        "earm/figure2": Lazy("cross-entropy in training and on held-out data, epoch by epoch"),
-        "earm/cases": Lazy("translations side by side, what differs from the reference in italics"),
-        "earm/recent": Lazy("how many recent factors E-ARM's gradient goes through"),
-        "earm/without_ce": Lazy("the contrastive term by itself, from scratch and after pre-training"),
+        "earm/table2": Lazy("translation en→de by models of two sizes, with and without E-ARM", "earm.tables:TABLE2"),
+        "earm/table7": Lazy(
+            "BLEU by the length of the target, from the runs of earm/table1 as the next five", "earm.tables:TABLE7"
+        ),
+        "earm/table8": Lazy("exposure bias: how often the true token is likelier under E-ARM", "earm.tables:TABLE8"),
+        "earm/table9": Lazy("top-K energy resampling, K = 0, 5, 10", "earm.tables:TABLE9"),
+        "earm/table10": Lazy("ROUGE, METEOR (where WordNet is there) and BLEU", "earm.tables:TABLE10"),
+        "earm/table11": Lazy(
+            "seconds per 100 iterations: base, scheduled sampling, E-ARM, Langevin dynamics", "earm.timing:TABLE11"
+        ),
+        "earm/figure2": Lazy("cross-entropy in training and on held-out data, epoch by epoch", "earm.tables:FIGURE2"),
+        "earm/cases": Lazy(
+            "translations side by side, what differs from the reference in italics", "earm.tables:CASES"
+        ),
+        "earm/recent": Lazy("how many recent factors E-ARM's gradient goes through", "earm.language:RECENT"),
+        "earm/without_ce": Lazy(
+            "the contrastive term by itself, from scratch and after pre-training", "earm.language:WITHOUT_CE"
+        ),
         "residual/perplexity": Lazy("perplexity intervals of joint models, beside the base, RALM and BALM"),
         "residual/bounded": Lazy("an energy with |E| ≤ 3 beside one without a bound, and what can be certified"),
         "residual/per_step": Lazy(

@@ -1,17 +1,18 @@
 """Figures of finished runs: where each is in a result, how runs are grouped and paired, and what the paper has."""
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from ebar.recipes.recipe import Items, Range, Result, Row
+from ebar.recipes.recipe import Cell, Items, Range, Result, Row
 from ebar.recipes.statistics import as_estimate, grouped, over_seeds, said_of_runs, with_items
 from ebar.types import Estimate
 
 Read = str | Callable[..., Any]  # a path in a run's result such as "models.π.exact", or a function of it
-Each = Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]
+Each = Mapping[Any, Any] | Callable[[dict[str, Any]], Mapping[Any, Any]]
 SMALLEST = 1e-12  # of a divisor: a ratio to 0 is large, and finite
 
 
@@ -25,11 +26,14 @@ class Figure:
     # a function from a result to such a mapping. A setting that the name has is not shown beside it.
     each: Mapping[str, Each] = field(default_factory=dict)
     where: Mapping[str, Any] = field(default_factory=dict)  # only runs with these settings
-    minus: Mapping[str, Any] | None = None  # less the same of the run that differs from this one in these settings
+    # Less the same of the run that differs from this one in these settings, or in those that a function of its settings
+    # gives; where `paper` is a function, so are the paper's figures.
+    minus: Mapping[str, Any] | Callable[[Cell], Mapping[str, Any]] | None = None
     over: Mapping[str, Any] | None = None  # … divided by it
     # More settings to show.
     about: Mapping[str, Any] | Callable[[Sequence[Result]], Mapping[str, Any]] = field(default_factory=dict)
-    # The paper's own: by the row's settings (a value or a tuple), or in the order of `each`, or a function of settings.
+    # The paper's own: by the row's settings (a value or a tuple), or in the order of `each`, or a function of the row's
+    # settings and those of its runs.
     paper: Mapping[Any, Any] | Sequence[Any] | Callable[[Mapping[str, Any]], Any] = field(default_factory=dict)
     single: Read | None = None  # where a run's own interval is, if not with its figure
     exact: bool = False  # known without error, and the same in all runs of a group
@@ -39,6 +43,7 @@ class Figure:
     shared: str = ""  # test items that all seeds share, whose error (that of the first seed) belongs in the interval
     items: Items = ""  # what the interval of a single run is over
     range: Range | None = None  # the least and the most that it can be
+    least: Read | None = None  # … where the least is a figure of the run
     # In place of Student's interval over seeds.
     summary: Callable[[str, Mapping[str, Any], list[float]], Row] | None = None
 
@@ -55,9 +60,12 @@ class Figures:
     of: Sequence[Figure]
     # What a row's settings are → the paper's number for each figure, in their order.
     paper: Mapping[Any, Sequence[Any]] = field(default_factory=dict)
+    # A run as several, each with more settings: those of its models, say.
+    parts: Callable[[Cell, dict[str, Any]], Iterable[Result]] = lambda cell, result: [(cell, result)]
 
     def __call__(self, results: Sequence[Result]) -> list[Row]:
         rows = []
+        results = [part for result in results for part in self.parts(*result)]
         for group, runs in grouped(results, self.by).items():
             settings = dict(zip(self.by, group, strict=True))
             for place, figure in enumerate(self.of):
@@ -94,15 +102,14 @@ def _rows(
         name = figure.name.format(**said)
         settings = {**group, **{key: label for key, label in said.items() if f"{{{key}}}" not in figure.name}}
         settings |= figure.about(runs) if callable(figure.about) else figure.about
-        document = _paper(figure, place, settings | said, group)
+        document = _paper(figure, place, {**settings, **said, **runs[0][0]}, settings | said, group)
         values = [found(result, figure.at, **parts) for _, result in runs]
         if partners is not None:
-            others = [_number(found(result, figure.at, **parts)) for result in partners]
-            pairs = zip(values, others, strict=True)
-            values = [
-                _number(one) - other if figure.over is None else _number(one) / max(other, SMALLEST)
-                for one, other in pairs
-            ]
+            others = [found(result, figure.at, **parts) for result in partners]
+            if None in values or None in others:
+                continue
+            pairs = zip(map(_number, values), map(_number, others), strict=True)
+            values = [one - other if figure.over is None else one / max(other, SMALLEST) for one, other in pairs]
         yield from _row(figure, name, settings, values, runs, parts, document)
 
 
@@ -127,7 +134,8 @@ def _row(
     warning = figure.warns and said_of_runs([found(result, figure.warns, **parts) for _, result in runs])
     numbers = [_number(value) for value in values]
     estimates = values if figure.single is None and all(isinstance(value, Estimate) for value in values) else numbers
-    row = over_seeds(name, settings, estimates, single=single, document=document, warning=warning or None)
+    least = -math.inf if figure.least is None else found(runs[0][1], figure.least, **parts)
+    row = over_seeds(name, settings, estimates, single=single, document=document, warning=warning or None, least=least)
     if figure.shared:
         row = with_items(row, single or (values[0] if isinstance(values[0], Estimate) else None), figure.shared)
     yield row
@@ -137,18 +145,31 @@ def _paired(
     figure: Figure, runs: Sequence[Result], results: Sequence[Result], by: Sequence[str]
 ) -> tuple[Sequence[Result], list[dict[str, Any]] | None]:
     """The runs that have a partner, and its results: a run of the same group and seed but for some settings."""
-    other = figure.minus if figure.over is None else figure.over
-    if other is None:
+    if figure.minus is None and figure.over is None:
         return runs, None
-    keys = list(dict.fromkeys([*by, *other, "seed"]))
+    partners = [_partner(figure, cell) for cell, _ in runs]
+    keys = list(dict.fromkeys([*by, *(key for partner in partners for key in partner), "seed"]))
     known = {tuple(cell[key] for key in keys): result for cell, result in results}
-    runs = [run for run in runs if any(run[0][key] != value for key, value in other.items())]
-    return runs, [known[tuple({**cell, **other}[key] for key in keys)] for cell, _ in runs]
+    pairs = [(run, {**run[0], **partner}) for run, partner in zip(runs, partners, strict=True)]
+    pairs = [(run, other) for run, other in pairs if other != run[0]]
+    return [run for run, _ in pairs], [known[tuple(other[key] for key in keys)] for _, other in pairs]
 
 
-def _paper(figure: Figure, place: int, settings: Mapping[str, Any], group: Mapping[str, Any]) -> Any:
+def _partner(figure: Figure, cell: Cell) -> Mapping[str, Any]:
+    """The settings that the run which this one is compared with has in place of its own."""
+    other = (figure.minus if figure.over is None else figure.over) or {}
+    return other(cell) if callable(other) else other
+
+
+def _paper(
+    figure: Figure, place: int, known: Mapping[str, Any], settings: Mapping[str, Any], group: Mapping[str, Any]
+) -> Any:
     if callable(figure.paper):
-        return figure.paper(settings)
+        own = figure.paper(known)
+        if figure.minus is None or isinstance(own, str):
+            return own
+        other = figure.paper({**known, **_partner(figure, known)})
+        return None if own is None or other is None else round(own - other, 4)
     if isinstance(figure.paper, Mapping):
         return _told(figure.paper, settings, group)
     return figure.paper[place] if place < len(figure.paper) else None

@@ -109,7 +109,7 @@ def _notes(record: Mapping[str, Any], cells: Sequence[Cell], rows: Sequence[Row]
 def apart(ours: Sequence[Mapping[str, Any]], paper: Sequence[Mapping[str, Any]]) -> list[str]:
     """The settings that are not those of scale paper, with the latter in brackets."""
     if all("configuration" in cell for cell in [*ours, *paper]):
-        ours, paper = ([cell["configuration"] for cell in cells] for cells in (ours, paper))
+        ours, paper = ([_configured(cell) for cell in cells] for cells in (ours, paper))
     own, theirs = _settings(ours), _settings(paper)
     different = [
         f"{key} {' / '.join(own.get(key, ['–']))} ({' / '.join(theirs.get(key, ['–']))})"
@@ -117,6 +117,12 @@ def apart(ours: Sequence[Mapping[str, Any]], paper: Sequence[Mapping[str, Any]])
         if own.get(key) != theirs.get(key)
     ]
     return [f"Settings that are not those of scale paper (in brackets): {'; '.join(different)}."] if different else []
+
+
+def _configured(cell: Cell) -> Mapping[str, Any]:
+    """The configuration, and groups of settings beside it; single ones beside it are names for what is in it."""
+    groups = {key: value for key, value in cell.items() if isinstance(value, Mapping) and key != "configuration"}
+    return {**cell["configuration"], **groups}
 
 
 def _settings(cells: Sequence[Cell]) -> dict[str, list[str]]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ebar.errors import UserError, choose
 from ebar.progress import bar
 from ebar.recipes import RECIPES, SCALES, load
-from ebar.recipes.recipe import Cell, Recipe, Row
+from ebar.recipes.recipe import Cell, Row
 from ebar.recipes.render import FORMAT, settled, write_page
 from ebar.store.environment import environment
 from ebar.store.fingerprint import fingerprint, source_fingerprint
@@ -26,6 +26,9 @@ from ebar.tables import import_plug_ins, plug_ins
 SELDOM = ("over", "values", "picture")
 RESULT = "result.json"  # of a cell, in its folder
 LONGEST_SOCKET = 40  # bytes of Ray's folder: it puts sockets below, whose whole path may have 107
+
+
+Work = Callable[[Cell, Path], dict[str, Any]]  # a recipe's `run`: no more of it goes to other processes
 
 
 class Outcome(NamedTuple):
@@ -70,7 +73,7 @@ def reproduce(
     with bar(f"{name} at scale {scale}", len(grid), "runs") as progress, saving(str(folder)):
         progress.advance(len(grid) - len(missing))
         failed = []
-        for outcome in _alone(recipe, missing) if workers == 1 else run_all(recipe, missing, workers, folder):
+        for outcome in _alone(recipe.run, missing) if workers == 1 else run_all(recipe.run, missing, workers, folder):
             progress.advance(1)
             if outcome.failure:
                 failed.append(outcome)
@@ -152,22 +155,22 @@ def _error(name: str, failed: Sequence[Outcome]) -> Exception:
     return error
 
 
-def _alone(recipe: Recipe, cells: Sequence[tuple[Cell, Path]]) -> Iterator[Outcome]:
+def _alone(run: Work, cells: Sequence[tuple[Cell, Path]]) -> Iterator[Outcome]:
     """In this process, one after another."""
     for cell, path in cells:
-        yield _run_one(recipe, cell, path)
+        yield _run_one(run, cell, path)
 
 
-def _on_joblib(recipe: Recipe, cells: Sequence[tuple[Cell, Path]], workers: int, folder: Path) -> Iterator[Outcome]:
+def _on_joblib(run: Work, cells: Sequence[tuple[Cell, Path]], workers: int, folder: Path) -> Iterator[Outcome]:
     """Outcomes as they come, in no particular order."""
     if len(cells) <= 1:
-        yield from _alone(recipe, cells)
+        yield from _alone(run, cells)
         return
     try:
         from joblib import Parallel, delayed
     except ImportError:
         raise UserError("Several workers need joblib: pip install 'ebar[sweep]', or use --workers 1.") from None
-    jobs = (delayed(_run_one)(recipe, cell, path) for cell, path in cells)
+    jobs = (delayed(_run_one)(run, cell, path) for cell, path in cells)
     try:
         yield from Parallel(n_jobs=workers, return_as="generator_unordered")(jobs)
     except BrokenProcessPool as broken:
@@ -177,7 +180,7 @@ def _on_joblib(recipe: Recipe, cells: Sequence[tuple[Cell, Path]], workers: int,
         ) from broken
 
 
-def _on_ray(recipe: Recipe, cells: Sequence[tuple[Cell, Path]], workers: int, folder: Path) -> Iterator[Outcome]:
+def _on_ray(run: Work, cells: Sequence[tuple[Cell, Path]], workers: int, folder: Path) -> Iterator[Outcome]:
     """The same on Ray: on this machine, or on the cluster that RAY_ADDRESS names, which must share the work folder."""
     try:
         import ray
@@ -193,7 +196,7 @@ def _on_ray(recipe: Recipe, cells: Sequence[tuple[Cell, Path]], workers: int, fo
         elif ours:
             ray.init(num_cpus=workers, _temp_dir=str(place), include_dashboard=False, log_to_driver=False)
         remote = ray.remote(num_cpus=1, max_retries=0)(_run_one)
-        waiting = {remote.remote(recipe, cell, path.absolute()): cell for cell, path in cells}
+        waiting = {remote.remote(run, cell, path.absolute()): cell for cell, path in cells}
         while waiting:
             (done,), _ = ray.wait(list(waiting), num_returns=1)
             cell = waiting.pop(done)
@@ -207,13 +210,13 @@ def _on_ray(recipe: Recipe, cells: Sequence[tuple[Cell, Path]], workers: int, fo
         shutil.rmtree(place, ignore_errors=True)
 
 
-BACKENDS: dict[str, Callable[[Recipe, Sequence[tuple[Cell, Path]], int, Path], Iterator[Outcome]]] = {
+BACKENDS: dict[str, Callable[[Work, Sequence[tuple[Cell, Path]], int, Path], Iterator[Outcome]]] = {
     "joblib": _on_joblib,
     "ray": _on_ray,
 }
 
 
-def _run_one(recipe: Recipe, cell: Cell, place: Path) -> Outcome:
+def _run_one(run: Work, cell: Cell, place: Path) -> Outcome:
     """A cell is a stage: its folder holds the result, and until there is one, what the run has made so far."""
     import torch
 
@@ -226,7 +229,7 @@ def _run_one(recipe: Recipe, cell: Cell, place: Path) -> Outcome:
         with open_stage(place, {"cell": dict(cell), "source": source_of_results()}) as stage:
             if not stage.done:
                 work.mkdir(exist_ok=True)
-                stage.write(RESULT, to_json(recipe.run(cell, work)))
+                stage.write(RESULT, to_json(run(cell, work)))
         remove_folder(work)  # of no more use
     except UserError as error:
         return Outcome(cell, str(error))

@@ -3,14 +3,14 @@ from pathlib import Path
 import pytest
 
 from ebar.cli import main
-from ebar.recipes.earm import toys
+from ebar.recipes.data import toy_text
 
 
 @pytest.fixture(scope="session")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of short sentences."""
     path = tmp_path_factory.mktemp("text") / "text.txt"
-    path.write_text(toys.text(120, 0))
+    path.write_text(toy_text(120, 0))
     return path
 
 

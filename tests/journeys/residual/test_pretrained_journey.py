@@ -58,9 +58,9 @@ def causal(vocabulary: int) -> Any:
 
 
 def words(positions: int = 64) -> tuple[Any, Tokenizer]:
-    from ebar.recipes.earm import toys
+    from ebar.recipes.data import toy_text
 
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(set(toys.text(100, 0).split()))]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(set(toy_text(100, 0).split()))]
     tokenizer = Tokenizer(models.WordLevel({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.add_special_tokens(["[PAD]", "[CLS]", "[SEP]"])

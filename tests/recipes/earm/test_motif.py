@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from ebar.build.corpus import build_corpus
+from ebar.build.entry import make
 from ebar.build.gam import base_settings
 from ebar.build.model import build_model
+from ebar.config.reader import to_yaml
+from ebar.objectives import OBJECTIVES
 from ebar.objectives.scheduled_sampling import ScheduledSampling, chance_of_truth
 from ebar.recipes.earm.motif import (
     COST,
@@ -17,19 +20,19 @@ from ebar.recipes.earm.motif import (
     FAKES,
     MOTIF_DIFFERENCE,
     RECIPE,
-    RIVALS,
     SCHEDULED,
     SIZES,
     STUDENT,
     R,
-    objectives,
+    twins_of,
 )
 from ebar.recipes.gam import data_efficiency
 from ebar.recipes.gam.cells import configured
 from ebar.recipes.recipe import Cell, Recipe
 from ebar.store.writing import to_json
-from ebar.training.checkpoints import Checkpoints
+from ebar.training.schedules import for_steps
 
+RIVALS = (SCHEDULED, EARM, STUDENT)
 Run = tuple[Cell, dict[str, Any], Path]
 
 
@@ -52,30 +55,22 @@ def test_no_model_beats_the_entropy_and_all_have_learnt_something(run: Run) -> N
 
 
 def test_branches_share_the_trunk_and_part_after_it(run: Run) -> None:
-    _, result, folder = run
+    cell, result, folder = run
     trunk = (folder / "trunk" / "metrics.jsonl").read_bytes()
-    logs = {name: (folder / name / "metrics.jsonl").read_bytes() for name in ("r", "scheduled_sampling", "earm")}
+    logs = {name: (folder / name / "metrics.jsonl").read_bytes() for name in ("gam/r", "scheduled_sampling", "earm")}
     assert trunk
     assert all(log.startswith(trunk) for log in logs.values())
     ends = {log[len(trunk) :] for log in logs.values()}
     assert len(ends) == 3
-    assert {len(curve) for curve in result["validation"].values()} == {RECIPE.grid("demo")[0]["epochs"]}
+    assert {len(curve) for curve in result["validation"].values()} == {cell["configuration"]["base"]["epochs"]}
 
 
-def test_the_journey_begins_with_the_branch_r(run: Run) -> None:
-    """The same files, and it trained r no further; its configuration is that of the journey's own r."""
-    _, _, folder = run
-    ours, theirs = folder / "r", folder / "gam" / "r"
-    assert (ours / "metrics.jsonl").read_bytes() == (theirs / "metrics.jsonl").read_bytes()
-    weights = [_newest(place) for place in (ours, theirs)]
-    assert weights[0] == weights[1]
-    assert "language" in (theirs / "config.yaml").read_text()
-
-
-def _newest(place: Path) -> dict[str, list[float]]:
-    best = Checkpoints(place / "checkpoints").best()
-    assert best is not None
-    return {name: tensor.flatten().tolist() for name, tensor in best.weights["model"].items()}
+def test_the_journey_of_gam_begins_with_the_twin_r(run: Run) -> None:
+    """It found r finished where it would have trained it, and its configuration is that of its own r."""
+    cell, _, folder = run
+    own = base_settings(configured(cell["configuration"]))
+    assert (folder / "gam" / "r" / "config.yaml").read_text() == to_yaml(own)
+    assert (folder / "gam" / "r" / "metrics.jsonl").read_bytes() != (folder / "trunk" / "metrics.jsonl").read_bytes()
 
 
 def test_a_run_called_again_finds_everything_done(run: Run) -> None:
@@ -98,11 +93,12 @@ def test_fakes_are_enough_and_the_chance_of_truth_ends_at_its_least(tmp_path: Pa
     for scale in SIZES:
         for cell in RECIPE.grid(scale):
             base = cell["configuration"]["base"]
-            assert cell["earm"]["draws"] * base["batch_size"] >= FAKES
-            assert 0 < cell["start_epoch"] < base["epochs"]
+            assert cell["twins"][EARM]["draws"] * base["batch_size"] >= FAKES
+            assert {twin["start_epoch"] for twin in cell["twins"].values()} == {base["epochs"] // 2}
     cell = RECIPE.grid("demo")[0]
     settings = base_settings(configured(cell["configuration"]))
-    way = objectives(cell, 1000)[SCHEDULED](build_model(settings, build_corpus(settings).space))
+    model = build_model(settings, build_corpus(settings).space)
+    way = for_steps(make(OBJECTIVES, twins_of(cell, settings)[SCHEDULED].objective, "objective", model=model), 1000)
     assert isinstance(way, ScheduledSampling)
     chances = [chance_of_truth(step, way.decay, way.k, way.slope, way.floor) for step in (0, 500, 1000, 2000)]
     assert chances == pytest.approx([1.0, 0.9, 0.8, 0.8])

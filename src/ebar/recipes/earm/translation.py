@@ -1,171 +1,175 @@
-"""One run of a translation experiment: a base model and its E-ARM twin that share their history, and their worth."""
+"""Translation with and without E-ARM: one run measured in every way that a table of Wang et al. 2022 asks for."""
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxtyping import Int
-from torch import Generator, Tensor
+from torch import Generator
 
-from ebar.backbones.transformer import EncoderDecoder
+from ebar.data.corpus import Corpus
 from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.exposure_bias import exposure_bias
 from ebar.evaluation.overlap import meteor, rouge
 from ebar.evaluation.translation import bleu, bleu_by_length, bleu_difference
-from ebar.heads.softmax import Softmax
-from ebar.journeys.forked import Branch, Fork, train_forked
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
-from ebar.objectives.earm import Earm
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
-from ebar.objectives.scheduled_sampling import ScheduledSampling
-from ebar.recipes.earm.translation_data import Task, task_of
-from ebar.recipes.recipe import Cell
+from ebar.recipes.data import PARTS
+from ebar.recipes.earm.twins import BASE, EARM, curves, train_twins, twin_grid
+from ebar.recipes.grid import Grid, at
+from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.samplers.beam import decode
 from ebar.samplers.energy_resampling import energy_resampling
-from ebar.training.budgeted import Budgeted
-from ebar.training.optimisers import Adam
-from ebar.training.schedules import Cosine, InverseSquareRoot, Schedule
-from ebar.types import Objective
+
+# Fakes as long as their source lets them be, and two recent factors, are what E-ARM has by itself.
+COMMON = {
+    "data.kind": "parallel", "backbone.kind": "encoder_decoder", "optimiser.betas": [0.9, 0.98],
+    "training.checkpoint_every": 200,
+}  # fmt: skip
+# The paper's Table 6, and what fits on two cores.
+SCALES: dict[str, dict[str, Any]] = {
+    "demo": {
+        "data.vocabulary": 300, "data.length": 40, "data.limit": 150, "data.held_out_limit": None,
+        "backbone.layers": 1, "backbone.encoder_layers": 1, "backbone.hidden": 16, "backbone.heads": 2,
+        "backbone.feedforward": 32, "backbone.dropout": 0.1, "optimiser.learning_rate": 5e-3, "schedule.warmup": 5,
+        "training.epochs": 2, "training.batch_tokens": 1024, "training.held_out_batch": 8192,
+        "training.maximal_length": 40, "earm.start_epoch": 1, "measures.edges": [2, 3],
+    },
+    "cpu": {
+        "data.vocabulary": 2000, "data.length": 50, "data.limit": 20_000, "data.held_out_limit": 1000,
+        "backbone.layers": 1, "backbone.encoder_layers": 1, "backbone.hidden": 128, "backbone.heads": 4,
+        "backbone.feedforward": 512, "backbone.dropout": 0.1, "optimiser.learning_rate": 2e-3, "schedule.warmup": 200,
+        "training.epochs": 10, "training.batch_tokens": 2048, "training.held_out_batch": 16_384,
+        "training.maximal_length": 100, "earm.start_epoch": 8, "measures.edges": [6, 10],
+    },
+    "paper": {
+        "data.vocabulary": 10_000, "data.length": 176, "data.limit": None, "data.held_out_limit": None,
+        "backbone.layers": 6, "backbone.encoder_layers": 6, "backbone.hidden": 512, "backbone.heads": 4,
+        "backbone.feedforward": 1024, "backbone.dropout": 0.3, "optimiser.learning_rate": 5e-4,
+        "optimiser.weight_decay": 1e-4, "schedule.kind": "inverse_square_root", "schedule.warmup": 4000,
+        "training.epochs": 100, "training.batch_tokens": 4096, "training.held_out_batch": 32_768,
+        "training.maximal_length": 256, "earm.start_epoch": 15, "measures.edges": [25, 50],
+    },
+}  # fmt: skip
+SEEDS = {"demo": range(2), "cpu": range(3), "paper": range(5)}
+DIRECTIONS = ("de→en", "en→de", "en→it", "it→en", "es→en", "en→es")
+SMOOTHED, SCHEDULED = "label smoothing", "scheduled sampling"
+# Options of the objective, with E-ARM and without. Scheduled sampling has 80 % true tokens at the end of training.
+VARIANTS: dict[str, dict[str, Any]] = {
+    BASE: {}, SMOOTHED: {"label_smoothing": 0.1}, SCHEDULED: {"label_smoothing": 0.1, "slope": None, "floor": 0.8},
+}  # fmt: skip
+WIDTHS = (1, 5)  # of the beam
+KEPT = 200  # translations written down: the longest, in which there is more to go wrong
 
 
-def build(cell: Cell, task: Task) -> Autoregressive:
-    """The model of a cell, its weights drawn from torch's own state."""
-    backbone = EncoderDecoder(
-        task.space.vocabulary, layers=cell["layers"], encoder_layers=cell["layers"], hidden=cell["hidden"],
-        heads=cell["heads"], feedforward=cell["feedforward"], dropout=cell["dropout"],
-    )  # fmt: skip
-    return Autoregressive(backbone, Softmax(backbone.width, task.space.vocabulary), task.space)
-
-
-def objectives(cell: Cell, steps: int) -> dict[str, Callable[[Autoregressive], Objective]]:
-    """Of the base and of its twin; `steps` in all. Label smoothing touches the cross-entropy only."""
-    smoothing = cell["label_smoothing"]
-    scheduled: dict[str, Any] = {
-        "decay": "linear",
-        "slope": (1 - cell["least_truth"]) / steps,
-        "floor": cell["least_truth"],
+def translation_grid(
+    variants: Any = tuple(VARIANTS), paper: Sequence[str] = DIRECTIONS, *, ours: str = "de→en",
+    corpus: str = "iwslt14", **more: Any,
+) -> Grid:  # fmt: skip
+    """Runs of these variants, the same or others at each scale; seeds first, so that whole pairs are there early."""
+    directions = {
+        "demo": [_pairs("toy", ours)],
+        "cpu": [_pairs("tatoeba-deu-eng", ours)],
+        "paper": [_pairs(corpus, direction) for direction in paper],
     }
-
-    def base(model: Autoregressive) -> Objective:
-        if cell["scheduled_sampling"]:
-            return ScheduledSampling(model=model, label_smoothing=smoothing, **scheduled)
-        return MaximumLikelihood(model=model, label_smoothing=smoothing)
-
-    def earm(model: Autoregressive) -> Objective:
-        return Earm(
-            model=model, base="scheduled_sampling" if cell["scheduled_sampling"] else "maximum_likelihood",
-            label_smoothing=smoothing, **scheduled, **cell["earm"],
-        )  # fmt: skip
-
-    return {"base": base, "earm": earm}
+    own = {scale: [_variant(name) for name in at(scale, variants)] for scale in SCALES}
+    return twin_grid(COMMON, {"seed": SEEDS, "direction": directions, "variant": own, **more}, scales=SCALES)
 
 
-def train_pair(cell: Cell, task: Task, folder: Path) -> dict[str, Branch]:
-    """Branches of one history, each trained to the end."""
-    batches = Budgeted(data=task.train, tokens=cell["tokens"], seed=cell["seed"])
-    steps = len(batches)
-    all_objectives = objectives(cell, steps * cell["epochs"])
-    fork = Fork(
-        epochs=cell["epochs"],
-        at=cell["start_epoch"],
-        seed=cell["seed"],
-        optimiser=Adam(
-            learning_rate=cell["learning_rate"], betas=(0.9, 0.98), weight_decay=cell.get("weight_decay", 0.0)
-        ),
-        schedule=_schedule(cell, steps),
-        checkpoint_every=200,
-    )
-    validation = Budgeted(data=task.validation, tokens=8 * cell["tokens"], shuffle=False)
-    return train_forked(
-        folder,
-        fork,
-        lambda: build(cell, task),
-        all_objectives["base"],
-        all_objectives,
-        batches,
-        lambda model: (MaximumLikelihood(model=model), validation),
-    )
+def _variant(name: str) -> dict[str, Any]:
+    options = {f"{of}.{key}": value for of in ("objective", "earm") for key, value in VARIANTS[name].items()}
+    if name == SCHEDULED:
+        options |= {"objective.kind": "scheduled_sampling", "earm.base": "scheduled_sampling"}
+    return {"variant": name, **options, "measures.candidates": [0, 5, 10] if name == SMOOTHED else []}
 
 
-def _schedule(cell: Cell, steps: int) -> Schedule:
-    if cell["schedule"] == "cosine":
-        return Cosine(steps=cell["epochs"] * steps, warmup=cell["warmup"])
-    return InverseSquareRoot(warmup=cell["warmup"])
-
-
-def limits(task: Task) -> Int[Tensor, " rows"]:
-    """Twice the source and ten more: longer than any reference here, and a bound on what a bad model rambles."""
-    return (2 * task.test[1].given.lengths + 10).clamp(max=task.space.length)
-
-
-def hypotheses(model: Autoregressive, task: Task, width: int) -> list[str]:
-    """Translations of the test sources: greedy for width 1, else by beam search."""
-    found = decode(model, task.test[1], width=width, maximal_length=limits(task), enough=width)
-    return task.text(found.first())
-
-
-def resampled(model: Autoregressive, task: Task, candidates: int, seed: int) -> list[str]:
-    """Top-K energy resampling (document 003, D.4): one of the beam's K best, by the energy at its last step."""
-    generator = Generator().manual_seed(folded(seed, candidates))
-    found = energy_resampling(model, task.test[1], candidates=candidates, distinct=True, generator=generator)
-    return task.text(found.x)
+def _pairs(corpus: str, direction: str) -> dict[str, Any]:
+    """IWSLT14 and WMT16 as fairseq's scripts leave them: a file for each language. The others: one with tabs."""
+    tabs = {"toy": ("tsv", "de", "en"), "tatoeba-deu-eng": ("tsv.xz", "en", "de")}
+    sides = dict(zip(("source", "target"), direction.split("→"), strict=True))
+    found: dict[str, Any] = {"corpus": corpus, "direction": direction}
+    for part, name in PARTS.items():
+        if corpus in tabs:
+            found[f"data.{part}"] = f"{corpus}/{name}.{tabs[corpus][0]}"
+            found |= {f"data.{side}_column": tabs[corpus].index(one) - 1 for side, one in sides.items()}
+        else:
+            found[f"data.{part}"] = f"{corpus}/{name}.{sides['source']}"
+            found[f"data.{part}_target"] = f"{corpus}/{name}.{sides['target']}"
+    return {**found, "measures.meteor": corpus == "iwslt14" and sides["target"] == "en"}  # its synonyms are English
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
-    """Both branches, trained and measured every way that a table of the document asks for."""
-    task = task_of(cell)
-    branches = train_pair(cell, task, folder)
-    translations = {
-        name: {str(width): hypotheses(branch.module, task, width) for width in cell["widths"]}
-        for name, branch in branches.items()
-    }
-    pairs = {
-        width: bleu_difference(translations["earm"][width], translations["base"][width], task.references)._asdict()
-        for width in translations["base"]
-    }
-    found = exposure_bias(branches["earm"].module, branches["base"].module, *task.test)
+    """Both twins, trained and measured."""
+    corpus, twins = train_twins(cell, folder)
+    assert corpus.written is not None
+    references = [target for _, target in corpus.written]
+    texts = {name: {str(w): translated(twin.model, corpus, w) for w in WIDTHS} for name, twin in twins.items()}
+    test = corpus.sequences("test"), corpus.sources("test")
     return {
-        "branches": {name: _measured(cell, task, branch, translations[name]) for name, branch in branches.items()},
-        "difference": pairs,
-        "exposure": {"own": found.own._asdict(), "gold": found.gold._asdict(), "tested": found.own_tested},
-        "steps": {name: branch.log[-1]["step"] for name, branch in branches.items()},
-        "parameters": sum(parameter.numel() for parameter in branches["base"].module.parameters()),
-        "sources": task.sources[-KEPT:],
-        "references": task.references[-KEPT:],  # the longest: there is more to go wrong
+        "twins": {
+            name: {**measured(cell, corpus, twin.model, texts[name]), "curves": curves(twin)}
+            for name, twin in twins.items()
+        },
+        "difference": {w: bleu_difference(texts[EARM][w], texts[BASE][w], references) for w in texts[BASE]},
+        "exposure": exposure_bias(twins[EARM].model, twins[BASE].model, *test)._asdict(),
+        "sources": [source for source, _ in corpus.written[-KEPT:]],
+        "references": references[-KEPT:],
     }
 
 
-KEPT = 200  # translations written down, for the cases
+def translated(model: Autoregressive, corpus: Corpus, width: int) -> list[str]:
+    """The test sources: greedy for width 1, else by beam search.
+
+    At most twice the source and ten more tokens: longer than any reference here, and a bound on a bad model.
+    """
+    sources = corpus.sources("test")
+    assert sources is not None
+    limits = (2 * sources.given.lengths + 10).clamp(max=corpus.space.length)
+    return corpus.text(decode(model, sources, width=width, maximal_length=limits, enough=width).first())
 
 
-def _measured(cell: Cell, task: Task, branch: Branch, translations: dict[str, list[str]]) -> dict[str, Any]:
-    best = translations[str(max(cell["widths"]))]
-    costs = cross_entropy(branch.module, task.test[0], context=task.test[1]).pooled_per_token
-    overlap = rouge(best, task.references)
-    if cell["meteor"] and cell["direction"].endswith("→en"):  # WordNet speaks English only
-        overlap["meteor"] = meteor(best, task.references)
+def measured(cell: Cell, corpus: Corpus, model: Autoregressive, texts: Mapping[str, list[str]]) -> dict[str, Any]:
+    """BLEU of the translations, by the width of the beam, and more of the widest beam's."""
+    measures, sources, best = cell["measures"], corpus.sources("test"), texts[str(max(WIDTHS))]
+    assert corpus.written is not None
+    assert sources is not None
+    references = [target for _, target in corpus.written]
+
+    def resampled(candidates: int) -> list[str]:
+        """One of the beam's K best, by the energy at its last step (section D.4); for K = 0 the best."""
+        if candidates == 0:
+            return best
+        generator = Generator().manual_seed(folded(cell["seed"], candidates))
+        return corpus.text(
+            energy_resampling(model, sources, candidates=candidates, distinct=True, generator=generator).x
+        )
+
     return {
-        "bleu": {width: _bleu(texts, task.references) for width, texts in translations.items()},
-        "by_length": {
-            part.name: None if part.score is None else part.score._asdict()
-            for part in bleu_by_length(best, task.references, edges=cell["edges"])
-        },
-        "overlap": {name: value._asdict() for name, value in overlap.items()},
-        "resampling": {
-            str(k): _bleu(resampled(branch.module, task, k, cell["seed"]), task.references) for k in cell["candidates"]
-        },
-        "nats_per_token": costs._asdict(),
-        "curves": {
-            "training": branch.curve("nll_per_token"),
-            "validation": branch.curve("validation.loss"),
-            "effective_share": branch.curve("effective_share"),
-            "gap": branch.curve("log_partition_gap"),
-        },
+        "bleu": {width: bleu(own, references).score for width, own in texts.items()},
+        "by_length": {part.name: part.score for part in bleu_by_length(best, references, edges=measures["edges"])},
+        "overlap": rouge(best, references) | ({"METEOR": meteor(best, references)} if measures["meteor"] else {}),
+        "resampling": {str(k): bleu(resampled(k), references).score for k in measures["candidates"]},
+        "nats_per_token": cross_entropy(model, corpus.sequences("test"), context=sources).pooled_per_token,
         "texts": best[-KEPT:],
     }
 
 
-def _bleu(texts: list[str], references: list[str]) -> dict[str, Any]:
-    found = bleu(texts, references)
-    return {**found.score._asdict(), "signature": found.signature}
+SENTENCES = "test sentences"
+
+
+def sentences(row: Row, cells: Sequence[Cell]) -> str:
+    """What the interval of a single run is over."""
+    count = cells[0]["configuration"]["data"]["held_out_limit"]
+    return f"{'all' if count is None else f'{count:,}'} {SENTENCES}, one training"
+
+
+def elsewhere(corpus: str, said: str) -> Any:
+    """Of which data the paper's figures are, where ours are of others."""
+    return lambda cells: None if cells[0]["corpus"] == corpus else said
+
+
+READING = Reading(
+    items=sentences,
+    shared="All seeds are tested on the same sentences: an interval over seeds alone holds the error of training and "
+    "not that of which sentences were tested, so that on other sentences differences may vary more than it says.",
+    elsewhere=elsewhere("iwslt14", "IWSLT14"),
+)

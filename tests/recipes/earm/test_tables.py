@@ -2,36 +2,27 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Generator
 
+from ebar.build.corpus import build_corpus
+from ebar.build.model import build_model
 from ebar.objectives.earm import Earm
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
-from ebar.recipes import SCALES
-from ebar.recipes.earm import (
-    cases,
-    figure2,
-    recent,
-    table1,
-    table2,
-    table7,
-    table8,
-    table9,
-    table10,
-    table11,
-    translation_settings,
-    without_ce,
-)
-from ebar.recipes.earm.language_modelling import build, task_of
+from ebar.recipes import SCALES, load
+from ebar.recipes.earm import language, tables, timing
+from ebar.recipes.earm.language import RECENT, WITHOUT_CE
+from ebar.recipes.earm.tables import CASES, FIGURE2, TABLE1, TABLE2, TABLE7, TABLE8, TABLE9, TABLE10
+from ebar.recipes.earm.translation import SCHEDULED, SEEDS, SMOOTHED
+from ebar.recipes.earm.twins import BASE, PAIRED, configurations
 from ebar.recipes.recipe import Cell, Row
 from ebar.types import Clock, Objective, Sequences
 
-READINGS = {
-    "table7": table7, "table8": table8, "table9": table9, "table10": table10, "figure2": figure2, "cases": cases,
-}  # fmt: skip
+READINGS = ("table7", "table8", "table9", "table10", "figure2", "cases")
 
 
 def estimate(value: float) -> dict[str, Any]:
@@ -45,14 +36,13 @@ def branch(bleu: float, seed: int) -> dict[str, Any]:
         "bleu": {"1": estimate(bleu - 3), "5": estimate(bleu)},
         "by_length": {
             "[0, 2)": estimate(bleu),
-            "OfLength(low=2, high=3, sentences=5, score=7.0)": estimate(bleu - 1),
+            "[2, 3)": estimate(bleu - 1),
             "[3, ∞)": None if bleu < 20 else estimate(bleu - 2),
         },
         "overlap": {
             "ROUGE-1": estimate(2 * bleu), "ROUGE-2": estimate(bleu + 1), "ROUGE-L": estimate(bleu + 2),
-            "meteor": estimate(bleu + 3),
         },
-        "resampling": {"5": estimate(bleu - 0.5), "10": estimate(bleu - 0.25)},
+        "resampling": {"0": estimate(bleu), "5": estimate(bleu - 0.5), "10": estimate(bleu - 0.25)},
         "curves": {"training": [[10, 5.0], [20, 3.0], [30, 2.0]], "validation": [[25, 4.0], [50, 3.0 + seed]]},
         "texts": ["one two", "six"],
     }  # fmt: skip
@@ -65,12 +55,13 @@ def results(cells: Sequence[Cell], gain: float = 1.0) -> list[tuple[Cell, dict[s
         (
             cell,
             {
-                "branches": {
+                "twins": {
                     "base": branch(base[cell["variant"]], cell["seed"]),
                     "earm": branch(base[cell["variant"]] + gain / (1 + cell["seed"]), cell["seed"]),
                 },
                 "exposure": {
-                    "own": estimate(0.6 + cell["seed"] / 10), "gold": estimate(0.5 + cell["seed"] / 10), "tested": 80,
+                    "own": estimate(0.6 + cell["seed"] / 10), "gold": estimate(0.5 + cell["seed"] / 10),
+                    "own_tested": 80,
                 },
                 "sources": ["eins zwei", "fünf"],
                 "references": ["one two", "five"],
@@ -88,15 +79,15 @@ def one(rows: Sequence[Row], name: str, **settings: Any) -> Any:
 @pytest.mark.parametrize("name", READINGS)
 @pytest.mark.parametrize("scale", SCALES)
 def test_readings_need_no_run_that_table_1_has_not(name: str, scale: str) -> None:
-    finished = {json.dumps(cell) for cell in table1.RECIPE.grid(scale)}
-    recipe = READINGS[name].RECIPE
+    finished = {json.dumps(cell) for cell in TABLE1.grid(scale)}
+    recipe = load(f"earm/{name}")
     assert {json.dumps(cell) for cell in recipe.grid(scale)} <= finished
-    assert recipe.runs == table1.RECIPE.runs
-    assert recipe.run is table1.RECIPE.run
+    assert recipe.runs == TABLE1.runs
+    assert recipe.run is TABLE1.run
 
 
 def test_bleu_by_length_stands_beside_the_documents_bin_of_the_same_rank() -> None:
-    rows = table7.figures(results(table7.cells("demo")))
+    rows = TABLE7.rows(results(TABLE7.grid("demo")))
     short = one(rows, "BLEU, beam 5", system="base", words="[0, 2)")
     assert short.value == pytest.approx(32.05)  # seeds: 32, 32.1
     assert short.document == 37.72
@@ -117,29 +108,29 @@ def test_bleu_by_length_stands_beside_the_documents_bin_of_the_same_rank() -> No
 def test_an_empty_bin_is_said_to_be_empty() -> None:
     # 50 less: no base reaches 20, below which there is no long sentence.
     found = [
-        (cell, {**result, "branches": {name: branch(10.0, cell["seed"]) for name in ("base", "earm")}})
-        for cell, result in results(table7.cells("demo"))
+        (cell, {**result, "twins": {name: branch(10.0, cell["seed"]) for name in ("base", "earm")}})
+        for cell, result in results(TABLE7.grid("demo"))
     ]
-    rows = table7.figures(found)
+    rows = TABLE7.rows(found)
     long = [row for row in rows if row.settings["words"] == "[3, ∞)"]
     assert {row.value for row in long} == {None}
     assert all(row.warning for row in long)
 
 
 def test_exposure_bias_is_counted_from_one_half() -> None:
-    rows = table8.figures(results(table8.cells("demo")))
-    own = one(rows, table8.SHARE, prefix="own decoding")
+    rows = TABLE8.rows(results(TABLE8.grid("demo")))
+    own = one(rows, tables.SHARE, prefix="own decoding")
     assert (own.value, own.document) == (pytest.approx(0.65), 0.6412)
-    assert one(rows, table8.SHARE, prefix="reference").value == pytest.approx(0.55)
-    assert one(rows, table8.EXCESS, prefix="own decoding").value == pytest.approx(0.15)
+    assert one(rows, tables.SHARE, prefix="reference").value == pytest.approx(0.55)
+    assert one(rows, tables.EXCESS, prefix="own decoding").value == pytest.approx(0.15)
     paired = one(rows, "paired difference of the shares")
     assert (paired.value, paired.low, paired.high) == tuple(pytest.approx(0.1) for _ in range(3))
-    single = table8.figures(results(table8.cells("demo")[:1]))
-    assert one(single, table8.EXCESS, prefix="own decoding").low == pytest.approx(-0.9)  # −0.4 − ½
+    single = TABLE8.rows(results(TABLE8.grid("demo")[:1]))
+    assert one(single, tables.EXCESS, prefix="own decoding").low == pytest.approx(-0.9)  # −0.4 − ½
 
 
 def test_resampling_is_compared_with_beam_search_of_the_same_model() -> None:
-    rows = table9.figures(results(table9.cells("demo")))
+    rows = TABLE9.rows(results(TABLE9.grid("demo")))
     assert one(rows, "BLEU", system="E-ARM", K="0").value == pytest.approx(32.8)
     assert one(rows, "BLEU", system="E-ARM", K="0").document == 34.86
     assert one(rows, "BLEU", system="base", K="5").value == pytest.approx(31.55)
@@ -149,49 +140,52 @@ def test_resampling_is_compared_with_beam_search_of_the_same_model() -> None:
 
 
 def test_other_metrics_and_meteor_only_where_it_was_measured() -> None:
-    found = results(table10.RECIPE.grid("demo"))
-    rows = table10.figures(found)
+    found = results(TABLE10.grid("demo"))
+    rows = TABLE10.rows(found)
     assert {row.name for row in rows if "METEOR" in row.name} == set()
     two = one(rows, "ROUGE-1", system="base")
     assert (two.value, two.document) == (pytest.approx(64.1), 66.51)
     assert one(rows, "ROUGE-L, paired difference", system="scheduled sampling − base").document == 0.33
     assert one(rows, "BLEU", system="E-ARM").value == pytest.approx(32.8)
-    rows = table10.figures([({**cell, "meteor": True}, result) for cell, result in found])
+    for _, result in found:
+        for twin in result["twins"].values():
+            twin["overlap"]["METEOR"] = estimate(twin["bleu"]["5"]["value"] + 3)
+    rows = TABLE10.rows(found)
     assert one(rows, "METEOR", system="scheduled sampling + E-ARM").document == 65.13
+    assert one(rows, "METEOR, paired difference", system="scheduled sampling − base").document == 0.26
 
 
 def test_curves_by_epoch() -> None:
-    found = figure2.of_epochs(branch(0.0, 1)["curves"])
+    found = tables.of_epochs(branch(0.0, 1)["curves"])
     assert found == {"training": {1: 4.0, 2: 2.0}, "validation": {1: 4.0, 2: 4.0}}
-    cells = [{**cell, "epochs": 2, "start_epoch": 1} for cell in figure2.cells("demo")]
-    made = results(cells)
+    made = results(FIGURE2.grid("demo"))  # two epochs, E-ARM in the second
     for _, result in made:
-        result["branches"]["earm"]["curves"]["validation"][1][1] += 0.5
-    rows = figure2.figures(made)
+        result["twins"]["earm"]["curves"]["validation"][1][1] += 0.5
+    rows = FIGURE2.rows(made)
     assert one(rows, "held-out nats per token", system="base", epoch=2).value == pytest.approx(3.5)
     paired = one(rows, "held-out nats per token, E-ARM − base, paired", epoch=2)
     assert (paired.value, paired.low, paired.document) == (pytest.approx(0.5), pytest.approx(0.5), "below 0")
-    assert len(figure2.panels(rows)) == 2
+    assert len([panel for plot in FIGURE2.plots for panel in plot(rows)]) == 2
 
 
 def test_differences_from_the_reference_are_marked_and_counted() -> None:
-    assert cases.marked("the cat sat here", "the dog sat") == "the *cat* sat *here*"
-    assert cases.marked("the sat", "the dog sat") == "the sat"
-    assert cases.marked("", "the dog") == ""
+    assert tables.marked("the cat sat here", "the dog sat") == "the *cat* sat *here*"
+    assert tables.marked("the sat", "the dog sat") == "the sat"
+    assert tables.marked("", "the dog") == ""
     # cat, here and dog are alone, of 7 words.
-    assert cases.share(["the cat sat here"], ["the dog sat"]) == pytest.approx(3 / 7)
-    assert cases.share(["a b", "c"], ["a b", "d"]) == pytest.approx(2 / 6)
-    assert cases.most_different([["a b", "c", "e"], ["a b", "d", "e"], ["a c", "f", "e"]], most=2) == [1, 0]
+    assert tables.share(["the cat sat here"], ["the dog sat"]) == pytest.approx(3 / 7)
+    assert tables.share(["a b", "c"], ["a b", "d"]) == pytest.approx(2 / 6)
+    assert tables.most_different([["a b", "c", "e"], ["a b", "d", "e"], ["a c", "f", "e"]], most=2) == [1, 0]
 
 
 def test_cases_hold_the_texts_of_all_systems() -> None:
-    found = results(cases.cells("demo"))
+    found = results(CASES.grid("demo"))
     for cell, result in found:
         if cell["variant"] == "scheduled sampling":
-            result["branches"]["base"]["texts"] = ["one three", "five"]
-    rows = cases.figures(found)
-    assert one(rows, cases.SHARE, system="base").value == pytest.approx(2 / 6)
-    assert one(rows, cases.DIFFERENCE, system="base + scheduled sampling − base").value == pytest.approx(0.0)
+            result["twins"]["base"]["texts"] = ["one three", "five"]
+    rows = CASES.rows(found)
+    assert one(rows, tables.DIFFERENT, system="base").value == pytest.approx(2 / 6)
+    assert one(rows, tables.DIFFERENT + PAIRED, system="base + scheduled sampling − base").value == pytest.approx(0.0)
     shown = {(row.name, row.settings["system"]): row.settings["text"] for row in rows if row.name.startswith("case")}
     assert shown["case 1", "source"] == "fünf"
     assert shown["case 1", "base"] == "*six*"
@@ -201,13 +195,13 @@ def test_cases_hold_the_texts_of_all_systems() -> None:
 
 
 def test_sizes_are_not_mixed() -> None:
-    cells = table2.cells("cpu")
+    cells = TABLE2.grid("cpu")
     made = results(cells)
     for cell, result in made:
         if cell["size"] == "large":
-            for measured in result["branches"].values():
+            for measured in result["twins"].values():
                 measured["bleu"]["5"]["value"] += 10
-    rows = table2.figures(made)
+    rows = TABLE2.rows(made)
     for size, value, told in (("base", 30.1, 27.56), ("large", 40.1, 28.70)):
         found = one(rows, "BLEU, beam 5", size=size, system="base")
         assert (found.value, found.document) == (pytest.approx(value), told)
@@ -215,65 +209,65 @@ def test_sizes_are_not_mixed() -> None:
                      system="scheduled sampling + E-ARM − scheduled sampling")  # fmt: skip
         assert paired.value == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
     assert {cell["direction"] for cell in cells} == {"en→de"}
-    large = next(cell for cell in table2.cells("paper") if cell["size"] == "large")
-    assert (large["hidden"], large["feedforward"], large["heads"], large["start_epoch"]) == (1024, 4096, 16, 10)
+    large = next(cell for cell in TABLE2.grid("paper") if cell["size"] == "large")
+    backbone = large["configuration"]["backbone"]
+    assert (backbone["hidden"], backbone["feedforward"], backbone["heads"]) == (1024, 4096, 16)
+    assert large["twins"]["earm"]["start_epoch"] == 10
 
 
 def test_a_median_of_times_has_the_interval_of_the_sign_test() -> None:
     # Of 25 values the 8th and the 18th, as in every table; of 6 all of them (1 − 2/2⁶ = 97 %); of 5 none.
-    row = table11.median_row("s", {}, [float(value) for value in range(25, 0, -1)], None)
+    row = timing.median_row("s", "", [float(value) for value in range(25, 0, -1)], None)
     assert (row.value, row.low, row.high) == (13.0, 8.0, 18.0)
-    row = table11.median_row("s", {}, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], None)
+    row = timing.median_row("s", "", [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], None)
     assert (row.value, row.low, row.high) == (3.5, 1.0, 6.0)
-    row = table11.median_row("s", {}, [1.0, 2.0, 3.0, 4.0, 5.0], None)
+    row = timing.median_row("s", "", [1.0, 2.0, 3.0, 4.0, 5.0], None)
     assert (row.value, row.low, row.warning) == (3.0, None, "5 rounds are too few for an interval")
 
 
 def test_times_are_compared_round_by_round() -> None:
     seconds = {"base": [1.0, 2.0, 4.0], "E-ARM": [3.0, 4.0, 16.0]}
-    rows = table11.figures([({}, {"seconds": seconds})])
-    found = one(rows, table11.RATIO, method="E-ARM")
+    rows = timing.TABLE11.rows([({}, {"seconds": seconds})])
+    found = one(rows, timing.RATIO, method="E-ARM")
     assert (found.value, found.document) == (3.0, 5.34)  # the ratio of the medians would be 2
-    assert one(rows, "seconds per 100 iterations", method="base").value == 200.0
+    assert one(rows, timing.PER_100, method="base").value == 200.0
 
 
-def test_every_method_of_the_document_is_timed() -> None:
-    cell = table11.cells("demo")[0]
-    task = translation_task(cell)
-    from ebar.recipes.earm.translation import build as build_translator
-
-    assert set(table11.methods_of(cell, build_translator(cell, task), 10)) == set(table11.DOCUMENT)
-
-
-def translation_task(cell: Cell) -> Any:
-    from ebar.recipes.earm.translation_data import task_of as translation_task_of
-
-    return translation_task_of(cell)
+def test_every_method_of_the_paper_is_timed(tmp_path: Path) -> None:
+    [cell] = timing.TABLE11.grid("demo")
+    runs = configurations(cell, tmp_path)
+    corpus = build_corpus(runs[BASE])
+    methods = timing.methods_of(runs, build_model(runs[BASE], corpus.space), 10)
+    assert set(methods) == set(timing.SECONDS)
 
 
 def test_the_cells_of_an_ablation_differ_in_nothing_but_the_seed() -> None:
     for scale in SCALES:
-        shared = [{key: value for key, value in cell.items() if key != "seed"} for cell in recent.cells(scale)]
-        assert all(cell == shared[0] for cell in shared)
-    assert recent.cells("cpu")[0]["recent"] == [0, 1, 2, 3, 5, None]
+        cells = [dict(cell) for cell in RECENT.grid(scale)]
+        for cell in cells:
+            assert cell["configuration"].pop("seed") == cell.pop("seed")
+        assert all(cell == cells[0] for cell in cells)
+    twins = RECENT.grid("cpu")[0]["twins"]
+    assert [twin["recent"] for twin in twins.values()] == [0, 1, 2, 3, 5, None]
     costs = {"base": 2.0, "0": 1.9, "2": 1.5, "all": 1.75}
-    made = [
-        ({"seed": seed}, {name: {"nats_per_token": estimate(cost + seed)} for name, cost in costs.items()})
+    made: list[tuple[Cell, dict[str, Any]]] = [
+        ({"seed": seed}, {"twins": {name: {"nats_per_token": estimate(cost + seed)} for name, cost in costs.items()}})
         for seed in range(2)
     ]
-    rows = recent.figures(made)
-    assert one(rows, recent.FROM_BASE, m="2").value == pytest.approx(-0.5)
-    assert one(rows, recent.FROM_TWO, m="all").value == pytest.approx(0.25)
-    assert one(rows, recent.COST, m="2").document == "best"
+    rows = RECENT.rows(made)
+    assert one(rows, language.GAIN, m="2").value == pytest.approx(-0.5)
+    assert one(rows, language.FROM_TWO, m="all").value == pytest.approx(0.25)
+    assert {row.settings["m"] for row in rows if row.name == language.FROM_TWO} == {"0", "all"}
+    assert one(rows, language.COST, m="2").document == "best"
 
 
 @pytest.mark.parametrize("data_term", [True, False])
-def test_the_term_alone_is_earm_less_the_cross_entropy(data_term: bool) -> None:
-    cell = without_ce.cells("demo")[0]
-    task = task_of(cell)
+def test_the_term_alone_is_earm_less_the_cross_entropy(data_term: bool, tmp_path: Path) -> None:
+    run = configurations(WITHOUT_CE.grid("demo")[0], tmp_path)[BASE]
+    corpus = build_corpus(run)
     torch.manual_seed(0)
-    model = build(cell, task).double()
-    batch: Sequences = task.train.select(torch.arange(10))
+    model = build_model(run, corpus.space).double()
+    batch: Sequences = corpus.train.select(torch.arange(10))
 
     def value(objective: Objective) -> float:
         (loss,) = objective.losses(batch, Clock(0, 0), generator=Generator().manual_seed(1))
@@ -290,19 +284,33 @@ def test_curves_without_cross_entropy_end_beside_those_with_it() -> None:
         return {"validation": [[5, 3.0], [10, end]]}
 
     made: list[tuple[Cell, dict[str, Any]]] = [
-        ({}, {without_ce.BASE: curve(2.0 + seed), "equation 12 alone, from scratch": curve(4.0 + seed)})
-        for seed in range(2)
+        ({"seed": seed}, {"twins": {BASE: curve(2.0 + seed), language.SCRATCH: curve(4.0 + seed)}}) for seed in range(2)
     ]
-    rows = without_ce.figures(made)
-    found = one(rows, without_ce.DIFFERENCE)
+    rows = WITHOUT_CE.rows(made)
+    found = one(rows, language.AT_THE_END)
     assert (found.value, found.low, found.document) == (pytest.approx(2.0), pytest.approx(2.0), "did not work well")
-    assert one(rows, without_ce.COST, epoch=2, **{"trained by": without_ce.BASE}).value == pytest.approx(2.5)
-    assert [line.dashed for line in without_ce.panels(rows)[0].lines] == [False, True]
+    assert one(rows, language.HELD_OUT, epoch=2, **{"trained by": "cross-entropy"}).value == pytest.approx(2.5)
+    (panel,) = [panel for plot in WITHOUT_CE.plots for panel in plot(rows)]
+    assert [line.dashed for line in panel.lines] == [False, True]  # type: ignore[union-attr]
 
 
-def test_settings_of_the_readings_are_those_of_the_document() -> None:
-    assert {cell["scheduled_sampling"] for cell in table8.cells("paper")} == {False}
-    assert {cell["label_smoothing"] for cell in [*table7.cells("cpu"), *table8.cells("cpu")]} == {0.1}
-    assert {cell["candidates"] == [5, 10] for cell in table9.cells("cpu")} == {True}
-    assert {cell["direction"] for cell in figure2.cells("paper")} == {"es→en"}
-    assert len(table1.RECIPE.grid("cpu")) == 3 * translation_settings.SEEDS["cpu"]
+def test_settings_of_the_readings_are_those_of_the_paper() -> None:
+    def objectives(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+        return [{"twin": cell["twins"]["earm"], **cell["configuration"]["objective"]} for cell in cells]
+
+    assert {one["kind"] for one in objectives(TABLE8.grid("paper"))} == {"maximum_likelihood"}
+    for one in objectives([*TABLE7.grid("cpu"), *TABLE8.grid("cpu")]):
+        assert one["label_smoothing"] == one["twin"]["label_smoothing"] == 0.1
+        assert one["kind"] == one["twin"].get("base", "maximum_likelihood")
+    assert {cell["variant"] for cell in TABLE7.grid("cpu")} == {SMOOTHED, SCHEDULED}
+    assert all(cell["measures"]["candidates"] == [0, 5, 10] for cell in TABLE9.grid("cpu"))
+    assert {cell["direction"] for cell in FIGURE2.grid("paper")} == {"es→en"}
+    assert len(TABLE1.grid("cpu")) == 3 * len(SEEDS["cpu"])
+
+
+def test_sentences_at_scale_paper_are_in_a_file_for_each_language() -> None:
+    data = next(cell for cell in TABLE1.grid("paper") if cell["direction"] == "en→it")["configuration"]["data"]
+    assert (data["train"], data["train_target"]) == ("iwslt14/train.en", "iwslt14/train.it")
+    assert data["validation"] == "iwslt14/valid.en"
+    data = TABLE2.grid("cpu")[0]["configuration"]["data"]
+    assert (data["train"], data["source_column"], data["target_column"]) == ("tatoeba-deu-eng/train.tsv.xz", 0, 1)

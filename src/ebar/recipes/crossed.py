@@ -1,3 +1,0 @@
-"""Moved to `statistics`."""
-
-from ebar.recipes.statistics import with_items as with_items

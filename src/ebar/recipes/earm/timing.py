@@ -1,0 +1,149 @@
+"""Table 11 of Wang et al. 2022: seconds per 100 iterations, of every way to train."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ebar.build.corpus import build_corpus
+from ebar.build.entry import make
+from ebar.build.model import build_model
+from ebar.config.train import TrainConfig
+from ebar.journeys.train import training_batches
+from ebar.models.autoregressive import Autoregressive
+from ebar.objectives import OBJECTIVES
+from ebar.recipes.earm.translation import translation_grid
+from ebar.recipes.earm.twins import BASE, PAPER, configurations
+from ebar.recipes.layout import Layout
+from ebar.recipes.plots import Points
+from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
+from ebar.training import Source, seeded
+from ebar.training.schedules import for_steps
+from ebar.types import Clock, Objective
+
+# Seconds on a V100, 12 layers.
+SECONDS = {
+    "base": 27.3,
+    "scheduled sampling": 30.1,
+    "E-ARM": 145.8,
+    "E-ARM, scheduled sampling": 149.2,
+    "Langevin, 20 steps": 630.6,
+    "Langevin, 50 steps": 1452.3,
+}
+PER_100, RATIO = "seconds per 100 iterations", "times the base"
+AFTERWARDS = 1e-6  # learning rate while the clock runs: all methods see one model
+EARM: dict[str, Any] = {"kind": "earm", "weight": 0.05}
+SCHEDULE = {"slope": None, "floor": 0.8}
+METHODS: dict[str, Mapping[str, Any]] = {
+    "scheduled sampling": {"kind": "scheduled_sampling", **SCHEDULE},
+    "E-ARM": EARM,
+    "E-ARM, scheduled sampling": {**EARM, "base": "scheduled_sampling", **SCHEDULE},
+    **{f"Langevin, {n} steps": {**EARM, "negatives": "langevin", "langevin_steps": n} for n in (20, 50)},
+}
+# Rounds in which methods take turns, and updates by maximum likelihood beforehand: a model that cannot yet end a
+# sentence draws longer ones.
+ROUNDS = {
+    "demo": {"rounds": 6, "updates": 5},
+    "cpu": {"rounds": 25, "updates": 300},
+    "paper": {"rounds": 100, "updates": 4000},
+}
+
+
+def cells(scale: str) -> list[Cell]:
+    """One run: in it, methods take turns on the same batches, so that a busy machine slows all or none."""
+    [cell] = translation_grid([BASE], ["de→en"], seed=[0])(scale)
+    return [{**cell, "twins": METHODS, "measures": ROUNDS[scale]}]
+
+
+def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
+    """Seconds of each update; those of the first round, which warms the caches, left out."""
+    runs = configurations(cell, folder)
+    base, measures = runs[BASE], cell["measures"]
+    generator = seeded(base.seed)
+    corpus = build_corpus(base)
+    model = build_model(base, corpus.space, corpus.shape).train()
+    batches = training_batches(corpus, base.training, base.seed, base.device)
+    stream = _endless(batches)
+    optimiser = torch.optim.Adam(model.parameters(), base.optimiser.options["learning_rate"])
+    clock = Clock(base.training.epochs * len(batches), base.training.epochs)
+    methods = methods_of(runs, model, clock.step)
+    for _ in range(measures["updates"]):
+        update(methods[BASE], next(stream), clock, optimiser, generator)
+    for group in optimiser.param_groups:
+        group["lr"] = AFTERWARDS
+    seconds: dict[str, list[float]] = {name: [] for name in methods}
+    for number in range(measures["rounds"] + 1):
+        batch = next(stream)
+        for name, objective in methods.items():
+            begin = time.perf_counter()
+            update(objective, batch, clock, optimiser, generator)
+            if number:
+                seconds[name].append(time.perf_counter() - begin)
+    return {"seconds": seconds}
+
+
+def methods_of(runs: Mapping[str, TrainConfig], model: Autoregressive, steps: int) -> dict[str, Objective]:
+    """Their objectives, for a training of so many steps."""
+    return {
+        name: for_steps(make(OBJECTIVES, run.objective, "objective", model=model), steps) for name, run in runs.items()
+    }
+
+
+def update(
+    objective: Objective, batch: Any, clock: Clock, optimiser: torch.optim.Optimizer, generator: torch.Generator
+) -> None:
+    """The loss, its gradient and the optimiser's step, as at the last step: scheduled sampling takes both passes."""
+    (loss,) = objective.losses(batch, clock, generator=generator)
+    optimiser.zero_grad()
+    loss.value.backward()  # type: ignore[no-untyped-call]
+    optimiser.step()
+
+
+def _endless(batches: Source) -> Iterator[Any]:
+    epoch = 0
+    while True:
+        yield from batches.at(epoch, 0)
+        epoch += 1
+
+
+def figures(results: Sequence[Result]) -> list[Row]:
+    """Medians over rounds: of the seconds, and of the ratio to the base within a round."""
+    ((_, result),) = results
+    times = {name: [float(one) for one in seconds] for name, seconds in result["seconds"].items()}
+    ratios = {name: [one / other for one, other in zip(own, times[BASE], strict=True)] for name, own in times.items()}
+    told = {name: round(seconds / SECONDS[BASE], 2) for name, seconds in SECONDS.items()}
+    return [
+        *(median_row(PER_100, name, [100 * one for one in own], SECONDS.get(name)) for name, own in times.items()),
+        *(median_row(RATIO, name, own, told.get(name)) for name, own in ratios.items() if name != BASE),
+    ]
+
+
+def median_row(name: str, method: str, values: Sequence[float], document: float | None) -> Row:
+    """The median with its 95 % interval by the sign test, which asks nothing of the times but independence."""
+    from scipy.stats import binom
+
+    count, ordered = len(values), sorted(values)
+    median = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
+    rank = int(binom.ppf(0.025, count, 0.5))  # P(fewer than `rank` lie below the median) ≤ 2.5 %
+    low, high = (ordered[rank - 1], ordered[count - rank]) if rank else (None, None)
+    warning = None if rank else f"{count} rounds are too few for an interval"
+    return Row(
+        name=name, settings={"method": method}, value=median, low=low, high=high, document=document, warning=warning
+    )
+
+
+TABLE11 = Recipe(
+    title="Seconds per 100 iterations: base, scheduled sampling, E-ARM, Langevin dynamics",
+    source=f"{PAPER}, Table 11 (12 layers on a V100); at scale cpu the model of earm/table1, one thread",
+    grid=cells,
+    run=run_cell,
+    figures=[figures],
+    tables=[Layout(rows=("method",))],
+    plots=[Points(of=[RATIO], label="{method}", title="Time of an update", x_label="in updates by maximum likelihood")],
+    reading=Reading(
+        items=lambda row, cells: f"{cells[0]['measures']['rounds']} rounds of one run (sign test)",
+        elsewhere=lambda cells: "12 layers, a V100",
+    ),
+)

@@ -1,0 +1,112 @@
+"""Twins: runs of `ebar train` that differ in their objective only, trained once as far as they are alike."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ebar.build.corpus import build_corpus
+from ebar.build.train import train_as, train_branches
+from ebar.config.reader import read_tree
+from ebar.config.train import MANUAL, TrainConfig
+from ebar.data.corpus import Corpus
+from ebar.journeys.train import Trained
+from ebar.models.autoregressive import Autoregressive
+from ebar.recipes.data import PARTS, file_of, toy_file
+from ebar.recipes.figures import Figure, found
+from ebar.recipes.grid import Grid
+from ebar.recipes.layout import Layout
+from ebar.recipes.recipe import Cell, Result
+
+PAPER = "Wang et al. 2022"
+BASE, EARM = "base", "earm"
+PAIRED = ", paired difference"
+COMMON = {"schedule.kind": "cosine", "training.clip": 1.0, "training.patience": 1000, "earm.weight": 0.05}
+
+
+def twin_grid(common: Mapping[str, Any], axes: Mapping[str, Any], **more: Any) -> Grid:
+    """Runs whose settings are options of `ebar train`, by the names that they have on the command line.
+
+    `earm.weight` and the like are options of the twins' objective, of which `twins` gives each its own; `measures.` is
+    what is measured. What has no dot in its name is what a run is called by in tables.
+    """
+    return Grid(common={**COMMON, **common}, axes=axes, make=_cell, **more)
+
+
+def _cell(settings: dict[str, Any]) -> Cell:
+    groups: dict[str, dict[str, Any]] = {"objective": {"kind": "maximum_likelihood"}, "earm": {}, "measures": {}}
+    labels: dict[str, Any] = {}
+    for key, value in settings.items():
+        group, _, option = key.partition(".")
+        (groups.setdefault(group, {}) if option else labels)[option or key] = value
+    earm, measures = groups.pop("earm"), groups.pop("measures")
+    twins = {name: {"kind": "earm", **earm, **own} for name, own in labels.pop("twins", {EARM: {}}).items()}
+    return {**labels, "configuration": {"seed": labels["seed"], **groups}, "twins": twins, "measures": measures}
+
+
+def configurations(cell: Cell, folder: Path) -> dict[str, TrainConfig]:
+    """As `ebar train --config` reads them: that of the cell, and those with another objective."""
+    tree = cell["configuration"]
+    data = {key: _path(value, folder) if key.removesuffix("_target") in PARTS else value
+            for key, value in tree["data"].items()}  # fmt: skip
+    objectives = {BASE: tree["objective"], **cell["twins"]}
+    return {
+        name: read_tree({**tree, "data": data, "objective": objective}, MANUAL, TrainConfig)
+        for name, objective in objectives.items()
+    }
+
+
+def _path(name: str, folder: Path) -> str:
+    return str(toy_file(name, folder) if name.startswith("toy/") else file_of(name))
+
+
+def train_twins(cell: Cell, folder: Path) -> tuple[Corpus, dict[str, Trained[Autoregressive]]]:
+    """The data, and every twin; those whose objective comes in at once share no epoch with the base."""
+    runs = configurations(cell, folder)
+    corpus = build_corpus(runs[BASE])
+    starts = {name: start for name, own in cell["twins"].items() if (start := own.get("start_epoch", 0)) > 0}
+    alike = {name: run for name, run in runs.items() if name == BASE or name in starts}
+    twins = train_branches(alike, folder, epochs=min(starts.values()), data=corpus)
+    alone = {name: train_as(run, folder / name, data=corpus) for name, run in runs.items() if name not in alike}
+    return corpus, {name: (twins | alone)[name] for name in runs}
+
+
+def curves(twin: Trained[Autoregressive]) -> dict[str, list[tuple[int, float]]]:
+    """What was logged: (step, value)."""
+    names = {"training": "nll_per_token", "validation": "validation.loss", "effective_share": "effective_share"}
+    return {name: twin.history.curve(key) for name, key in names.items()}
+
+
+def each_twin(label: Callable[[Cell, str], Mapping[str, Any]]) -> Callable[[Cell, dict[str, Any]], Iterator[Result]]:
+    """A run as one for each twin, with what `label` makes of its name among the settings; none where that is empty."""
+
+    def parts(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
+        for name, own in result["twins"].items():
+            if said := label(cell, name):
+                yield {**cell, **said}, own
+
+    return parts
+
+
+def gain(path: str) -> Callable[..., float]:
+    """Reads a figure of the E-ARM twin less that of the base, of one run; `path` is within a twin's result."""
+    return lambda result, **each: float(
+        found(result, f"twins.{EARM}.{path}", **each).value - found(result, f"twins.{BASE}.{path}", **each).value
+    )
+
+
+def compared(name: str, key: str, against: Mapping[str, str], **more: Any) -> list[Figure]:
+    """A figure, and what it is more than that of another value of one setting, paired by seed."""
+    return [
+        Figure(name=name, **more),
+        Figure(
+            name=name + PAIRED,
+            minus=lambda cell: {key: against.get(cell[key], cell[key])},
+            about=lambda runs: {key: f"{runs[0][0][key]} − {against[runs[0][0][key]]}"},
+            **more,
+        ),
+    ]
+
+
+def laid(rows: Sequence[str], columns: Sequence[str], *figures: str) -> list[Layout]:
+    """A table for each figure."""
+    return [Layout(rows=rows, columns=columns, figures=(figure,), caption=figure) for figure in figures]
