@@ -115,14 +115,14 @@ def test_people_are_shown_tables(runs, capsys):
 
 def test_an_evaluation_is_kept_beside_what_training_wrote(runs, capsys):
     found = answer(capsys, runs, "evaluate", str(runs / "unit"), "--prefixes", "4", "--draws", "12", "--seed", "3",
-                   "--last_rows", "2", "--last_candidates", "0")  # fmt: skip
+                   "--last_rows", "2", "--last_candidates", "null")  # fmt: skip
     assert (found["prefixes"], found["draws"], found["seed"]) == (4, 12, 3)
     assert found["last_step"]["rest"] == 0
     kept = json.loads((runs / "unit" / "results.json").read_text())
     assert kept["evaluation"] == found
     assert kept["parameters"]["base"] > 0
     again = answer(capsys, runs, "evaluate", str(runs / "unit"), "--prefixes", "4", "--draws", "12", "--seed", "3",
-                   "--last_rows", "2", "--last_candidates", "0")  # fmt: skip
+                   "--last_rows", "2", "--last_candidates", "null")  # fmt: skip
     assert again == found
 
 

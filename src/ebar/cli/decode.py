@@ -1,4 +1,15 @@
-"""`ebar decode`: translate or continue lines with a trained model."""
+"""`ebar decode`: translate or continue lines with a trained model.
+
+Translate lines, or continue them: by beam search, greedily, by sampling, or by resampling candidates with the model's
+own energy. Without an input: the test sentences of a translation run, or the empty beginning. With --best above 1
+each line begins with the number of its source and its log-probability, and tabs.
+
+Example:
+    ebar decode runs/de-en --input german.txt > english.txt
+    echo 'Guten Morgen.' | ebar decode runs/de-en --input - --best 3
+    ebar decode runs/de-en --input german.txt --method energy --candidates 10 --weights lse
+    ebar decode runs/text --input beginnings.txt --method sample --top_p 0.9 --maximal_length 40
+"""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -7,7 +18,6 @@ from pathlib import Path
 
 from torch import Generator
 
-from ebar.bounds import Natural
 from ebar.build.load import load_trained
 from ebar.cli.show import show_json
 from ebar.config.drawing import OfRun
@@ -18,17 +28,7 @@ from ebar.estimators.models import device_of
 from ebar.journeys.decode import Decoding, decode
 from ebar.progress import shown
 
-MANUAL = Manual(
-    command="decode",
-    purpose="Translate lines, or continue them: by beam search, greedily, by sampling, or by resampling candidates "
-    "with the model's own energy. Without an input: the test sentences of a translation run, or the empty "
-    "beginning. With --best above 1 each line begins with the number of its source and its log-probability, "
-    "and tabs.",
-    example="ebar decode runs/de-en --input german.txt > english.txt\n"
-    "  echo 'Guten Morgen.' | ebar decode runs/de-en --input - --best 3\n"
-    "  ebar decode runs/de-en --input german.txt --method energy --candidates 10 --weights lse\n"
-    "  ebar decode runs/text --input beginnings.txt --method sample --top_p 0.9 --maximal_length 40",
-)
+MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,6 @@ class DecodeConfig(Decoding, OfRun):
 
     input: str | None = option(metavar="FILE")
     """A line each; - reads the pipe."""
-    seed: Natural = 0
-    """Of the draws."""
 
 
 def main(words: Sequence[str]) -> int:

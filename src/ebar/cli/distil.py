@@ -1,4 +1,12 @@
-"""`ebar distil`: draws of a tilted model, to a file that a model can be trained on."""
+"""`ebar distil`: draws of a tilted model, to a file that a model can be trained on.
+
+Draw from a trained model tilted by an energy, to a file with one sequence a line: data to train a model on that has
+the energy in it. Run it again to go on where it was stopped.
+
+Example:
+    ebar distil runs/motif --tilt '!motif:10001011111000=-10' --n 20000 --output distilled.txt
+    ebar train --name better --data.kind lines --data.train distilled.txt
+"""
 
 import sys
 from collections.abc import Sequence
@@ -14,14 +22,7 @@ from ebar.errors import UserError
 from ebar.progress import shown
 from ebar.training.distillation import Distilled, distil
 
-MANUAL = Manual(
-    command="distil",
-    purpose="Draw from a trained model tilted by an energy, to a file with one sequence a line: data to train a model"
-    " on that has the energy in it. Run it again to go on where it was stopped.",
-    example="ebar distil runs/motif --tilt '!motif:10001011111000=-10' --n 20000 --output distilled.txt\n"
-    "  ebar train --name better --data.kind lines --data.train distilled.txt",
-    defaults={"sampler": Chosen(kind="quasi_rejection"), "proposal": "look_ahead"},
-)
+MANUAL = Manual.of(__doc__, defaults={"sampler": Chosen(kind="quasi_rejection"), "proposal": "look_ahead"})
 
 
 @dataclass(frozen=True, kw_only=True)

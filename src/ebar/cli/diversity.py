@@ -1,4 +1,11 @@
-"""`ebar diversity`: how alike texts are."""
+"""`ebar diversity`: how alike texts are.
+
+How alike the lines of a file are, word by word: distinct-n (different n-grams per word) and self-BLEU (BLEU of each
+line against others, 0 to 100: high is alike). Both depend on how many lines are compared.
+
+Example:
+    ebar diversity draws.txt --references 50
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,20 +13,15 @@ from pathlib import Path
 
 from ebar.bounds import Count, Natural
 from ebar.cli.show import show
-from ebar.config.reader import Manual, argument, read
+from ebar.config.reader import Answer, Manual, argument, read
 from ebar.data.corpora import lines
 from ebar.evaluation.diversity import distinct, self_bleu
 
-MANUAL = Manual(
-    command="diversity",
-    purpose="How alike the lines of a file are, word by word: distinct-n (different n-grams per word) and self-BLEU "
-    "(BLEU of each line against others, 0 to 100: high is alike). Both depend on how many lines are compared.",
-    example="ebar diversity draws.txt --references 50",
-)
+MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiversityConfig:
+class DiversityConfig(Answer):
     """What is compared."""
 
     file: Path = argument()
@@ -28,8 +30,6 @@ class DiversityConfig:
     """Other lines that each is compared with, so that files of unequal size can be compared; by default all."""
     seed: Natural = 0
     """Of the choice of references."""
-    json: bool = False
-    """Print one JSON object."""
 
 
 def main(words: Sequence[str]) -> int:

@@ -1,4 +1,10 @@
-"""`ebar doctor`: what is installed, what is missing and how to get it."""
+"""`ebar doctor`: what is installed, what is missing and how to get it.
+
+What is installed, what is missing and how to get it.
+
+Example:
+    ebar doctor --json
+"""
 
 import json
 import os
@@ -10,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
-from ebar.config.reader import Manual, read
+from ebar.config.reader import Answer, Manual, read
 
 PURPOSES = {
     "core": "models, automata, samplers, estimators, training",
@@ -25,17 +31,12 @@ PURPOSES = {
 }
 
 
-MANUAL = Manual(
-    command="doctor", purpose="What is installed, what is missing and how to get it.", example="ebar doctor --json"
-)
+MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorConfig:
+class DoctorConfig(Answer):
     """How it answers."""
-
-    json: bool = False
-    """Print one JSON object."""
 
 
 def main(words: Sequence[str]) -> int:

@@ -1,4 +1,12 @@
-"""`ebar estimate`: what an energy makes of a trained model, with intervals."""
+"""`ebar estimate`: what an energy makes of a trained model, with intervals.
+
+log Z of a tilted model with the jackknife's bounds, the mean of each feature under the model and under the tilted
+model, and the divergence between the two, all with intervals and warnings.
+
+Example:
+    ebar estimate runs/motif --tilt '!motif:10001011111000=-10' --n 20000
+    ebar estimate runs/motif --tilt '!motif:10001011111000=-10' --sampler.kind look_ahead --n 2000
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,14 +25,7 @@ from ebar.journeys.estimate import estimate
 from ebar.maths.divergences import DIVERGENCES
 from ebar.progress import shown
 
-MANUAL = Manual(
-    command="estimate",
-    purpose="log Z of a tilted model with the jackknife's bounds, the mean of each feature under the model and under "
-    "the tilted model, and the divergence between the two, all with intervals and warnings.",
-    example="ebar estimate runs/motif --tilt '!motif:10001011111000=-10' --n 20000\n"
-    "  ebar estimate runs/motif --tilt '!motif:10001011111000=-10' --sampler.kind look_ahead --n 2000",
-    defaults={"sampler": Chosen(kind="importance")},
-)
+MANUAL = Manual.of(__doc__, defaults={"sampler": Chosen(kind="importance")})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,21 @@
-"""`ebar evaluate`: how good a trained model is, with intervals."""
+"""`ebar evaluate`: how good a trained model is, with intervals.
+
+How good a trained model is on held-out data, with intervals: cross-entropy next to the entropy where the language is
+known, and features in the model's own draws; perplexity of text, per token, byte and word; perplexity and BLEU of
+translations, by length too; bits per dimension of images. Writes results.json and report.html.
+
+Example:
+    ebar evaluate runs/motif
+    ebar evaluate runs/motif --feature motif:1011 'expression:(01){3}' --json
+    ebar evaluate runs/de-en --width 5 --edges 6 10
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Generator
 
-from ebar.bounds import Count, Natural
+from ebar.bounds import Count
 from ebar.build.load import load_trained
 from ebar.build.terms import read_feature
 from ebar.cli.show import show
@@ -16,15 +26,7 @@ from ebar.estimators.models import device_of
 from ebar.journeys.evaluate import evaluate
 from ebar.progress import shown
 
-MANUAL = Manual(
-    command="evaluate",
-    purpose="How good a trained model is on held-out data, with intervals: cross-entropy next to the entropy where "
-    "the language is known, and features in the model's own draws; perplexity of text, per token, byte and "
-    "word; perplexity and BLEU of translations, by length too; bits per dimension of images. Writes "
-    "results.json and report.html.",
-    example="ebar evaluate runs/motif\n  ebar evaluate runs/motif --feature motif:1011 'expression:(01){3}' --json\n"
-    "  ebar evaluate runs/de-en --width 5 --edges 6 10",
-)
+MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +36,6 @@ class EvaluateConfig(OfRun):
     n: Count = 2000
     """Draws from the model."""
     feature: tuple[Term, ...] = listed("KIND:ARGUMENT", lambda: "features to count in them")
-    seed: Natural = 0
-    """Of the draws."""
     width: Count = 5
     """Of the beam that translates; 1 is greedy."""
     length_penalty: float = 1.0

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ebar.cli.show import show_json
+from ebar.config.reader import Answer
 from ebar.errors import UserError
 from ebar.progress import shown
 
@@ -14,15 +15,13 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Place(Answer):
     """Where a run is kept, and how its result is printed. None of it decides the result."""
 
     name: str = "run"
     """Of the run: its folder is RUNS/NAME."""
     runs: Path = Path("runs")
     """Folder of all runs."""
-    json: bool = False
-    """Print the result as one JSON object."""
 
     @property
     def folder(self) -> Path:

@@ -1,4 +1,18 @@
-"""`ebar language`: languages whose every figure is known exactly."""
+"""`ebar language`: languages whose every figure is known exactly.
+
+Noise that holds a motif, or that matches a regular expression as a whole.
+
+actions:
+  describe  every exact figure
+  entropy   the entropy alone
+  sample    draws, one a line
+  compare   divergences to another language, given by --other.motif, --other.expression …
+
+Example:
+    ebar language --motif 10001011111000 --length 30 --presence 0.9
+    ebar language sample --expression '.*(00|11).*' --length 10 --n 5
+    ebar language compare --motif 101 --length 12 --other.motif 110 --other.length 12
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -7,30 +21,17 @@ from typing import Literal
 
 from ebar.bounds import Count, Natural
 from ebar.cli.show import show, show_json
-from ebar.config.reader import Manual, argument, read
+from ebar.config.reader import Answer, Manual, argument, read
 from ebar.data.languages import Language
 from ebar.estimators.divergences import divergence
 from ebar.maths.divergences import DIVERGENCES
 from ebar.types import Estimate
 
-ACTIONS = {
-    "describe": "every exact figure",
-    "entropy": "the entropy alone",
-    "sample": "draws, one a line",
-    "compare": "divergences to another language, given by --other.motif, --other.expression …",
-}
-MANUAL = Manual(
-    command="language",
-    purpose="Noise that holds a motif, or that matches a regular expression as a whole.\n\nactions:\n"
-    + "\n".join(f"  {name:<9} {purpose}" for name, purpose in ACTIONS.items()),
-    example="ebar language --motif 10001011111000 --length 30 --presence 0.9\n"
-    "  ebar language sample --expression '.*(00|11).*' --length 10 --n 5\n"
-    "  ebar language compare --motif 101 --length 12 --other.motif 110 --other.length 12",
-)
+MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageConfig:
+class LanguageConfig(Answer):
     """What to do with a language, and another one to compare it with."""
 
     action: Literal["describe", "entropy", "sample", "compare"] = argument("describe")
@@ -42,8 +43,6 @@ class LanguageConfig:
     """For divergences known only by sampling."""
     seed: Natural = 0
     """Of the draws."""
-    json: bool = False
-    """Print one JSON object."""
 
 
 def main(words: Sequence[str]) -> int:

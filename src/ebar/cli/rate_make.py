@@ -1,4 +1,11 @@
-"""`ebar rate make`: a page on which people choose between two systems' texts, and its key."""
+"""`ebar rate make`: a page on which people choose between two systems' texts, and its key.
+
+A page of blinded pairs, one file that loads and sends nothing, to send to raters; and OUTPUT's key, which tells which
+text is whose, to keep to yourself. The order of the pairs and of the two texts is drawn.
+
+Example:
+    ebar rate make --prompts prompts.txt --ours joint.txt --theirs base.txt --output pairs.html
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,22 +13,17 @@ from pathlib import Path
 
 from ebar.bounds import Natural
 from ebar.cli.show import show
-from ebar.config.reader import Manual, read
+from ebar.config.reader import Answer, Manual, read
 from ebar.data.corpora import lines
 from ebar.evaluation.ratings import blind
 from ebar.report.rating_page import write_rating_page
 from ebar.store.writing import replace, saving
 
-MANUAL = Manual(
-    command="rate make",
-    purpose="A page of blinded pairs, one file that loads and sends nothing, to send to raters; and OUTPUT's key, which"
-    " tells which text is whose, to keep to yourself. The order of the pairs and of the two texts is drawn.",
-    example="ebar rate make --prompts prompts.txt --ours joint.txt --theirs base.txt --output pairs.html",
-)
+MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RateMakeConfig:
+class RateMakeConfig(Answer):
     """The texts to compare, a line each."""
 
     prompts: Path
@@ -34,8 +36,6 @@ class RateMakeConfig:
     """File of the page; its key is beside it, with .key.json for a suffix."""
     seed: Natural = 0
     """Of the order."""
-    json: bool = False
-    """Print one JSON object."""
 
 
 def main(words: Sequence[str]) -> int:

@@ -1,4 +1,10 @@
-"""`ebar rate read`: which of two systems the raters preferred."""
+"""`ebar rate read`: which of two systems the raters preferred.
+
+How often the raters preferred ours, with Clopper and Pearson's interval, and the exact sign test.
+
+Example:
+    ebar rate read pairs.key.json --ratings ratings-anna.json ratings-ben.csv
+"""
 
 import sys
 from collections.abc import Sequence
@@ -7,19 +13,15 @@ from pathlib import Path
 from typing import Literal
 
 from ebar.cli.show import show_json
-from ebar.config.reader import Manual, argument, read
+from ebar.config.reader import Answer, Manual, argument, read
 from ebar.errors import UserError
 from ebar.evaluation.ratings import read_key, read_ratings, sign_test
 
-MANUAL = Manual(
-    command="rate read",
-    purpose="How often the raters preferred ours, with Clopper and Pearson's interval, and the exact sign test.",
-    example="ebar rate read pairs.key.json --ratings ratings-anna.json ratings-ben.csv",
-)
+MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RateReadConfig:
+class RateReadConfig(Answer):
     """The key and the files of the raters."""
 
     key: Path = argument()
@@ -28,8 +30,6 @@ class RateReadConfig:
     """Files that the page has saved, .json or .csv."""
     unit: Literal["pair", "rating"] = "pair"
     """What counts once: a pair, by the majority of its raters; or every rating, as if they were independent."""
-    json: bool = False
-    """Print one JSON object."""
 
 
 def main(words: Sequence[str]) -> int:

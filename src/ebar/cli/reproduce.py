@@ -1,4 +1,11 @@
-"""`ebar reproduce`: run a published table or figure again."""
+"""`ebar reproduce`: run a published table or figure again.
+
+Run a published table or figure again; finished runs are kept, so that it can be interrupted and resumed. Without a
+name: list what there is and what has been recorded.
+
+Example:
+    ebar reproduce spine/samplers --scale demo
+"""
 
 import json
 import sys
@@ -12,12 +19,7 @@ from ebar.config.reader import Manual, argument, read
 from ebar.progress import shown
 from ebar.recipes import RECIPES
 
-MANUAL = Manual(
-    command="reproduce",
-    purpose="Run a published table or figure again; finished runs are kept, so that it can be interrupted and resumed. "
-    "Without a name: list what there is and what has been recorded.",
-    example="ebar reproduce spine/samplers --scale demo",
-)
+MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,36 +1,36 @@
-"""`ebar residual explain`: what the energy changes about the next word."""
+"""`ebar residual explain`: what the energy changes about the next word.
+
+The likeliest next words after a prompt, under the base and under the joint model, which looks at how the base would
+go on after each. With a continuation: what each of its tokens costs under both, in nats.
+
+Example:
+    ebar residual explain runs/mine --prompt 'The old man' --futures 64
+    ebar residual explain runs/mine --prompt 'The old man' --continuation ' went down to the sea and …'
+"""
 
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from ebar.bounds import Count, Natural
+from ebar.bounds import Count
 from ebar.build.residual import load_residual
 from ebar.cli.show import show_json, show_table
-from ebar.config.reader import Manual, argument, read
+from ebar.config.drawing import OfRun
+from ebar.config.reader import Manual, read
 from ebar.estimators.per_step import Steps
 from ebar.evaluation.next_words import NextWord, NextWords
 from ebar.journeys.residual.journey import Residual
 from ebar.progress import shown
 from ebar.types import Sequences
 
-MANUAL = Manual(
-    command="residual explain",
-    purpose="The likeliest next words after a prompt, under the base and under the joint model, which looks at how "
-    "the base would go on after each. With a continuation: what each of its tokens costs under both, in nats.",
-    example="ebar residual explain runs/mine --prompt 'The old man' --futures 64\n"
-    "  ebar residual explain runs/mine --prompt 'The old man' --continuation ' went down to the sea and …'",
-)
+MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainConfig:
+class ExplainConfig(OfRun):
     """What is explained, and how thoroughly."""
 
-    run: Path = argument()
-    """Folder of a trained residual model."""
     prompt: str
     """The text before."""
     continuation: str | None = None
@@ -43,10 +43,6 @@ class ExplainConfig:
     """Of the base, after each token."""
     exact_last: bool = False
     """Score every token in the last place: as many energies as there are tokens."""
-    seed: Natural = 0
-    """Of the draws."""
-    json: bool = False
-    """Print one JSON object."""
 
 
 def main(words: Sequence[str]) -> int:

@@ -1,20 +1,29 @@
-"""`ebar residual generate`: continue prompts with the joint model."""
+"""`ebar residual generate`: continue prompts with the joint model.
+
+Continue prompts with the joint model: the base draws candidates, and of these some are chosen by their energy (top-k
+joint sampling); or by rejection, Metropolis or sequential Monte Carlo. Beside every text stand its energy, its weight
+among the candidates, their effective sample size (ESS), and Pareto k̂ where there are 100.
+
+Example:
+    ebar residual generate runs/mine --prompt 'It was a dark' --candidates 64 --top_k 40
+    ebar residual generate runs/mine --prompts beginnings.txt --count 3 --sampler.kind metropolis
+"""
 
 import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Generator
 
-from ebar.bounds import Count, Natural
+from ebar.bounds import Count
 from ebar.build.residual import load_residual
 from ebar.cli.decode import input_lines
 from ebar.cli.show import show_json
-from ebar.config.reader import Chosen, Manual, argument, choice, option, read
+from ebar.config.drawing import OfRun
+from ebar.config.reader import Chosen, Manual, choice, option, read
 from ebar.errors import UserError
 from ebar.journeys.residual.journey import Residual
 from ebar.models.truncated import Truncation
@@ -25,22 +34,13 @@ from ebar.types import Sampler
 LISTED = 20  # candidates, up to which all are shown
 
 
-MANUAL = Manual(
-    command="residual generate",
-    purpose="Continue prompts with the joint model: the base draws candidates, and of these some are chosen by their "
-    "energy (top-k joint sampling); or by rejection, Metropolis or sequential Monte Carlo. Beside every text "
-    "stand its energy, its weight among the candidates, their worth (ESS), and Pareto k̂ where there are 100.",
-    example="ebar residual generate runs/mine --prompt 'It was a dark' --candidates 64 --top_k 40\n"
-    "  ebar residual generate runs/mine --prompts beginnings.txt --count 3 --sampler.kind metropolis",
-)
+MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerateConfig(Truncation):
+class GenerateConfig(Truncation, OfRun):
     """What is continued, and how."""
 
-    run: Path = argument()
-    """Folder of a trained residual model."""
     prompt: str | None = None
     """What to continue."""
     prompts: str | None = option(metavar="FILE")
@@ -50,10 +50,6 @@ class GenerateConfig(Truncation):
     count: Count = 1
     """Continuations of each prompt."""
     sampler: Chosen = choice(WAYS, "joint")
-    seed: Natural = 0
-    """Of the draws."""
-    json: bool = False
-    """Print one JSON object."""
 
 
 def main(words: Sequence[str]) -> int:

@@ -1,4 +1,13 @@
-"""`ebar sample`: draw from a trained model, or from the model tilted by an energy."""
+"""`ebar sample`: draw from a trained model, or from the model tilted by an energy.
+
+Draw from a trained model, or from the model tilted by an energy. Where the draws of a sampler carry weights, each
+line begins with its log-weight and a tab.
+
+Example:
+    ebar sample runs/motif --n 5
+    ebar sample runs/motif --n 5 --tilt '!motif:10001011111000=-10' --sampler.kind resampling
+    ebar sample runs/motif --n 5 --tilt 'expression:(01){3}=4' 'length:=-0.1' --sampler.kind look_ahead
+"""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,14 +26,7 @@ from ebar.samplers.ancestral import Ancestral
 from ebar.samplers.draw import stream
 from ebar.types import Weighted
 
-MANUAL = Manual(
-    command="sample",
-    purpose="Draw from a trained model, or from the model tilted by an energy. Where the draws of a sampler carry "
-    "weights, each line begins with its log-weight and a tab.",
-    example="ebar sample runs/motif --n 5\n"
-    "  ebar sample runs/motif --n 5 --tilt '!motif:10001011111000=-10' --sampler.kind resampling\n"
-    "  ebar sample runs/motif --n 5 --tilt 'expression:(01){3}=4' 'length:=-0.1' --sampler.kind look_ahead",
-)
+MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from ebar.bounds import Count, Natural
 from ebar.build.terms import kinds_help
-from ebar.config.reader import Chosen, argument, choice, listed
+from ebar.config.reader import Answer, Chosen, argument, choice, listed
 from ebar.config.terms import Term
 from ebar.models.truncated import Truncation
 from ebar.samplers import SAMPLERS
@@ -18,13 +18,13 @@ def _tilt_help() -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfRun:
-    """What a command reads, and how it answers."""
+class OfRun(Answer):
+    """What a command reads."""
 
     run: Path = argument()
     """Folder of a trained run."""
-    json: bool = False
-    """Print one JSON object."""
+    seed: Natural = 0
+    """Of the draws."""
 
 
 @dataclass(frozen=True, kw_only=True)

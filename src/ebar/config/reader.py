@@ -60,6 +60,14 @@ def argument(default: Any = MISSING) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Answer:
+    """How a command answers."""
+
+    json: bool = False
+    """Print one JSON object."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Manual:
     """What a command's help says besides its options."""
 
@@ -68,6 +76,22 @@ class Manual:
     example: str = ""
     makes: str = "run"
     defaults: Mapping[str, Any] = field(default_factory=dict)  # where they differ from those of the dataclasses
+
+    @staticmethod
+    def of(doc: str | None, **more: Any) -> "Manual":
+        """From the docstring of the command's file: "`ebar COMMAND`: …", what it does, and after "Example:" examples.
+
+        Lines of a paragraph are joined, unless they are indented.
+        """
+        title, _, rest = inspect.cleandoc(doc or "").partition("\n")
+        purpose, _, example = rest.partition("Example:\n")
+        paragraphs = purpose.strip().split("\n\n")
+        return Manual(
+            command=title.split("`")[1].removeprefix("ebar "),
+            purpose="\n\n".join(one if "\n  " in one else " ".join(one.split()) for one in paragraphs),
+            example="\n  ".join(line.strip() for line in example.splitlines()),
+            **more,
+        )
 
 
 @overload

@@ -1,4 +1,14 @@
-"""What `ebar residual train` reads: the base, the text, which energy, and how it is trained."""
+r"""`ebar residual train`: the base, the text, which energy, and how it is trained.
+
+Train an energy on top of a language model, by telling text from the model's own continuations of the same prefixes.
+Chunks, draws, warm-up and training are each kept: run it again to go on where it was stopped.
+
+Example:
+    ebar residual train --name unit --base runs/text --energy.kind unit --data.prefix 60 --data.continuation 20
+    ebar residual train --name mine --base HuggingFaceTB/SmolLM2-135M --data.train novels.txt \
+        --energy.kind pretrained --energy.encoder sentence-transformers/all-MiniLM-L6-v2 --energy.lora 8
+    ebar residual train --name bit --base runs/text --energy.warm_up 5 --negatives.refresh true
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,19 +21,7 @@ from ebar.energies.kinds import ENERGIES
 from ebar.errors import UserError
 from ebar.journeys.residual.settings import Fitting, Measuring, NegativesDraws
 
-MANUAL = Manual(
-    command="residual train",
-    purpose="Train an energy on top of a language model, by telling text from the model's own continuations of the "
-    "same prefixes. Chunks, draws, warm-up and training are each kept: run it again to go on where it was "
-    "stopped.",
-    example="ebar residual train --name unit --base runs/text --energy.kind unit --data.prefix 60 "
-    "--data.continuation 20\n"
-    "  ebar residual train --name mine --base HuggingFaceTB/SmolLM2-135M --data.train novels.txt \\\n"
-    "      --energy.kind pretrained --energy.encoder sentence-transformers/all-MiniLM-L6-v2 --energy.lora 8\n"
-    "  ebar residual train --name bit --base runs/text --energy.warm_up 5 --negatives.refresh true",
-    makes="residual model",
-    defaults={"name": "residual"},
-)
+MANUAL = Manual.of(__doc__, makes="residual model", defaults={"name": "residual"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,12 @@
-"""What `ebar train` reads: the data, the model, how it is trained."""
+"""`ebar train`: the data, the model, how it is trained.
+
+Fit an autoregressive model to a language or to your own data. Run it again to go on where it was stopped.
+
+Example:
+    ebar train --name motif --data.motif 10001011111000 --data.size 500 --backbone.hidden 64
+    ebar train --name mine --data.kind lines --data.train sequences.txt --training.epochs 20
+    torchrun --standalone --nproc-per-node 2 -m ebar.cli train --config run.yaml
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +22,7 @@ from ebar.training.course import Training
 from ebar.training.optimisers import OPTIMISERS
 from ebar.training.schedules import SCHEDULES
 
-MANUAL = Manual(
-    command="train",
-    purpose="Fit an autoregressive model to a language or to your own data. Run it again to go on where it was "
-    "stopped.",
-    example="ebar train --name motif --data.motif 10001011111000 --data.size 500 --backbone.hidden 64\n"
-    "  ebar train --name mine --data.kind lines --data.train sequences.txt --training.epochs 20\n"
-    "  torchrun --standalone --nproc-per-node 2 -m ebar.cli train --config run.yaml",
-)
+MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
