@@ -52,6 +52,10 @@ from ebar.features.regular import Motif as Motif
 from ebar.features.regular import StartsWith as StartsWith
 from ebar.features.regular import Word as Word
 from ebar.heads.softmax import Softmax as Softmax
+from ebar.journeys.decode import Decoding as Decoding
+from ebar.journeys.decode import decode as decode
+from ebar.journeys.estimate import estimate as estimate
+from ebar.journeys.evaluate import evaluate as evaluate
 from ebar.journeys.gam.journey import gam as gam
 from ebar.journeys.residual.journey import residual as residual
 from ebar.journeys.train import train as train
