@@ -76,6 +76,10 @@ class Sequences(NamedTuple):
         """Row `row` as a list of tokens, padding left out."""
         return [int(token) for token in self.tokens[row, : int(self.lengths[row])]]
 
+    def rows(self) -> list[list[int]]:
+        """Every row as a list of tokens, padding left out."""
+        return [row[:length] for row, length in zip(self.tokens.tolist(), self.lengths.tolist(), strict=True)]
+
     @staticmethod
     def join(parts: "list[Sequences]") -> "Sequences":
         """The rows of all parts, one after another, padded to the longest."""
@@ -107,13 +111,17 @@ def context_rows(context: Context | None) -> int:
     return 1 if context is None else context.rows
 
 
+def draws_per_context(batch: int, context: Context | None) -> int:
+    """How many of `batch` context-major rows each condition has; an error where they cannot be shared evenly."""
+    conditions = context_rows(context)
+    if batch % max(conditions, 1):
+        raise ValueError(f"{batch} sequences cannot be shared evenly among {conditions} contexts")
+    return batch // max(conditions, 1)
+
+
 def spread(context: Context | None, batch: int) -> Context | None:
     """The context with one row for each of `batch` context-major rows."""
-    if context is None:
-        return None
-    if batch % context.rows:
-        raise ValueError(f"{batch} sequences cannot be shared evenly among {context.rows} contexts")
-    return context.repeat(batch // context.rows)
+    return None if context is None else context.repeat(draws_per_context(batch, context))
 
 
 class Weighted(NamedTuple):

@@ -1,10 +1,14 @@
 """One backbone, read in every way it can be: the numbers must be the same."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
+from ebar.backbones.backbone import Backbone, Quick, Reads
+from ebar.models.autoregressive import Autoregressive
+from ebar.testing.backbones import by_segments, by_stepper
 from ebar.types import Context, Sequences
 
 VOCABULARY, ROWS, LENGTH = 5, 6, 9
@@ -33,22 +37,6 @@ def lively(backbone: Any, dtype: torch.dtype = torch.float64) -> Any:
 
 def some_tokens(length: int = LENGTH) -> Tensor:
     return torch.randint(0, VOCABULARY, (ROWS, length), generator=Generator().manual_seed(1))
-
-
-def by_segments(backbone: Any, tokens: Tensor, context: Context | None, lengths: list[int]) -> Tensor:
-    """`start`, then `advance` by segments."""
-    first, state = backbone.start(len(tokens), context)
-    parts = [first[:, None]]
-    for segment in torch.split(tokens, lengths, 1):
-        hidden, state = backbone.advance(segment, state)
-        parts.append(hidden)
-    return torch.cat(parts, 1)
-
-
-def by_stepper(backbone: Any, tokens: Tensor, context: Context | None) -> Tensor:
-    first, state = backbone.start(len(tokens), context)
-    stepper = backbone.stepper(state)
-    return torch.stack([first, *(stepper.step(token).clone() for token in tokens.unbind(1))], 1)
 
 
 def assert_all_ways_agree(backbone: Any, context: Context | None, dtype: torch.dtype) -> None:
@@ -134,3 +122,22 @@ def assert_gradients_agree(backbone: Any, context: Context | None) -> None:
     for name, gradient in gradients[0].items():
         assert bool(gradient.any()), name
         torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-9, atol=1e-9, msg=name)
+
+
+def assert_it_reads_and_steps(backbone: Any, width: int) -> None:
+    assert isinstance(backbone, Backbone)
+    assert isinstance(backbone, Reads)
+    assert isinstance(backbone, Quick)
+    assert backbone.width == width
+
+
+def last_loss(model: Autoregressive, loss_of: Callable[[Generator], Tensor], steps: int) -> float:
+    """The loss after so many steps of Adam."""
+    optimiser = torch.optim.Adam(model.parameters(), 1e-2)
+    generator = Generator().manual_seed(0)
+    for _ in range(steps):
+        loss = loss_of(generator)
+        optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        optimiser.step()
+    return loss.item()

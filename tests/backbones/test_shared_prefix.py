@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from ebar.backbones.transformer import EncoderDecoder, Transformer
 from ebar.backbones.transformer_stepper import _Groups, _Memory, log_sum
 from ebar.heads.softmax import Softmax
-from ebar.models import stepwise
+from ebar.models import drawing, stepwise
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.stepwise import ancestral_by_token, token_log_probs
 from ebar.types import Context, Space
@@ -156,7 +156,8 @@ def test_in_float32_a_long_prefix_is_worth_what_log_prob_says(generator):
 def test_contexts_are_read_as_blocks_come_to_them(read, monkeypatch):
     """20 contexts of 5 rows in blocks of 8: the draws do not depend on how many contexts are read together."""
     model, context = model_of("prefix", Space(VOCABULARY, 6, end=4)), UNEQUAL.select(torch.arange(20) % 6)
-    monkeypatch.setattr(stepwise, "BLOCK", 8)
+    for part in (drawing, stepwise):
+        monkeypatch.setattr(part, "BLOCK", 8)
     wanted, wanted_log_q = ancestral_by_token(model, 5, context, generator=Generator().manual_seed(2))
     started: list[int] = []
     start = Autoregressive.start

@@ -105,7 +105,7 @@ class Corpus:
 
     def text(self, x: Sequences) -> list[str]:
         """Sequences as strings, the end left out; the levels of images as numbers."""
-        tokens = [[t for t in x.prefix(row) if t != self.space.end] for row in range(len(x.lengths))]
+        tokens = [[token for token in row if token != self.space.end] for row in x.rows()]
         if self.tokeniser is None:
             return [" ".join(map(str, row)) for row in tokens]
         return [self.tokeniser.decode(row) for row in tokens]

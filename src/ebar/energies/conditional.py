@@ -13,7 +13,7 @@ from ebar.errors import UserError
 from ebar.features.feature import Features
 from ebar.modes import evaluation_mode
 from ebar.shapes import of_shape
-from ebar.types import Context, Sequences
+from ebar.types import Context, Sequences, draws_per_context
 
 
 @runtime_checkable
@@ -24,10 +24,11 @@ class Network(Protocol):
 
 
 class ConditionalLinear(nn.Module):
-    """E(x, C) = −Σᵢ λᵢ(C)·φᵢ(x, C), equation 2 of document 000 with our sign: a positive λ makes its feature likelier.
+    """E(x, C) = −Σᵢ λᵢ(C)·φᵢ(x, C), with a positive λ making its feature likelier.
 
-    Equation 3 as printed is the gradient in λ; in the network's parameters it is (∂λ/∂η)ᵀ(φ − E_p φ), which is what
-    autograd makes of this energy. λᵢ(C) = −∞ forbids, as in `Linear`, but only a `Table` can say it.
+    It is equation 2 of Parshakova et al. 2019 with our sign. Equation 3 as printed is the gradient in λ; in the
+    network's parameters it is (∂λ/∂η)ᵀ(φ − E_p φ), which is what autograd makes of this energy.
+    λᵢ(C) = −∞ forbids, as in `Linear`, but only a `Table` can say it.
     """
 
     def __init__(self, features: Features, network: Network):
@@ -49,10 +50,8 @@ class ConditionalLinear(nn.Module):
 
     def forward(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         coefficients = self.coefficients(context)
-        if len(x.lengths) % len(coefficients):
-            raise ValueError(f"{len(x.lengths)} sequences cannot be shared evenly among {len(coefficients)} contexts")
         values = self.features(x, context).to(coefficients.dtype)
-        each = coefficients.repeat_interleave(len(x.lengths) // len(coefficients), 0)
+        each = coefficients.repeat_interleave(draws_per_context(len(x.lengths), context), 0)
         # 0·(−∞) is 0 here: a feature that is absent costs nothing, whatever its coefficient.
         return -torch.where(values == 0, 0.0, values * each).sum(1)
 
@@ -93,7 +92,7 @@ def distinct(context: Context) -> Distinct:
     rows: list[int] = []
     which = []
     orders = [None] * context.rows if context.order is None else [tuple(order) for order in context.order.tolist()]
-    for row, key in enumerate(zip(_words(context.given), orders, strict=True)):
+    for row, key in enumerate(zip(map(tuple, context.given.rows()), orders, strict=True)):
         if key not in first:
             first[key] = len(rows)
             rows.append(row)
@@ -120,13 +119,13 @@ class Table(nn.Module):
         super().__init__()
         if context.rows != len(coefficients):
             raise ValueError(f"{context.rows} contexts need as many rows of coefficients, got {len(coefficients)}")
-        self.places = {word: row for row, word in enumerate(_words(context.given))}
+        self.places = {word: row for row, word in enumerate(map(tuple, context.given.rows()))}
         if len(self.places) != context.rows:
             raise ValueError("two rows of the context are the same: each context has one row of coefficients")
         self.coefficients = nn.Parameter(coefficients)
 
     def forward(self, context: Context) -> Float[Tensor, "rows features"]:
-        words = _words(context.given)
+        words = [tuple(row) for row in context.given.rows()]
         for word in words:
             if word not in self.places:
                 raise UserError(f"The table of coefficients has no row for the context {list(word)}: add one.")
@@ -172,12 +171,6 @@ class Recurrent(nn.Module):
 
 
 NETWORKS = {"constant": Constant, "table": Table, "mean_pool": MeanPool, "recurrent": Recurrent}
-
-
-def _words(given: Sequences) -> list[tuple[int, ...]]:
-    """Each row's tokens, padding left out."""
-    pairs = zip(given.tokens.tolist(), given.lengths.tolist(), strict=True)
-    return [tuple(tokens[:length]) for tokens, length in pairs]
 
 
 def _head(width: int, hidden: int, features: int) -> nn.Sequential:

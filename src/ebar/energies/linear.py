@@ -1,4 +1,4 @@
-"""The log-linear energy of document 000: E(x) = −λ·φ(x)."""
+"""The log-linear energy of a GAM: E(x) = −λ·φ(x). Parshakova et al. 2019."""
 
 import math
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ebar.energies.bounded import Normed, check_bound, norm_bound, rounded, squashed
 from ebar.shapes import of_shape
-from ebar.types import Context, Sequences, context_rows
+from ebar.types import Context, Sequences, context_rows, draws_per_context
 
 Pool = Literal["continuation", "all"]
 NUMBERS = 2**23  # of hidden vectors, computed at a time where there is no gradient
@@ -65,10 +65,8 @@ class Neural(nn.Module):
         return None if norm is None else norm_bound(norm, self.head.weight, self.head.bias)
 
     def forward(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-        batch, contexts = len(x.lengths), context_rows(context)
-        if batch % contexts:
-            raise ValueError(f"{batch} sequences cannot be shared evenly among {contexts} contexts")
-        if batch == 0:
+        draws_per_context(len(x.lengths), context)  # refuses what cannot be shared evenly
+        if len(x.lengths) == 0:
             return self.head.bias.new_zeros(0)
         if torch.is_grad_enabled():
             return self._energies(x, context)
@@ -96,7 +94,7 @@ def mean_pooled(
 def blocks(x: Sequences, context: Context | None, size: int) -> Iterator[tuple[Sequences, Context | None]]:
     """At most `size` rows at a time, each with its contexts: several of them whole, or a part of one."""
     batch, contexts = len(x.lengths), context_rows(context)
-    draws = batch // contexts
+    draws = draws_per_context(batch, context)
     together = max(1, size // draws)
     every, each = torch.arange(batch, device=x.lengths.device), torch.arange(contexts, device=x.lengths.device)
     for first in range(0, contexts, together):

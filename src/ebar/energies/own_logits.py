@@ -1,4 +1,4 @@
-"""The energy a model carries in its own logits. Documents 001 and 003 (E-ARM)."""
+"""The energy a model carries in its own logits. Wang et al. 2022 (E-ARM)."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ebar.errors import UserError
-from ebar.types import Context, Sequences, State, Stepwise, context_rows
+from ebar.types import Context, Sequences, State, Stepwise, context_rows, draws_per_context
 
 Reading = Literal["lse", "last_logit"]
 ELEMENTS = 2**24  # logits computed at a time where there is no gradient
@@ -18,8 +18,8 @@ class OwnLogits(nn.Module):
 
     - `lse`: −LSE(x₍<k₎). Since q(x₍<k₎)·exp(logit of xₖ) = q(x)·exp(LSE(x₍<k₎)), the model tilted by it is p_θ of
       equation 5 at that length. Over sequences of several lengths it is q·exp(LSE)/Z with one Z for all of them, where
-      the document has a Z for each length: given the length, both are the same.
-    - `last_logit`: −logit of xₖ, the document's wording (§4.3); the tilted model is q·exp(logit), which counts the
+      Wang et al. have a Z for each length: given the length, both are the same.
+    - `last_logit`: −logit of xₖ, the wording of the paper (§4.3); the tilted model is q·exp(logit), which counts the
       last step twice.
 
     Needs logits whose shift is free: of log-probabilities LSE is 0, and the energy says nothing.
@@ -38,17 +38,15 @@ class OwnLogits(nn.Module):
 
     def forward(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         batch, width = x.tokens.shape
-        conditions = context_rows(context)
-        if batch % conditions:
-            raise ValueError(f"{batch} sequences cannot be shared evenly among {conditions} contexts")
-        first, state = self.model.start(conditions, context)  # each context is read once
+        draws = draws_per_context(batch, context)
+        first, state = self.model.start(context_rows(context), context)  # each context is read once
         if batch == 0:
             return first.new_zeros(0)
         every = torch.arange(batch, device=first.device)
         size = max(1, batch if torch.is_grad_enabled() else ELEMENTS // (max(width, 1) * self.model.space.vocabulary))
         parts = []
         for rows in torch.split(every, size):
-            condition = rows // (batch // conditions)
+            condition = rows // draws
             parts.append(self._last(x.select(rows), first[condition], state.select(condition)))
         return -torch.cat(parts)
 

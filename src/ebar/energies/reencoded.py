@@ -1,4 +1,4 @@
-"""BiT* of document 002: a pretrained network reads the text that q's tokens spell, in tokens of its own."""
+"""BiT* of Deng et al. 2020: a pretrained network reads the text that q's tokens spell, in tokens of its own."""
 
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -7,10 +7,12 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
+from ebar.automata.reading import without_end
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import Tokeniser
 from ebar.energies.neural import Encoded, Pool
 from ebar.errors import UserError
+from ebar.modes import evaluation_mode
 from ebar.types import Context, Sequences, context_rows
 
 
@@ -66,16 +68,13 @@ class Reencoded(nn.Module):
         outputs: dict[nn.LayerNorm, Tensor] = {}
         norms = [part for part in self.network.modules() if isinstance(part, nn.LayerNorm)]
         hooks = [norm.register_forward_hook(lambda norm, _, out: outputs.__setitem__(norm, out)) for norm in norms]
-        modes = {part: part.training for part in self.network.modules()}
-        self.network.eval()
         try:
-            one = torch.full((1, 1), self.padding, device=next(self.network.parameters()).device)
-            hidden = self._hidden(one, torch.ones_like(one, dtype=torch.bool))
+            with evaluation_mode(self.network):
+                one = torch.full((1, 1), self.padding, device=next(self.network.parameters()).device)
+                hidden = self._hidden(one, torch.ones_like(one, dtype=torch.bool))
         finally:
             for hook in hooks:
                 hook.remove()
-            for part, mode in modes.items():
-                part.training = mode
         found = [
             norm
             for norm, out in outputs.items()
@@ -85,11 +84,11 @@ class Reencoded(nn.Module):
 
     def reread(self, x: Sequences, context: Context | None, pool: Pool = "continuation") -> list[Reread]:
         """Each row in the network's tokens."""
-        given = [[]] if context is None else _rows(context.given)
+        given = [[]] if context is None else context.given.rows()
         draws = len(x.lengths) // context_rows(context)
         before = [prefix for prefix in given for _ in range(draws)]
         spelt = [text for text in map(self._text, given) for _ in range(draws)]
-        texts = [self._text(prefix + self._ended(row)) for prefix, row in zip(before, _rows(x), strict=True)]
+        texts = [self._text(prefix + without_end(row, self.end)) for prefix, row in zip(before, x.rows(), strict=True)]
         encodings = self.tokenizer.encode_batch(texts)
         return [
             self._reread(encoding, 0 if pool == "all" else _shared(prefix, text))
@@ -125,9 +124,6 @@ class Reencoded(nn.Module):
             return self.spelling.decode(tokens)
         except UserError as error:
             raise UserError(f"The encoder reads text, and these tokens do not spell any: {error}") from None
-
-    def _ended(self, row: list[int]) -> list[int]:
-        return row[:-1] if row and row[-1] == self.end else row
 
     def _hidden(self, ids: Int[Tensor, "rows places"], inside: Bool[Tensor, "rows places"]) -> Tensor:
         out = self.network(input_ids=ids, attention_mask=inside.long())
@@ -166,11 +162,6 @@ def _positions(network: nn.Module) -> int | None:
         if name.endswith("position_embeddings") and isinstance(part, nn.Embedding) and limit is not None:
             return part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)
     return limit
-
-
-def _rows(x: Sequences) -> list[list[int]]:
-    pairs = zip(x.tokens.tolist(), x.lengths.tolist(), strict=True)
-    return [row[:length] for row, length in pairs]
 
 
 def _shared(prefix: str, whole: str) -> int:

@@ -89,7 +89,7 @@ class NgramCount:
         if not self.ngram:
             raise UserError("An n-gram needs at least one token.")
         if self.reading is not None:
-            counts = [self._in_text(self.reading, x.prefix(row)) for row in range(len(x.lengths))]
+            counts = [self._in_text(self.reading, row) for row in x.rows()]
             return torch.tensor(counts, dtype=torch.float64, device=x.tokens.device)
         if self.alphabet is None:
             raise UnboundError(self.name)

@@ -120,7 +120,7 @@ class TextScore:
             raise UnboundError(self.name)
         if isinstance(self.function, nn.Module):
             self.function.to(x.tokens.device)
-        texts = [self.before + self.decode(without_end(x.prefix(row), self.end)) for row in range(len(x.lengths))]
+        texts = [self.before + self.decode(without_end(row, self.end)) for row in x.rows()]
         with torch.no_grad(), evaluation_mode(self.function):
             found = self.function(texts)
         try:

@@ -19,7 +19,7 @@ from ebar.models.pretrained_state import PretrainedState, continued
 from ebar.models.pretrained_stepper import PretrainedStepper, can_step
 from ebar.models.stepwise import by_advancing, only_end_in_last_place
 from ebar.models.truncated import Truncatable
-from ebar.types import Context, Sequences, Space
+from ebar.types import Context, Sequences, Space, draws_per_context
 
 MEMORY = 2**30  # bytes that a draw may take
 
@@ -182,8 +182,7 @@ class Pretrained(Truncatable):
         if context is not None:
             given = context.given
         contexts = len(given.lengths)
-        if rows % max(contexts, 1):
-            raise ValueError(f"{rows} sequences cannot be shared evenly among {contexts} contexts")
+        draws = draws_per_context(rows, context)
         longest = int(given.lengths.max()) if contexts else 0
         tokens, lengths = given.tokens[:, :longest].to(self._device), given.lengths.to(self._device)
         self._check(lengths, longest, self.space.after(context).length)
@@ -207,7 +206,7 @@ class Pretrained(Truncatable):
             place = torch.arange(tokens.shape[1], device=tokens.device) - (tokens.shape[1] - lengths[:, None])
             counts = place >= 0
             tokens = torch.where(counts, tokens.gather(1, place.clamp(min=0)), 0)
-        return _Prefixes(tokens, counts), kind.repeat_interleave(rows // max(contexts, 1))
+        return _Prefixes(tokens, counts), kind.repeat_interleave(draws)
 
     def _check(self, lengths: Int[Tensor, " contexts"], longest: int, to_come: int) -> None:
         if self.beginning is None and (len(lengths) == 0 or int(lengths.min()) < 1):

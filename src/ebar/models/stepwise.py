@@ -14,7 +14,7 @@ from ebar.maths.randomness import default_generator
 from ebar.models.drawing import BLOCK, Chooser, draw_block, draw_tokens, drawn_at_once
 from ebar.modes import evaluation_mode
 from ebar.shapes import of_shape
-from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
+from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows, draws_per_context
 
 READ = 256  # contexts read together there, or as many as a block has
 LOGITS = 2**26  # and so many logits at most: a quarter of a gigabyte
@@ -150,10 +150,7 @@ def _picked(
 
 def _condition(batch: int, context: Context | None, device: torch.device | None) -> Int[Tensor, " batch"]:
     """The row of the context that each of `batch` context-major rows belongs to."""
-    conditions = context_rows(context)
-    if batch % conditions:
-        raise ValueError(f"{batch} sequences cannot be shared evenly among {conditions} contexts")
-    return torch.arange(conditions, device=device).repeat_interleave(batch // conditions)
+    return torch.arange(context_rows(context), device=device).repeat_interleave(draws_per_context(batch, context))
 
 
 def sequence_log_prob(model: Stepwise, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:

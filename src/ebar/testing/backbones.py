@@ -28,25 +28,26 @@ def check_backbone(
     """
     tokens = torch.randint(0, vocabulary, (rows, length), generator=Generator().manual_seed(1))
     with evaluation_mode(backbone):
-        whole = _by_segments(backbone, tokens, context, [length])
+        whole = by_segments(backbone, tokens, context, [length])
         require(whole.shape == (rows, length + 1, backbone.width), "a hidden vector stands before and after each token")
         for lengths in ([1] * length, [1, length - 1] if length > 1 else [1]):
-            parts = _by_segments(backbone, tokens, context, lengths)
+            parts = by_segments(backbone, tokens, context, lengths)
             require_close(parts, whole, f"segments of {lengths} and one pass agree", tolerance=tolerance)
         if isinstance(backbone, Reads):
             read = backbone.read(backbone.embed(tokens), context)
             require_close(read, whole, "read and advance agree", tolerance=tolerance)
         if isinstance(backbone, Quick):
-            stepped = _by_stepper(backbone, tokens, context)
+            stepped = by_stepper(backbone, tokens, context)
             require_close(stepped, whole, "the stepper and advance agree", tolerance=tolerance)
         for place in range(length):
             changed = tokens.clone()
             changed[:, place] = (changed[:, place] + 1) % vocabulary
-            other = _by_segments(backbone, changed, context, [length])[:, : place + 1]
+            other = by_segments(backbone, changed, context, [length])[:, : place + 1]
             require_close(other, whole[:, : place + 1], f"token {place} changes nothing before it", tolerance=tolerance)
 
 
-def _by_segments(backbone: Backbone, tokens: Tensor, context: Context | None, lengths: list[int]) -> Tensor:
+def by_segments(backbone: Backbone, tokens: Tensor, context: Context | None, lengths: list[int]) -> Tensor:
+    """Hidden vectors before each token and after the last: `start`, then `advance` by segments."""
     first, state = backbone.start(len(tokens), context)
     parts = [first[:, None]]
     for segment in torch.split(tokens, lengths, 1):
@@ -55,7 +56,8 @@ def _by_segments(backbone: Backbone, tokens: Tensor, context: Context | None, le
     return torch.cat(parts, 1)
 
 
-def _by_stepper(backbone: Any, tokens: Tensor, context: Context | None) -> Tensor:
+def by_stepper(backbone: Any, tokens: Tensor, context: Context | None) -> Tensor:
+    """The same, token by token, by the stepper."""
     first, state = backbone.start(len(tokens), context)
     stepper = backbone.stepper(state)
     return torch.stack([first, *(stepper.step(token).clone() for token in tokens.unbind(1))], 1)
