@@ -24,9 +24,8 @@ class Layout:
 
     def __call__(self, rows: Sequence[Row], elsewhere: str = "") -> Laid:
         """`elsewhere` says of which data the paper's figures are, where those are not ours."""
-        shown = list(dict.fromkeys(id(row) for name in self.figures for row in chosen(rows, name, self.where)))
-        by_id = {id(row): row for row in rows}
-        own = [row for place in shown if (row := by_id[place]).value is not None]
+        found = (row for name in self.figures for row in chosen(rows, name, self.where))
+        own = list({id(row): row for row in found if row.value is not None}.values())
         placed: dict[tuple[Any, ...], Row] = {}
         for row in own:
             place = (self._key(row, self.rows), self._key(row, self.columns))
@@ -43,9 +42,9 @@ class Layout:
         for side in sides:
             line = [self._word(value) for value in side]
             for top in tops:
-                found = placed.get((side, top))
-                line.append("" if found is None else _ours(found, warnings))
-                line += [text(None if found is None else found.document)] if top in beside else []
+                one = placed.get((side, top))
+                line.append("" if one is None else _ours(one, warnings))
+                line += [text(one and one.document)] if top in beside else []
             cells.append(line)
         notes = [f"Intervals: {_over(placed)}."] if any(row.over for row in own) else []
         return Laid(self.caption, header, cells, notes + [f"⚠{number}: {said}" for said, number in warnings.items()])
@@ -108,18 +107,12 @@ def listed(rows: Sequence[Row], elsewhere: str = "") -> Laid:
     settings = list(dict.fromkeys(key for row in rows for key in row.settings))
     paper = f"paper ({elsewhere})" if elsewhere else "paper"
     header = [FIGURE, *settings, "ours", "interval", "over", paper, "warning"]
-    cells = [
-        [
-            row.name,
-            *(text(row.settings.get(key)) for key in settings),
-            text(row.value) or "–",
-            "" if row.low is None or row.high is None else f"{text(row.low)} … {text(row.high)}",
-            text(row.over),
-            text(row.document),
-            text(row.warning),
-        ]
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        known = [text(row.settings.get(key)) for key in settings]
+        ends = "" if row.low is None or row.high is None else f"{text(row.low)} … {text(row.high)}"
+        rest = [text(value) for value in (row.over, row.document, row.warning)]
+        cells.append([row.name, *known, text(row.value) or "–", ends, *rest])
     # A table of one's own has no paper beside it, and most have no warnings.
     shown = [place for place, name in enumerate(header) if name == "ours" or any(row[place] for row in cells)]
     return Laid("", [header[place] for place in shown], [[row[place] for place in shown] for row in cells], [])
@@ -129,23 +122,15 @@ def markdown(laid: Laid) -> list[str]:
     """A table as lines of Markdown, with its caption above and its notes below."""
     lines = [laid.header, ["---"] * len(laid.header), *laid.cells]
     table = ["| " + " | ".join(escaped(cell) for cell in line) + " |" for line in lines]
-    return [
-        *([laid.caption, ""] if laid.caption else []),
-        *table,
-        "",
-        *(line for note in laid.notes for line in (note, "")),
-    ]
+    caption = [laid.caption, ""] if laid.caption else []
+    return [*caption, *table, "", *(line for note in laid.notes for line in (note, ""))]
 
 
 def text(value: Any) -> str:
     """Four digits of a number; what JSON has no number for stands in a record as a string, and means the same."""
-    if value is None:
-        return ""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, int):
-        return str(value)
-    return str(value) if not math.isfinite(value) else f"{value:.4g}"
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)
 
 
 def escaped(words: str) -> str:

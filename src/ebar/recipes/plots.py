@@ -64,30 +64,18 @@ class Curves:
             for name, level in self.levels.items():
                 value = chosen(rows, level, own)[0].value if isinstance(level, str) else level
                 levels[name] = value(rows) if callable(value) else float(value or 0.0)
+            title = self.title.format(**own)
             panels.append(
-                Panel(
-                    title=self.title.format(**own),
-                    x_label=self.x_label or self.x,
-                    y_label=self.y_label or self.title.format(**own),
-                    lines=lines,
-                    levels=levels or None,
-                    log_x=self.log_x,
-                    log_y=self.log_y,
-                )
-            )
+                Panel(title=title, x_label=self.x_label or self.x, y_label=self.y_label or title, lines=lines,
+                      levels=levels or None, log_x=self.log_x, log_y=self.log_y)
+            )  # fmt: skip
         return panels
 
     def _line(self, name: str, rows: list[Row], dashed: bool) -> Line:
-        rows = sorted(rows, key=lambda row: float(row.settings[self.x]))
-        dots = [as_dot(row) for row in rows]
-        return Line(
-            name=name,
-            x=[float(row.settings[self.x]) for row in rows],
-            y=[dot.value for dot in dots],
-            low=[dot.low for dot in dots] if self.bands else None,
-            high=[dot.high for dot in dots] if self.bands else None,
-            dashed=dashed,
-        )
+        points = sorted(((float(row.settings[self.x]), as_dot(row)) for row in rows), key=lambda point: point[0])
+        low, high = ([getattr(dot, end) for _, dot in points] if self.bands else None for end in ("low", "high"))
+        return Line(name=name, x=[x for x, _ in points], y=[dot.value for _, dot in points], low=low, high=high,
+                    dashed=dashed)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

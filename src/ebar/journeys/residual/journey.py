@@ -41,9 +41,8 @@ from ebar.samplers.importance import Importance
 from ebar.samplers.joint import Generated, generate
 from ebar.store.store import Store
 from ebar.store.writing import saving
-from ebar.training import Player, restore_weights
 from ebar.training.batches import moved
-from ebar.training.checkpoints import Checkpoints
+from ebar.training.best import load_best
 from ebar.training.players import Learning
 from ebar.types import Estimate, Sampler, Sequences, Stepwise
 
@@ -170,10 +169,9 @@ def residual(
 
 def load_energy(energy: nn.Module, folder: Path) -> nn.Module:
     """The energy of a finished journey, with its best weights."""
-    checkpoint = Checkpoints(folder / "energy" / "checkpoints").best()
-    if checkpoint is None or not (folder / "energy" / "results.json").exists():
+    if not (folder / "energy" / "results.json").exists():
         raise UserError(f"{folder} is not trained yet: run `ebar residual train` to its end.")
-    restore_weights(checkpoint, {"energy": Player(module=Learning(energy))})
+    load_best(Learning(energy), folder / "energy", player="energy")
     return energy.eval()
 
 

@@ -44,12 +44,10 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """The figures of both, and their costs of every continuation."""
     cell = {**cell, "energies": {cell["kind"]: cell["energy"]}, "last_step": {"prefixes": 0, "candidates": None}}
     rival = once(folder / "base.json", lambda: base_figures(cell, folder))
-    bounds = {"bounded": BOUND, "unbounded": None}
-    found = {
+    return {"tokens": rival["tokens"]} | {
         name: once(folder / f"{name}.json", partial(_energy, name, bound, cell, folder))
-        for name, bound in bounds.items()
+        for name, bound in (("bounded", BOUND), ("unbounded", None))
     }
-    return {"tokens": rival["tokens"], **found}
 
 
 def _energy(name: str, bound: float | None, cell: Cell, folder: Path) -> dict[str, Any]:

@@ -107,13 +107,8 @@ def figures(results: Sequence[Result]) -> list[Row]:
             covered, warned, width, of = (
                 sum(result[name][key] for _, result in own) for key in ("covered", "warned", "width", "of")
             )
-            settings = {
-                "sampler": sampler,
-                "target": target,
-                "estimate": name,
-                "mean width": f"{width / of:.3g}",
-                "warned": f"{warned / of:.1%}",
-            }
+            settings = {"sampler": sampler, "target": target, "estimate": name}
+            settings |= {"mean width": f"{width / of:.3g}", "warned": f"{warned / of:.1%}"}
             low, high = wilson(float(covered), float(of))
             over = f"{of:,} repetitions"
             found.append(Row(name="coverage", settings=settings, value=covered / of, low=low, high=high, over=over))
@@ -122,22 +117,16 @@ def figures(results: Sequence[Result]) -> list[Row]:
 
 def notes(rows: Sequence[Row]) -> list[str]:
     """Which coverages are not what an interval of 95 % should have, and why."""
-    said = [
-        "Every interval is that of the plainest call on the draws; nothing told the estimators how they were made. "
-        "Draws of Markov chains say nothing of Z, so there log Z and divergences are refused."
-    ]
     outside = [row for row in rows if not LEAST <= (row.value or 0.0) <= MOST]
-    exact_ones = [row for row in outside if float(row.settings["mean width"]) < 1e-9]
-    if exact_ones:
-        said.append("The log Z of a distribution is 0, and is found without error: its interval always holds it.")
-    others = [row for row in outside if row not in exact_ones]
-    names = "; ".join(
-        f"{row.settings['sampler']}, {row.settings['target']}, {row.settings['estimate']}: {row.value:.3f}"
-        for row in others
-    )
-    whole = f"All other coverages lie between {LEAST} and {MOST}."
-    said.append(f"Outside {LEAST} to {MOST}: {names}." if names else whole)
-    return said
+    others = [row for row in outside if float(row.settings["mean width"]) >= 1e-9]
+    names = "; ".join("{sampler}, {target}, {estimate}".format(**row.settings) + f": {row.value:.3f}" for row in others)
+    exact_ones = "The log Z of a distribution is 0, and is found without error: its interval always holds it."
+    return [
+        "Every interval is that of the plainest call on the draws; nothing told the estimators how they were made. "
+        "Draws of Markov chains say nothing of Z, so there log Z and divergences are refused.",
+        *([exact_ones] if len(others) < len(outside) else []),
+        f"Outside {LEAST} to {MOST}: {names}." if names else f"All other coverages lie between {LEAST} and {MOST}.",
+    ]
 
 
 def _wanted(sampler: str, target: str, repetitions: int) -> int:
@@ -173,13 +162,9 @@ RECIPE = Recipe(
     tables=[Layout(rows=("sampler", "target"), columns=("estimate",))],
     plots=[
         Points(
-            of=["coverage"],
-            panels=("estimate",),
-            label="{sampler}, {target}",
-            title="{estimate}",
-            x_label=f"coverage − {LEVEL}",
-            less=LEVEL,
+            of=["coverage"], panels=("estimate",), label="{sampler}, {target}", title="{estimate}",
+            x_label=f"coverage − {LEVEL}", less=LEVEL,
         )
     ],
     notes=notes,
-)
+)  # fmt: skip
