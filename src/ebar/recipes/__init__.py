@@ -18,17 +18,18 @@ SCALES = ("demo", "cpu", "paper")
 class Lazy:
     """A recipe that is imported only when it is run: a line of help, and where it is.
 
-    That of FAMILY/NAME is `RECIPE` in the module FAMILY.NAME of this package, unless a "module:NAME" is given.
+    That of FAMILY/NAME is `RECIPE` in the module FAMILY.NAME of this package, or NAME in capitals in another module.
     """
 
-    def __init__(self, help: str, where: str | None = None):
+    def __init__(self, help: str, module: str | None = None):
         self.__doc__ = help
-        self.where = where
+        self.module = module
 
     def load(self, name: str) -> "Recipe":
         """The recipe itself."""
-        module, _, attribute = (self.where or f"{name.replace('/', '.')}:RECIPE").partition(":")
-        recipe: Recipe = getattr(importlib.import_module(f"ebar.recipes.{module}"), attribute)
+        family, own = name.split("/")
+        found = importlib.import_module(f"ebar.recipes.{self.module or f'{family}.{own}'}")
+        recipe: Recipe = getattr(found, own.upper() if self.module else "RECIPE")
         return recipe
 
 
@@ -44,72 +45,56 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "spine/samplers": Lazy("every sampler on an enumerable target: total variation and cost by number of draws"),
         "spine/coverage": Lazy("how often 95 % intervals hold the truth, for every sampler, on enumerable targets"),
         "gam/data_efficiency": Lazy("r and π against |D|, from 5,000 down to 50: the authors' r and a tuned one"),
-        "gam/table1": Lazy("λ by rejection against importance sampling", "gam.tables:TABLE1"),
-        "gam/table2": Lazy("one run in detail, by the authors' settings", "gam.tables:TABLE2"),
-        "gam/table3": Lazy("all motifs and feature sets together", "gam.tables:TABLE3"),
-        "gam/table4": Lazy("two-stage against cyclical training", "gam.tables:TABLE4"),
-        "gam/figure2": Lazy("cross-entropy and motif frequency against |D|, four settings", "gam.figures:FIGURE2"),
-        "gam/figure3": Lazy("cyclical training against |D|", "gam.figures:FIGURE3"),
-        "gam/figure4": Lazy(
-            "pure data, features supermotif and submotif, motifs of all rarities", "gam.figures:FIGURE4"
-        ),
-        "gam/figure5": Lazy("the same with motif and submotif", "gam.figures:FIGURE5"),
-        "gam/figure6": Lazy("the same with the motif alone", "gam.figures:FIGURE6"),
-        "gam/figure7": Lazy("mixtures of strings with and without the motif", "gam.figures:FIGURE7"),
+        "gam/table1": Lazy("λ by rejection against importance sampling", "gam.tables"),
+        "gam/table2": Lazy("one run in detail, by the authors' settings", "gam.tables"),
+        "gam/table3": Lazy("all motifs and feature sets together", "gam.tables"),
+        "gam/table4": Lazy("two-stage against cyclical training", "gam.tables"),
+        "gam/figure2": Lazy("cross-entropy and motif frequency against |D|, four settings", "gam.figures"),
+        "gam/figure3": Lazy("cyclical training against |D|", "gam.figures"),
+        "gam/figure4": Lazy("pure data, features supermotif and submotif, motifs of all rarities", "gam.figures"),
+        "gam/figure5": Lazy("the same with motif and submotif", "gam.figures"),
+        "gam/figure6": Lazy("the same with the motif alone", "gam.figures"),
+        "gam/figure7": Lazy("mixtures of strings with and without the motif", "gam.figures"),
         "gam/policy_gradient": Lazy("distributional policy gradient against distillation at equal numbers of draws"),
         "gam/conditional": Lazy("λ as a function of the context against one λ for all"),
         "gam/cryptographic": Lazy("a predicate that P_λ captures at once and no autoregressive model can"),
-        "earm/tatoeba": Lazy("a translation model on all of Tatoeba, and its E-ARM twin", "earm.tables:TATOEBA"),
+        "earm/tatoeba": Lazy("a translation model on all of Tatoeba, and its E-ARM twin", "earm.tables"),
         "earm/table1": Lazy(
-            "translation with and without E-ARM: label smoothing, scheduled sampling, greedy, beam",
-            "earm.tables:TABLE1",
+            "translation with and without E-ARM: label smoothing, scheduled sampling, greedy, beam", "earm.tables"
         ),
-        "earm/table3": Lazy("a Transformer language model with and without E-ARM", "earm.language:TABLE3"),
-        "earm/table4": Lazy("λ against the epoch in which E-ARM starts", "earm.language:TABLE4"),
-        "earm/table5": Lazy(
-            "bits per dimension of PixelCNN and Gated PixelCNN with and without E-ARM", "earm.images:TABLE5"
-        ),
-        "earm/figure1": Lazy("images drawn from them, and completions of half images", "earm.images:FIGURE1"),
+        "earm/table3": Lazy("a Transformer language model with and without E-ARM", "earm.language"),
+        "earm/table4": Lazy("λ against the epoch in which E-ARM starts", "earm.language"),
+        "earm/table5": Lazy("bits per dimension of PixelCNN and Gated PixelCNN with and without E-ARM", "earm.images"),
+        "earm/figure1": Lazy("images drawn from them, and completions of half images", "earm.images"),
         "earm/motif": Lazy("the motif language with its exact entropy: r, scheduled sampling, E-ARM, and π of a GAM"),
-        "earm/table2": Lazy("translation en→de by models of two sizes, with and without E-ARM", "earm.tables:TABLE2"),
+        "earm/table2": Lazy("translation en→de by models of two sizes, with and without E-ARM", "earm.tables"),
         "earm/table7": Lazy(
-            "BLEU by the length of the target, from the runs of earm/table1 as the next five", "earm.tables:TABLE7"
+            "BLEU by the length of the target, from the runs of earm/table1 as the next five", "earm.tables"
         ),
-        "earm/table8": Lazy("exposure bias: how often the true token is likelier under E-ARM", "earm.tables:TABLE8"),
-        "earm/table9": Lazy("top-K energy resampling, K = 0, 5, 10", "earm.tables:TABLE9"),
-        "earm/table10": Lazy("ROUGE, METEOR (where WordNet is there) and BLEU", "earm.tables:TABLE10"),
+        "earm/table8": Lazy("exposure bias: how often the true token is likelier under E-ARM", "earm.tables"),
+        "earm/table9": Lazy("top-K energy resampling, K = 0, 5, 10", "earm.tables"),
+        "earm/table10": Lazy("ROUGE, METEOR (where WordNet is there) and BLEU", "earm.tables"),
         "earm/table11": Lazy(
-            "seconds per 100 iterations: base, scheduled sampling, E-ARM, Langevin dynamics", "earm.timing:TABLE11"
+            "seconds per 100 iterations: base, scheduled sampling, E-ARM, Langevin dynamics", "earm.timing"
         ),
-        "earm/figure2": Lazy("cross-entropy in training and on held-out data, epoch by epoch", "earm.tables:FIGURE2"),
-        "earm/cases": Lazy(
-            "translations side by side, what differs from the reference in italics", "earm.tables:CASES"
-        ),
-        "earm/recent": Lazy("how many recent factors E-ARM's gradient goes through", "earm.language:RECENT"),
-        "earm/without_ce": Lazy(
-            "the contrastive term by itself, from scratch and after pre-training", "earm.language:WITHOUT_CE"
-        ),
+        "earm/figure2": Lazy("cross-entropy in training and on held-out data, epoch by epoch", "earm.tables"),
+        "earm/cases": Lazy("translations side by side, what differs from the reference in italics", "earm.tables"),
+        "earm/recent": Lazy("how many recent factors E-ARM's gradient goes through", "earm.language"),
+        "earm/without_ce": Lazy("the contrastive term by itself, from scratch and after pre-training", "earm.language"),
         "residual/perplexity": Lazy("perplexity intervals of joint models, beside the base, RALM and BALM"),
         "residual/bounded": Lazy("an energy with |E| ≤ 3 beside one without a bound, and what can be certified"),
         "residual/per_step": Lazy(
-            "perplexity at every place of a continuation; at the last exactly",
-            "residual.tables:PER_STEP",
+            "perplexity at every place of a continuation; at the last exactly", "residual.tables"
         ),
         "residual/samples": Lazy(
-            "continuations of the base and of the joint model, and the next words each expects",
-            "residual.tables:SAMPLES",
+            "continuations of the base and of the joint model, and the next words each expects", "residual.tables"
         ),
         "residual/energies": Lazy(
-            "energies of data, of the base's text and of the joint model's; search without base",
-            "residual.tables:ENERGIES",
+            "energies of data, of the base's text and of the joint model's; search without base", "residual.tables"
         ),
-        "residual/ngrams": Lazy("unique n-grams of data, base and joint model", "residual.tables:NGRAMS"),
-        "residual/fooling": Lazy(
-            "how often a fresh discriminator takes their texts for real", "residual.tables:FOOLING"
-        ),
-        "residual/distilled": Lazy(
-            "the joint model brought back into a plain language model", "residual.tables:DISTILLED"
-        ),
+        "residual/ngrams": Lazy("unique n-grams of data, base and joint model", "residual.tables"),
+        "residual/fooling": Lazy("how often a fresh discriminator takes their texts for real", "residual.tables"),
+        "residual/distilled": Lazy("the joint model brought back into a plain language model", "residual.tables"),
         "control/stories": Lazy("a word in every text, another in half of them: moments, look-ahead, KL over tuning"),
         "control/smollm2": Lazy("one such constraint on SmolLM2-135M"),
     },

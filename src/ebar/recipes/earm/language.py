@@ -11,7 +11,7 @@ from ebar.data.tokenisers import Bytes
 from ebar.evaluation.cross_entropy import cross_entropy, cross_entropy_difference
 from ebar.recipes.claims import Claim
 from ebar.recipes.data import PARTS
-from ebar.recipes.earm.twins import BASE, EARM, PAPER, curves, each_twin, gain, laid, train_twins, twin_grid
+from ebar.recipes.earm.twins import BASE, EARM, PAPER, alone, curves, each_twin, gain, laid, train_twins, twin_grid
 from ebar.recipes.figures import Figure, Figures, found
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves, Points
@@ -111,10 +111,6 @@ def _perplexities(twin: str, suffix: str) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _smallest(name: str, settings: Mapping[str, Any], values: Sequence[float]) -> Row:
-    return Row(name=name, settings=settings, value=min(values), low=None, high=None)
-
-
 def _other_tokens(cells: Sequence[Cell]) -> list[str]:
     """What the paper has, where its figures are of other text and other tokens than ours."""
     others = dict.fromkeys(str(cell["corpus"]) for cell in cells)
@@ -139,7 +135,7 @@ TABLE3 = Recipe(
                 *_perplexities(EARM, " with E-ARM"),
                 Figure(name=GAIN, at=gain("nats_per_token")),
                 Figure(
-                    name=SHARE, summary=_smallest,
+                    name=SHARE, summary=alone(min),
                     at=lambda result: min(share for _, share in result["twins"][EARM]["curves"]["effective_share"]),
                 ),
             ],

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import combinations
+from statistics import fmean
 from typing import Any
 
 from ebar.recipes.claims import Claim
@@ -18,7 +19,7 @@ from ebar.recipes.earm.translation import (
     run_cell,
     translation_grid,
 )
-from ebar.recipes.earm.twins import BASE, EARM, PAIRED, PAPER, compared, each_twin, gain, laid
+from ebar.recipes.earm.twins import BASE, EARM, PAIRED, PAPER, alone, compared, each_twin, gain, laid, told
 from ebar.recipes.figures import Figure, Figures, found
 from ebar.recipes.layout import Layout, listed
 from ebar.recipes.plots import Curves, Points
@@ -110,12 +111,9 @@ def gaps(label: str, *names: str, title: str = "Paired over seeds", x_label: str
     return [Points(of=figures, label="{direction}, " + label, title=title, x_label=x_label, short=short)]
 
 
-# Size and system → BLEU on WMT16.
-TABLE2_PAPER = {
-    ("base", "base"): 27.56, ("base", SMOOTHED): 28.04, ("base", SCHEDULED): 28.36,
-    ("base", f"{SCHEDULED} + E-ARM"): 28.62, ("large", "base"): 28.70, ("large", SMOOTHED): 29.05,
-    ("large", SCHEDULED): 29.23, ("large", f"{SCHEDULED} + E-ARM"): 29.44,
-}  # fmt: skip
+# Size → BLEU on WMT16 of these systems.
+TABLE2_SYSTEMS = (BASE, SMOOTHED, SCHEDULED, f"{SCHEDULED} + E-ARM")
+TABLE2_PAPER = {("base",): (27.56, 28.04, 28.36, 28.62), ("large",): (28.70, 29.05, 29.23, 29.44)}
 
 
 def _size(size: str, hidden: int, feedforward: int, layers: int, heads: int, **more: Any) -> dict[str, Any]:
@@ -147,7 +145,7 @@ TABLE2 = Recipe(
             by=("direction", "size", "system"),
             of=compared(
                 BEAM, "system", {f"{variant} + E-ARM": variant for variant in VARIANTS}, at="bleu.5", shared=SENTENCES,
-                paper=lambda settings: TABLE2_PAPER.get((settings["size"], settings["system"])),
+                paper=told(TABLE2_PAPER, TABLE2_SYSTEMS, "size", "system"),
             ),
             parts=each_twin(lambda cell, twin: {"system": cell["variant"] + (" + E-ARM" if twin == EARM else "")}),
         )
@@ -158,7 +156,8 @@ TABLE2 = Recipe(
     reading=replace(READING, elsewhere=elsewhere("wmt16-en-de", "WMT16")),
 )  # fmt: skip
 
-# Direction and system → BLEU on IWSLT14 of targets of [0, 25), [25, 50), [50, ∞) words, then of all.
+# Direction and system → BLEU on IWSLT14 by the length of targets: [0, 25), [25, 50), [50, ∞) words, all.
+LENGTHS = ("short", "medium", "long", "all")
 TABLE7_PAPER = {
     ("de→en", "base"): (37.72, 33.24, 30.86, 34.61),
     ("de→en", "scheduled sampling"): (38.20, 33.76, 31.08, 35.10),
@@ -175,13 +174,9 @@ TABLE7_PAPER = {
 def _lengths(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
     """A run as one for each system and bin, short sentences first; the paper's bins are in the same order."""
     for part, twin in systems(SYSTEMS)(cell, result):
-        for place, (words, score) in enumerate({**twin["by_length"], "all": twin["bleu"]["5"]}.items()):
-            yield {**part, "words": words, "place": place}, {"bleu": score}
-
-
-def _table7(settings: Settings) -> float | None:
-    told = TABLE7_PAPER.get((settings["direction"], settings["system"]))
-    return None if told is None else told[settings["place"]]
+        scores = {**twin["by_length"], "all": twin["bleu"]["5"]}
+        for length, (words, score) in zip(LENGTHS, scores.items(), strict=True):
+            yield {**part, "words": words, "length": length}, {"bleu": score}
 
 
 TABLE7 = Recipe(
@@ -192,7 +187,8 @@ TABLE7 = Recipe(
         Figures(
             by=("direction", "system", "words"),
             of=compared(
-                BEAM, "system", AGAINST, at="bleu", paper=_table7, shared=SENTENCES, empty="nothing to measure it on"
+                BEAM, "system", AGAINST, at="bleu", shared=SENTENCES, empty="nothing to measure it on",
+                paper=told(TABLE7_PAPER, LENGTHS, "direction", "system", "length"),
             ),
             parts=_lengths,
         )
@@ -201,13 +197,13 @@ TABLE7 = Recipe(
     plots=gaps("{system}, {words}", BEAM, title="Paired over seeds, by words of the target"),
     reading=replace(READING, elsewhere=elsewhere("iwslt14", "IWSLT14, other bins")),
     **RUNS,
-)
+)  # fmt: skip
 
-# Direction → BLEU on IWSLT14 of E-ARM, by K.
+# Direction and system → BLEU on IWSLT14 for K = 0, 5, 10.
 TABLE9_PAPER = {
-    "de→en": {"0": 34.86, "5": 34.93, "10": 34.88}, "en→de": {"0": 28.73, "5": 28.85, "10": 28.91},
-    "en→it": {"0": 29.91, "5": 30.04, "10": 29.96}, "it→en": {"0": 32.44, "5": 32.56, "10": 32.41},
-    "es→en": {"0": 40.88, "5": 41.01, "10": 40.90}, "en→es": {"0": 37.59, "5": 37.66, "10": 37.73},
+    ("de→en", "E-ARM"): (34.86, 34.93, 34.88), ("en→de", "E-ARM"): (28.73, 28.85, 28.91),
+    ("en→it", "E-ARM"): (29.91, 30.04, 29.96), ("it→en", "E-ARM"): (32.44, 32.56, 32.41),
+    ("es→en", "E-ARM"): (40.88, 41.01, 40.90), ("en→es", "E-ARM"): (37.59, 37.66, 37.73),
 }  # fmt: skip
 
 
@@ -226,9 +222,7 @@ TABLE9 = Recipe(
             by=("direction", "system", "K"),
             of=compared(
                 "BLEU", "K", {"5": "0", "10": "0"}, at="bleu", shared=SENTENCES,
-                paper=lambda settings: (
-                    TABLE9_PAPER[settings["direction"]][settings["K"]] if settings["system"] == "E-ARM" else None
-                ),
+                paper=told(TABLE9_PAPER, ("0", "5", "10"), "direction", "system", "K"),
             ),
             parts=_resampled,
         )
@@ -255,17 +249,9 @@ TABLE10_PAPER = {
 }
 
 
-def _metric(place: int, metric: str) -> list[Figure]:
+def _metrics(twin: Mapping[str, Any]) -> dict[str, Any]:
     """METEOR is measured where WordNet is."""
-
-    def told(settings: Settings) -> float | None:
-        metrics = TABLE10_PAPER.get((settings["direction"], settings["system"]))
-        return None if metrics is None else metrics[place]
-
-    def read(twin: Mapping[str, Any]) -> Any:
-        return {**twin["overlap"], "BLEU": twin["bleu"]["5"]}.get(metric)
-
-    return compared(metric, "system", AGAINST, at=read, paper=told, shared=SENTENCES)
+    return {**twin["overlap"], "BLEU": twin["bleu"]["5"]}
 
 
 TABLE10 = Recipe(
@@ -275,7 +261,11 @@ TABLE10 = Recipe(
     figures=[
         Figures(
             by=("direction", "system"),
-            of=[figure for place, metric in enumerate(METRICS) for figure in _metric(place, metric)],
+            of=compared(
+                "{metric}", "system", AGAINST, at=lambda twin, metric: _metrics(twin)[metric], shared=SENTENCES,
+                each={"metric": lambda twin: {name: name for name in _metrics(twin)}},
+                paper=told(TABLE10_PAPER, METRICS, "direction", "system", "metric"),
+            ),
             parts=systems(SYSTEMS),
         )
     ],
@@ -285,7 +275,7 @@ TABLE10 = Recipe(
     plots=gaps("{figure}, {system}", *METRICS, x_label="points"),
     reading=READING,
     **RUNS,
-)
+)  # fmt: skip
 
 # Table 8 ----------------------------------------------------------------------------------------------------------
 
@@ -309,10 +299,6 @@ def _excess(result: Mapping[str, Any], prefix: str) -> Estimate:
     return share._replace(value=share.value - 0.5, low=share.low - 0.5, high=share.high - 0.5)
 
 
-def _mean(name: str, settings: Settings, values: Sequence[float]) -> Row:
-    return Row(name=name, settings=settings, value=sum(values) / len(values), low=None, high=None)
-
-
 TABLE8 = Recipe(
     title="Exposure bias: how often the true token is likelier under E-ARM",
     source=f"{PAPER}, Table 8 (words, 1,000 training pairs of IWSLT14; here tokens of test sentences); "
@@ -334,7 +320,7 @@ TABLE8 = Recipe(
                     name="tokens tested, mean over seeds",
                     at="exposure.own_tested",
                     about={"prefix": OWN},
-                    summary=_mean,
+                    summary=alone(fmean),
                 ),
             ],
         )

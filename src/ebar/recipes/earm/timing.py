@@ -1,7 +1,8 @@
 """Table 11 of Wang et al. 2022: seconds per 100 iterations, of every way to train."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ebar.recipes.earm.twins import BASE, PAPER, configurations
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Points
 from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
-from ebar.training import Source, seeded
+from ebar.training import seeded
 from ebar.training.schedules import for_steps
 from ebar.types import Clock, Objective
 
@@ -65,7 +66,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     corpus = build_corpus(base)
     model = build_model(base, corpus.space, corpus.shape).train()
     batches = training_batches(corpus, base.training, base.seed, base.device)
-    stream = _endless(batches)
+    stream = chain.from_iterable(batches.at(epoch, 0) for epoch in count())
     optimiser = torch.optim.Adam(model.parameters(), base.optimiser.options["learning_rate"])
     clock = Clock(base.training.epochs * len(batches), base.training.epochs)
     methods = methods_of(runs, model, clock.step)
@@ -101,13 +102,6 @@ def update(
     optimiser.step()
 
 
-def _endless(batches: Source) -> Iterator[Any]:
-    epoch = 0
-    while True:
-        yield from batches.at(epoch, 0)
-        epoch += 1
-
-
 def figures(results: Sequence[Result]) -> list[Row]:
     """Medians over rounds: of the seconds, and of the ratio to the base within a round."""
     ((_, result),) = results
@@ -124,11 +118,11 @@ def median_row(name: str, method: str, values: Sequence[float], document: float 
     """The median with its 95 % interval by the sign test, which asks nothing of the times but independence."""
     from scipy.stats import binom
 
-    count, ordered = len(values), sorted(values)
-    median = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
-    rank = int(binom.ppf(0.025, count, 0.5))  # P(fewer than `rank` lie below the median) ≤ 2.5 %
-    low, high = (ordered[rank - 1], ordered[count - rank]) if rank else (None, None)
-    warning = None if rank else f"{count} rounds are too few for an interval"
+    number, ordered = len(values), sorted(values)
+    median = (ordered[(number - 1) // 2] + ordered[number // 2]) / 2
+    rank = int(binom.ppf(0.025, number, 0.5))  # P(fewer than `rank` lie below the median) ≤ 2.5 %
+    low, high = (ordered[rank - 1], ordered[number - rank]) if rank else (None, None)
+    warning = None if rank else f"{number} rounds are too few for an interval"
     return Row(
         name=name, settings={"method": method}, value=median, low=low, high=high, document=document, warning=warning
     )

@@ -15,7 +15,7 @@ from ebar.recipes.data import PARTS, file_of, toy_file
 from ebar.recipes.figures import Figure, found
 from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Layout
-from ebar.recipes.recipe import Cell, Result
+from ebar.recipes.recipe import Cell, Result, Row
 
 PAPER = "Wang et al. 2022"
 BASE, EARM = "base", "earm"
@@ -105,6 +105,18 @@ def compared(name: str, key: str, against: Mapping[str, str], **more: Any) -> li
             **more,
         ),
     ]
+
+
+def told(table: Mapping[Any, Sequence[float]], columns: Sequence[str], *keys: str) -> Any:
+    """Reads a paper's figure from a table: its rows by all of these settings but the last, its columns by the last."""
+    known = {(*row, *place): value for row, values in table.items()
+             for *place, value in zip(columns, values, strict=True)}  # fmt: skip
+    return lambda settings: known.get(tuple(settings[key] for key in keys))
+
+
+def alone(of: Callable[[Sequence[float]], float]) -> Callable[[str, Mapping[str, Any], Sequence[float]], Row]:
+    """A figure of all seeds, without an interval."""
+    return lambda name, settings, values: Row(name=name, settings=settings, value=of(values), low=None, high=None)
 
 
 def laid(rows: Sequence[str], columns: Sequence[str], *figures: str) -> list[Layout]:
