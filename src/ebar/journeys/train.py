@@ -143,7 +143,8 @@ def train(
             players,
             _plan(training, len(batches), until),
             generator=source,
-            validation=lambda: measure(judge, held_out, generator=source),
+            # The same random numbers at every evaluation, where an objective draws some: epochs are compared, not luck.
+            validation=lambda: measure(judge, held_out, generator=Generator(device).manual_seed(seed)),
             sinks=sinks,
         )
         history = History.read(run.folder)

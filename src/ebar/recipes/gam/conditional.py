@@ -7,22 +7,19 @@ import torch
 from torch import Generator
 
 from ebar.automata import entropy
-from ebar.backbones.lstm import Lstm
 from ebar.data.languages import Language
 from ebar.energies.conditional import ConditionalLinear, Constant, Network, Recurrent, distinct
 from ebar.estimators.log_z import log_z
 from ebar.evaluation.cross_entropy import negative_log_scores
 from ebar.features.feature import Features
 from ebar.features.regular import Motif
-from ebar.heads.softmax import Softmax
 from ebar.maths.randomness import folded
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import assemble
 from ebar.models.tilted import Tilted
 from ebar.objectives.conditional_moments import ConditionalMoments
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
 from ebar.recipes.claims import Claim
 from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.gam.small import fit_early
+from ebar.recipes.gam.small import learn
 from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves
@@ -76,26 +73,22 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     space = languages()[0].space
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(folded(seed, 1))
-        backbone = Lstm(space.vocabulary, layers=1, hidden=cell["hidden"], dropout=0.1)
-        r = Autoregressive(backbone, Softmax(backbone.width, space.vocabulary), space)
+        r = assemble(space, "lstm", {"layers": 1, "hidden": cell["hidden"], "dropout": 0.1})
         networks: dict[str, Network] = {
             "constant": Constant(len(MOTIFS)),
             "conditional": Recurrent(space.vocabulary, len(MOTIFS)),
         }
-    fit_early(
-        r, MaximumLikelihood(model=r), train, held_out, batch_size=50, epochs=cell["epochs"], patience=3,
-        learning_rate=3e-3, seed=seed, generator=generator,
-    )  # fmt: skip
+    common: dict[str, Any] = {"seed": seed, "generator": generator}
+    learn(r, train, held_out, batch_size=50, epochs=cell["epochs"], patience=3, learning_rate=3e-3, **common)
     found = {"cross_entropy_r": float(negative_log_scores(r, *test).mean())}
     features = Features([Motif(motif=motif, alphabet="01", end=space.end) for motif in MOTIFS])
     for name, network in networks.items():
         energy = ConditionalLinear(features, network)
         p = Tilted(r, energy)
         batches = max(5, size // 250)
-        objective = ConditionalMoments(model=p, draws=cell["draws"])
-        fit_early(
-            energy, objective, train, held_out, batch_size=-(-size // batches),
-            epochs=-(-cell["steps"] // batches), patience=4, learning_rate=0.05, seed=seed, generator=generator,
+        learn(
+            energy, train, held_out, objective=ConditionalMoments(model=p, draws=cell["draws"]), patience=4,
+            batch_size=-(-size // batches), epochs=-(-cell["steps"] // batches), learning_rate=0.05, **common,
         )  # fmt: skip
         found[f"cross_entropy_{name}"] = _cost(p, *test, generator=generator)
         found[f"gain_{name}"] = found["cross_entropy_r"] - found[f"cross_entropy_{name}"]

@@ -12,19 +12,17 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from ebar.backbones.lstm import Lstm
 from ebar.energies.linear import Linear
 from ebar.estimators.log_z import log_z
 from ebar.evaluation.cross_entropy import negative_log_scores
 from ebar.features.feature import Features
-from ebar.heads.softmax import Softmax
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import assemble
 from ebar.models.tilted import Tilted
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
 from ebar.recipes.claims import Claim
 from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.gam.small import fit_early
+from ebar.recipes.gam.small import learn
 from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves
@@ -126,11 +124,10 @@ def _learnt(
 ) -> Autoregressive:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
-        backbone = Lstm(space.vocabulary, layers=1, hidden=cell["hidden"], dropout=0.0)
-        model = Autoregressive(backbone, Softmax(backbone.width, space.vocabulary), space)
-    fit_early(
-        model, MaximumLikelihood(model=model), train, held_out, batch_size=1000, epochs=cell["epochs"], patience=2,
-        learning_rate=2e-3, seed=seed, generator=generator,
+        model = assemble(space, "lstm", {"layers": 1, "hidden": cell["hidden"], "dropout": 0.0})
+    learn(
+        model, train, held_out, batch_size=1000, epochs=cell["epochs"], patience=2, learning_rate=2e-3, seed=seed,
+        generator=generator,
     )  # fmt: skip
     return model
 

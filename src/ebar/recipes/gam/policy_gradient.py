@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator
 
-from ebar.backbones.lstm import Lstm
 from ebar.data.languages import Language
 from ebar.energies.linear import Linear
 from ebar.estimators import exact
 from ebar.features.feature import Features
 from ebar.features.regular import Motif
-from ebar.heads.softmax import Softmax
 from ebar.maths import divergences
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import assemble
 from ebar.models.tilted import Tilted
 from ebar.objectives import MaximumLikelihood, PolicyGradient, Rounds
 from ebar.recipes.figures import Figure, Figures
+from ebar.recipes.gam.small import learn
 from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves
@@ -36,11 +36,10 @@ from ebar.samplers.look_ahead import LookAhead, guided
 from ebar.samplers.resample import systematic
 from ebar.samplers.surrogate import NGram
 from ebar.training.batches import Batches
-from ebar.training.loop import fit, measure
+from ebar.training.loop import fit
 from ebar.training.optimisers import Adam
-from ebar.training.players import Player, evaluating
+from ebar.training.players import Player
 from ebar.training.schedules import Constant, Cosine
-from ebar.training.stopping import Best
 from ebar.types import Distribution, Sequences, Weighted
 
 LANGUAGE = Language(motif="1011100", length=10)
@@ -90,10 +89,7 @@ def fresh(seed: int) -> Autoregressive:
     """A small model with weights of its own."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        space = LANGUAGE.space
-        return Autoregressive(
-            Lstm(space.vocabulary, layers=1, hidden=HIDDEN, dropout=0.0), Softmax(HIDDEN, space.vocabulary), space
-        )
+        return assemble(LANGUAGE.space, "lstm", {"layers": 1, "hidden": HIDDEN, "dropout": 0.0})
 
 
 @cache
@@ -123,26 +119,11 @@ def distil(arm: Arm, policy: Autoregressive, budget: int, seed: int, generator: 
     # Cut before resampling: no draw is in both.
     cut = int((1 - HELD_OUT) * len(drawn.x.lengths))
     train, held_out = _resampled(drawn, slice(0, cut), generator), _resampled(drawn, slice(cut, None), generator)
-    objective = MaximumLikelihood(model=policy)
-    player = Player(
-        module=policy, optimiser=Adam(learning_rate=DISTILLATION_RATE).build(policy.parameters()), clip_norm=CLIP
-    )
-    validation = Batches(data=held_out, batch_size=2048, shuffle=False)
-    best, kept, steps = Best(), copy.deepcopy(policy.state_dict()), 0
     size = min(LARGEST, max(SMALLEST, len(train.lengths) // BATCHES))
-    batches = Batches(data=train, batch_size=size, seed=seed)
-    for step in fit(objective, batches, {"model": player}, generator=generator):
-        steps = step.number
-        if step.ends_epoch:
-            with evaluating(player):
-                loss = measure(objective, validation, generator=generator)["loss"]
-            best = best.update(loss, step.number)
-            if best.step == step.number:
-                kept = copy.deepcopy(policy.state_dict())
-            if best.stale >= PATIENCE or step.number >= LONGEST:
-                break
-    policy.load_state_dict(kept)
-    return steps
+    return learn(
+        policy, train, held_out, batch_size=size, epochs=math.ceil(LONGEST / math.ceil(len(train.lengths) / size)),
+        patience=PATIENCE, held_out_batch=2048, learning_rate=DISTILLATION_RATE, seed=seed, generator=generator,
+    )  # fmt: skip
 
 
 def _resampled(drawn: Weighted, rows: slice, generator: Generator) -> Sequences:

@@ -1,43 +1,27 @@
-"""What the small recipes share: training in memory with early stopping."""
+"""What the recipes without a configuration share: training in memory, on sequences in memory."""
 
-import copy
-from collections.abc import Sequence
 from typing import Any
 
 from torch import Generator, nn
 
-from ebar.training import OPTIMISERS, Batches, Best, Patience, Player, evaluating, fit, measure
-from ebar.types import Objective
+from ebar.data.corpus import FEW_LOGITS, Corpus, Part
+from ebar.journeys.train import train
+from ebar.training.course import Training
+from ebar.training.optimisers import Adam
+from ebar.types import Space
 
 
-def fit_early(
-    module: nn.Module, objective: Objective, data: Any, held_out: Any, *, batch_size: int, epochs: int, patience: int,
-    learning_rate: float, seed: int, generator: Generator, parameters: Sequence[nn.Parameter] | None = None,
+def learn(
+    module: nn.Module, data: Part, held_out: Part, *, learning_rate: float, seed: int, generator: Generator,
+    objective: Any = None, **training: Any,
 ) -> int:  # fmt: skip
-    """Train until `patience` epochs bring nothing on held-out data; the module keeps its best weights.
-
-    Gives the number of epochs that were best, 0 where the first weights were: noise has nothing to be learnt from.
-    """
-    optimiser = OPTIMISERS["adam"](learning_rate=learning_rate).build(parameters or module.parameters())
-    player = Player(module=module, optimiser=optimiser, clip_norm=1.0)
-    batches = Batches(data=data, batch_size=batch_size, seed=seed)
-    validation = Batches(data=held_out, batch_size=1024, shuffle=False)
-
-    def figure() -> float:
-        with evaluating(player):
-            # The same draws each time, where an objective draws: epochs are compared, not luck.
-            return measure(objective, validation, generator=Generator().manual_seed(seed))["loss"]
-
-    best, kept = Best().update(figure(), 0), copy.deepcopy(module.state_dict())
-    stop = Patience(evaluations=patience)
-    for step in fit(objective, batches, {"model": player}, generator=generator):
-        if not step.ends_epoch:
-            continue
-        best = best.update(figure(), step.position.epoch)
-        if best.step == step.position.epoch:
-            kept = copy.deepcopy(module.state_dict())
-        if step.position.epoch >= epochs or stop.exhausted(best):
-            break
-    module.load_state_dict(kept)
-    module.eval()
-    return best.step or 0
+    """Trains a module, by maximum likelihood unless told otherwise; it keeps its best weights. The number of steps."""
+    space = getattr(module, "space", Space(2, 1))
+    corpus = Corpus(space=space, tokeniser=None, parts={"train": data, "validation": held_out})
+    how = Training(**{"clip": 1.0, "held_out_batch": FEW_LOGITS, **training})
+    trained = train(
+        module, corpus, objective=objective, training=how, optimiser=Adam(learning_rate=learning_rate), seed=seed,
+        generator=generator,
+    )  # fmt: skip
+    assert trained.result is not None
+    return trained.result.position.step
