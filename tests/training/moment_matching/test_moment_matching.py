@@ -17,7 +17,7 @@ from ebar.features.functions import Predicate
 from ebar.features.regular import Motif, StartsWith
 from ebar.maths.enumeration import all_sequences
 from ebar.models.autoregressive import Autoregressive
-from ebar.models.tabular import Tabular
+from ebar.models.tabular import Tabular, number_of_prefixes
 from ebar.models.tilted import Tilted
 from ebar.samplers.look_ahead import guided
 from ebar.store.writing import to_json
@@ -371,3 +371,19 @@ def test_what_a_single_datum_shows_and_no_draw_does_not_drive_lambda_away(genera
     assert float(found.coefficients.abs().max()) < 30
     assert any("'two' has a mean of 0.005 in no mixture" in warning for warning in found.warnings)
     assert found.data_moments == pytest.approx((1.0, 0.005))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_r_never_shows_is_searched_for_with_ever_larger_coefficients(seed: int) -> None:
+    """A first guess of λ, from a thousand draws without the motif, is far too small for a proposal to show it."""
+    space = Space(2, 10)
+    logits = torch.tensor([5.0, 0.0], dtype=torch.float64).expand(1, number_of_prefixes(space), 2)
+    base, features = Tabular(space, logits.clone()), Features([Motif("11111", alphabet="01", end=None)])
+    chance = exact.moments(base, features).item()
+    assert chance < 1e-9
+    fitted = Newton(draws=1000).fit(
+        base, features, moments=torch.tensor([0.5]), generator=Generator().manual_seed(seed)
+    )
+    # λ of a single feature is a difference of log-odds; 250 draws show the motif. Seeds are fixed.
+    assert fitted.coefficients.item() == pytest.approx(-math.log(chance), abs=0.5)
+    assert fitted.effective_sample_size > 50

@@ -23,11 +23,13 @@ from ebar.training.moment_matching.conclusion import conclude
 from ebar.training.moment_matching.diagnosis import nearest
 from ebar.training.moment_matching.matching import Fitted, Matching, Problem, Wanted
 from ebar.training.moment_matching.pool import Mixture, Pool, Solution, allowed, enumerated
+from ebar.training.moment_matching.search import FEW, Pilot, Search, rare_features
 from ebar.types import Stepwise
 
 ENOUGH = 0.2  # effective draws per draw from r, below which it is worth looking ahead
 GOOD = 0.5  # the same from a proposal that looks ahead, above which it is not made anew
 LARGEST_SPACE = 1_000_000  # sequences, for the exact expectation
+PILOT = 1000  # draws of each proposal that a search tries, at most
 STEEPEST = 20.0  # |λ| of a preliminary guess
 
 
@@ -40,8 +42,9 @@ class Newton(Matching):
     """λ by Newton's method on draws whose features are evaluated once: the gradient of the likelihood set to zero.
 
     The draws are r's own; where r seldom shows what is wanted and an automaton can follow it, part of them come from
-    a proposal that looks ahead, and all are weighted as one mixture (see `Mixture`). Intervals hold the draws' error
-    and, where moments come from data, the data's.
+    a proposal that looks ahead, and all are weighted as one mixture (see `Mixture`). Where r hardly shows it at all and
+    the first such proposal does not either, the next one is searched for (see `Search`), with draws that do not count.
+    Intervals hold the draws' error and, where moments come from data, the data's.
     """
 
     draws: Count = 10_000
@@ -142,10 +145,28 @@ class Newton(Matching):
         for size in sizes:
             if maker is None or not guess.good:
                 with torch.no_grad(), evaluation_mode(base):
-                    maker = guided(Tilted(base, Linear(features, guess.coefficients)), generator=generator)
+                    searched = None if maker is None else self._searched(mixture, guess, wanted, hard, generator)
+                    maker = searched or guided(Tilted(base, Linear(features, guess.coefficients)), generator=generator)
             if size:
                 mixture.add(maker, size, generator=generator)
             guess = self._guess(mixture.pool(), features, wanted, hard)
+
+    def _searched(
+        self, mixture: Mixture, guess: "_Guess", wanted: Wanted, hard: Tensor, generator: Generator
+    ) -> Guided | None:
+        """For features that few of all draws show so far, though they would be common at the moments wanted."""
+        pool, moments = mixture.pool(), wanted.moments
+        pilot = Pilot(
+            mixture.sources[0], mixture.features, moments, hard, mixture.batches[0].x, pool.values, guess.coefficients,
+            pool.log_weights,
+        )  # fmt: skip
+        rare = {
+            column: side
+            for column, side in rare_features(pilot).items()
+            if len(pool.values) * float(moments[column] if side > 0 else 1 - moments[column]) >= FEW
+        }
+        search = Search(draws=min(PILOT, len(pool.values)), batch_size=self.batch_size)
+        return search.heading(pilot, rare, generator=generator) if rare else None
 
     def _guess(self, pool: Pool, features: Features, wanted: Wanted, hard: Tensor) -> "_Guess":
         """A preliminary λ, with half a draw added to either side of a feature so that none is infinite."""

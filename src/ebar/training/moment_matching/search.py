@@ -86,12 +86,16 @@ class Search:
 
     def proposal(self, pilot: Pilot, *, generator: Generator) -> Guided | None:
         """A proposal that shows what is wanted; None where draws of the base do, or no automaton can be followed."""
-        rare = _rare(pilot)
+        rare = rare_features(pilot)
         if rare:  # the effective sample size means nothing here: where all draws are alike, so are their weights
-            return self._balanced(pilot, self._driven(pilot, rare, generator), rare, generator)
+            return self.heading(pilot, rare, generator=generator)
         if any(pilot.followed) and pilot.effective < ENOUGH:
             return self._guided(pilot, pilot.coefficients, generator)
         return None
+
+    def heading(self, pilot: Pilot, rare: dict[int, float], *, generator: Generator) -> Guided:
+        """A proposal that heads for features that few draws of the base show, as `rare_features` finds them."""
+        return self._balanced(pilot, self._driven(pilot, rare, generator), rare, generator)
 
     def _guided(self, pilot: Pilot, coefficients: Float[Tensor, " features"], generator: Generator) -> Guided:
         return guided(pilot.tilted(coefficients), draws=self.surrogate_draws, generator=generator)
@@ -157,7 +161,7 @@ def _alone(
     return torch.tensor(found, dtype=torch.float64)
 
 
-def _rare(pilot: Pilot) -> dict[int, float]:
+def rare_features(pilot: Pilot) -> dict[int, float]:
     """Features that an automaton follows and that few draws show, of those draws that nothing forbids.
 
     The column of each, and the sign of the λ that shows more of it: −1 for a feature that few draws lack.
