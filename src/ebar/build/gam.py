@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ebar.build.corpus import build_corpus
-from ebar.build.entry import make
 from ebar.build.model import build_model
 from ebar.build.terms import read_feature
 from ebar.build.train import train_as
@@ -48,7 +47,7 @@ def make_gam(config: GamConfig, folder: Path, *, quiet: bool = True) -> Made:
     run = base_settings(config)
     data = build_corpus(run)
     features = bound([read_feature(term) for term in config.features], data).features
-    matching, sampler = make(MATCHING, config.matching, "moment matching"), make(SAMPLERS, config.sampler, "sampler")
+    matching, sampler = config.matching.make(MATCHING), config.sampler.make(SAMPLERS)
 
     def fresh() -> Autoregressive:
         options = {**config.backbone.options, **config.student_backbone}

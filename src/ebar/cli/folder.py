@@ -10,6 +10,7 @@ from ebar.cli.show import show_json
 from ebar.config.reader import Answer
 from ebar.errors import UserError
 from ebar.progress import shown
+from ebar.training import distributed
 
 Found = TypeVar("Found")
 
@@ -43,18 +44,22 @@ def carry_out(
     to_dict: Callable[[Found], dict[str, Any]],
     show: Callable[[Found], None],
 ) -> int:
-    """Do the work of a command and print what came of it; interrupted, say that the run can be continued."""
+    """Do the work of a command and print what came of it; interrupted, say that the run can be continued.
+
+    Of several processes, the first one prints.
+    """
+    silent = distributed.rank() > 0
     try:
         with shown(not as_json):
             found = work()
     except KeyboardInterrupt:
-        if as_json:
+        if as_json and not silent:
             show_json({"status": "interrupted", "folder": str(folder)})
-        else:
+        elif not silent:
             sys.stdout.write(f"interrupted, and saved in {folder}: run the same command to go on\n")
         return 130
-    if as_json:
+    if as_json and not silent:
         show_json({"status": "finished", "folder": str(folder), **to_dict(found)})
-    else:
+    elif not silent:
         show(found)
     return 0

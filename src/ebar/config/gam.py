@@ -1,50 +1,39 @@
-"""What `ebar gam` reads: the data, the features, and how each stage is done."""
+"""`ebar gam`: the data, the features, and how each stage is done.
+
+Fit an autoregressive model r, find how much each of your features must count for P = r·exp⟨λ, φ⟩ to have the data's
+moments, draw from P, and train π on the draws. Run it again to go on where it was stopped.
+
+Example:
+    ebar gam --name motif --data.motif 10001011111000 --data.size 500 --ft 1001111
+    ebar gam --name mine --data.kind lines --data.train sequences.txt --features 'expression:(01){3}'
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ebar.backbones import BACKBONES
-from ebar.bounds import Count, Natural
+from ebar.bounds import Count
 from ebar.build.terms import terms_of
 from ebar.config.reader import Chosen, Manual, choice, listed
 from ebar.config.terms import Term
-from ebar.data import DATA
+from ebar.config.train import ModelConfig
 from ebar.errors import UserError
-from ebar.heads import HEADS
 from ebar.journeys.gam.settings import BasePhase, ContinuationPhase, Distillation, Phase, RefinementPhase, StudentPhase
 from ebar.samplers import SAMPLERS
 from ebar.training.moment_matching import MATCHING
 
-MANUAL = Manual(
-    command="gam",
-    purpose="Fit an autoregressive model r, find how much each of your features must count for P = r·exp⟨λ, φ⟩ to "
-    "have the data's moments, draw from P, and train π on the draws. Run it again to go on where it was "
-    "stopped.",
-    example="ebar gam --name motif --data.motif 10001011111000 --data.size 500 --ft 1001111\n"
-    "  ebar gam --name mine --data.kind lines --data.train sequences.txt --features 'expression:(01){3}'",
-    defaults={"name": "gam"},
-)
+MANUAL = Manual.of(__doc__, defaults={"name": "gam"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class GamConfig:
+class GamConfig(ModelConfig):
     """Everything that decides the result."""
 
-    seed: Natural = 0
-    """Of data, weights, order, dropout and draws."""
-    device: str = "cpu"
-    """Where to compute, such as cpu or cuda."""
-    precision: Literal["float32", "float64"] = "float32"
-    """Of the weights."""
-    data: Chosen = choice(DATA, "language")
     features: tuple[Term, ...] = listed(
         "KIND:ARGUMENT", lambda: "what P_λ is to get right: as in ebar sample --tilt, but without coefficients"
     )
     ft: str | None = None
     """In place of features: 7 bits, which of m, m+0, m/2, d0 … d3 of a language's motif m."""
-    backbone: Chosen = choice(BACKBONES, "lstm")
-    head: Chosen = choice(HEADS, "softmax")
     base: Phase = field(default_factory=BasePhase)
     matching: Chosen = choice(MATCHING, "newton")
     regime: Literal["two_stage", "cyclical"] = "two_stage"

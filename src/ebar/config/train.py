@@ -26,11 +26,11 @@ MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
-    """Everything that decides the result of a training."""
+class ModelConfig:
+    """The data, and the model that is made for them."""
 
     seed: Natural = 0
-    """Of data, weights, order and dropout."""
+    """Of data, weights, order, dropout and draws."""
     device: str = "cpu"
     """Where to compute, such as cpu or cuda."""
     precision: Literal["float32", "float64"] = "float32"
@@ -38,6 +38,12 @@ class TrainConfig:
     data: Chosen = choice(DATA, "language")
     backbone: Chosen = choice(BACKBONES, "lstm")
     head: Chosen = choice(HEADS, "softmax")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(ModelConfig):
+    """Everything that decides the result of a training."""
+
     objective: Chosen = choice(OBJECTIVES, "maximum_likelihood")
     optimiser: Chosen = choice(OPTIMISERS, "adam")
     schedule: Chosen = choice(SCHEDULES, "constant")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from ebar.build.corpus import build_corpus
-from ebar.build.entry import make
 from ebar.build.gam import base_settings
 from ebar.build.model import build_model
 from ebar.config.reader import to_yaml
@@ -98,7 +97,7 @@ def test_fakes_are_enough_and_the_chance_of_truth_ends_at_its_least(tmp_path: Pa
     cell = RECIPE.grid("demo")[0]
     settings = base_settings(configured(cell["configuration"]))
     model = build_model(settings, build_corpus(settings).space)
-    way = for_steps(make(OBJECTIVES, twins_of(cell, settings)[SCHEDULED].objective, "objective", model=model), 1000)
+    way = for_steps(twins_of(cell, settings)[SCHEDULED].objective.make(OBJECTIVES, model=model), 1000)
     assert isinstance(way, ScheduledSampling)
     chances = [chance_of_truth(step, way.decay, way.k, way.slope, way.floor) for step in (0, 500, 1000, 2000)]
     assert chances == pytest.approx([1.0, 0.9, 0.8, 0.8])

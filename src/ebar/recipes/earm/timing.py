@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from ebar.build.corpus import build_corpus
-from ebar.build.entry import make
 from ebar.build.model import build_model
 from ebar.config.train import TrainConfig
 from ebar.journeys.train import training_batches
@@ -87,9 +86,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
 
 def methods_of(runs: Mapping[str, TrainConfig], model: Autoregressive, steps: int) -> dict[str, Objective]:
     """Their objectives, for a training of so many steps."""
-    return {
-        name: for_steps(make(OBJECTIVES, run.objective, "objective", model=model), steps) for name, run in runs.items()
-    }
+    return {name: for_steps(run.objective.make(OBJECTIVES, model=model), steps) for name, run in runs.items()}
 
 
 def update(

@@ -10,7 +10,6 @@ from torch import Generator, nn
 
 from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.build.corpus import build_corpus
-from ebar.build.entry import make
 from ebar.build.model import build_model, load_model
 from ebar.build.residual import load_base, load_chunks, train_residual
 from ebar.build.train import train_as
@@ -102,8 +101,8 @@ def _ralm(cell: Cell, folder: Path) -> dict[str, Any]:
     generator = seeded(config.seed)
     model = LocallyResidual(base, build_model(config, corpus.space))
     train(
-        model, corpus, training=config.training, optimiser=make(OPTIMISERS, config.optimiser, "optimiser"),
-        schedule=make(SCHEDULES, config.schedule, "schedule"), seed=config.seed, generator=generator,
+        model, corpus, training=config.training, optimiser=config.optimiser.make(OPTIMISERS),
+        schedule=config.schedule.make(SCHEDULES), seed=config.seed, generator=generator,
         folder=folder / "ralm",
     )  # fmt: skip
     halves: Any = (Base.of(half, None, cell["continuation"]).q for half in (base, model.residual))
