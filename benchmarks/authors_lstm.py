@@ -1,4 +1,4 @@
-"""The autoregressive model r of document 000, trained by its authors' recipe on strings that hold a motif.
+"""The autoregressive model r of Parshakova et al. 2019, trained by its authors' recipe on strings that hold a motif.
 
 Two layers of 200, frozen one-hot input, dropout 0.2, decoder uniform in ±0.1; Adam 1e-3, batches of at most 500,
 gradients clipped at 0.25, at most 130 epochs. Patience is 10 and its counter never resets: the tenth epoch in all,

@@ -1,6 +1,6 @@
-"""Wall time to 500 samples of P on disk: looking ahead against rejection from r, on the 14-bit motif of document 000.
+"""Wall time to 500 samples of P on disk: look-ahead against rejection from r, on a motif of Parshakova et al. 2019.
 
-P(x) = r(x)·exp(λ·[motif absent]), λ = −10.09 as document 000's Table 2 learns it, r trained by the authors' recipe on
+P(x) = r(x)·exp(λ·[14-bit motif absent]), λ = −10.09 as in Table 2 of the paper, r trained by the authors' recipe on
 |D| = 500 strings. Both sides are `distil` to a file, all included: fitting the proposal, the pilot, writing. The fast
 side is timed several times and its best counts, the slow side once. `speedup` is the median over the seeds of r.
 

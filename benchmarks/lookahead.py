@@ -1,7 +1,7 @@
-"""Effective samples per proposal draw: look-ahead against plain q, on the 14-bit motif of document 000.
+"""Effective samples per proposal draw: look-ahead against plain q, on the 14-bit motif of Parshakova et al. 2019.
 
-P(x) = r(x)·exp(λ·[motif absent]), λ = −10.09 as document 000's Table 2 learns it, r trained by the authors' recipe on
-|D| = 500 and 1000 strings. The ratio for each |D| is the median over the seeds of r.
+P(x) = r(x)·exp(λ·[motif absent]), λ = −10.09 as in Table 2 of the paper, r trained by the authors' recipe on |D| =
+500 and 1000 strings. The ratio for each |D| is the median over the seeds of r.
 
     python benchmarks/lookahead.py --prepare   # trains the models: minutes, once
     python benchmarks/lookahead.py --json      # the figures, as one JSON object on the last line

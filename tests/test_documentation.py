@@ -22,6 +22,8 @@ import pytest
 from ebar.cli import main
 from ebar.recipes.spine import samplers
 from ebar.samplers.importance import Importance
+from tests.example_files import write_example_files
+from tests.test_layers import LAYERS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -91,6 +93,7 @@ def same(value: Any, shown: str) -> bool:
 )
 def test_every_snippet_runs_and_gives_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    write_example_files(tmp_path)
     namespace: dict[str, Any] = {"__name__": "snippet"}
     assert sum(run(text, namespace) for text in blocks(page, "python")) == sum(
         text.count(ARROW) for text in blocks(page, "python")
@@ -104,11 +107,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for page in PAGES:
         for name, text in named(page).items():
             (home / name).write_text(text)
-    (home / "sequences.txt").write_text("0110\n01\n1010\n" * 10)
-    (home / "book.txt").write_text("It was a dark and stormy night.\n" * 20)
-    (home / "beginnings.txt").write_text("It was\nA dark\n")
-    (home / "pairs.tsv").write_text("guten Tag\tgood day\nguten Morgen\tgood morning\n" * 10)
-    (home / "german.txt").write_text("guten Tag\n")
+    write_example_files(home)
     for name, more in OF_FILES.items():
         located = [str(home / word) if (home / word).is_file() else word for word in more]
         words = ["train", "--runs", str(home / "runs"), "--name", name, *located, "--backbone.heads", "2"]
@@ -237,6 +236,27 @@ def test_every_sampler_and_feature_of_the_tables_is_documented():
         assert [name for name in names if f"\n| `{name}` |" not in text] == [], page
     text = (ROOT / "docs" / "command_line.md").read_text()
     assert [kind for kind in FEATURES if kind != "accepted" and f"`{kind}:" not in text] == []
+
+
+def test_the_readme_begins_with_a_few_lines_of_code():
+    first = blocks(ROOT / "README.md", "python")[0]
+    assert len(first.strip().splitlines()) <= 10
+
+
+def test_contributing_has_the_layers_and_the_benchmarks_as_they_are():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    shown = [
+        [set(names.split(", ")) for names in line.split(" | ")]
+        for line in FENCE.findall(text)[0][1].strip().splitlines()
+    ]
+    assert [sorted(map(sorted, line)) for line in shown] == [sorted(map(sorted, line)) for line in LAYERS]
+    names = [path.stem for path in (ROOT / "benchmarks").glob("*.py") if not path.stem.startswith("mutants")]
+    assert [name for name in names if f"`{name}`" not in text] == []
+    assert [name for name in TABLES if f"`{name}`" not in text] == []
+
+
+TABLES = ["SAMPLERS", "FEATURES", "BACKBONES", "HEADS", "ENERGIES", "OBJECTIVES", "TOKENISERS", "DATA", "RECIPES",
+                  "COMMANDS"]  # fmt: skip
 
 
 def test_a_wrong_value_or_a_wrong_command_would_be_noticed():

@@ -1,4 +1,4 @@
-"""The motif languages of document 000 against counts made elsewhere. Every entry of the folder's file is checked."""
+"""The motif languages of Parshakova et al. 2019 against counts made elsewhere; every entry of the file is checked."""
 
 import json
 import os

@@ -42,7 +42,7 @@ def raw_logit(model: Tabular, prefix: list[int], condition: int = 0) -> Tensor:
 def target(model: Tabular, reading: Reading, condition: int = 0) -> Tensor:
     """The law aimed at, over the whole space, token by token from the table.
 
-    `lse`: q(x_<k)·exp(logit of x_k), document 003's equation 5. `last_logit`: q(x)·exp(logit of x_k).
+    `lse`: q(x_<k)·exp(logit of x_k), equation 5 of Wang et al. 2022. `last_logit`: q(x)·exp(logit of x_k).
     """
     everything = all_sequences(model.space)
     found = []
