@@ -23,7 +23,8 @@ def write_example_files(folder: Path) -> None:
 
 def sequences(count: int = 200) -> list[str]:
     """Twelve bits each, with 010101 somewhere in nine of ten."""
-    coin, found = random.Random(1), []
+    coin = random.Random(1)
+    found: list[str] = []
     while len(found) < count:
         line = "".join(coin.choice("01") for _ in range(12))
         if "010101" in line or coin.random() < 0.01:

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,14 +18,16 @@ import ebar.energies
 import ebar.models
 from ebar.automata import Dfa
 from ebar.automata.reading import Reading
-from ebar.backbones.encoder import BidirectionalTransformer
 from ebar.backbones.lstm import Lstm
 from ebar.data import TOKENISERS
 from ebar.data.built_tokeniser import read_tokeniser
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
+from ebar.data.tokenisers import Alphabet
 from ebar.energies.conditional import ConditionalLinear, MeanPool
-from ebar.energies.encoders import bit, unit
+from ebar.energies.encoders import unit
+from ebar.energies.kinds import ENERGIES as KINDS
 from ebar.energies.linear import Linear
+from ebar.energies.loading import LoadedEncoder
 from ebar.energies.own_logits import OwnLogits
 from ebar.features import FEATURES, Features, Length, Motif, bind
 from ebar.heads.softmax import Softmax
@@ -120,6 +123,7 @@ def test_a_pretrained_tokeniser() -> None:
     check_tokeniser(PretrainedTokeniser(backend.to_str(), beginning=None, end=None))
 
 
+LETTERS = Alphabet("ac ")
 CONTEXT = Context(Sequences(torch.tensor([[0, 99, 99], [1, 0, 2]]), torch.tensor([1, 3])))
 
 
@@ -142,28 +146,51 @@ def features() -> Features:
     return Features([bind(Motif("ab"), READINGS["characters"]), bind(Length(), READINGS["characters"])])
 
 
-def encoder() -> BidirectionalTransformer:
+def by_name(kind: str, **options: Any) -> nn.Module:
+    """An entry of the table beside a small model of ours."""
     torch.manual_seed(1)
-    return BidirectionalTransformer(4, layers=1, hidden=8, heads=2, dropout=0.1)
+    provided = {"base": lstm(), "vocabulary": 4, "tokeniser": LETTERS, "device": "cpu", "location": None, "fresh": None}
+    wanted = inspect.signature(KINDS[kind]).parameters
+    made = KINDS.make(kind, options, **{name: value for name, value in provided.items() if name in wanted})
+    return moved(made).double()
 
 
+SMALL: dict[str, dict[str, Any]] = {
+    "bit": {"layers": 1, "hidden": 8, "heads": 2},
+    "pretrained": {"encoder": "somewhere"},
+}
 ENERGIES: dict[str, Callable[[], nn.Module]] = {
     "Linear": lambda: Linear(features(), torch.tensor([1.5, -0.1]).double()),
-    "ConditionalLinear": lambda: ConditionalLinear(features(), moved(MeanPool(4, 2)).double()),  # type: ignore[arg-type]
+    "ConditionalLinear": lambda: ConditionalLinear(features(), moved(MeanPool(4, 2)).double()),
     "OwnLogits": lambda: OwnLogits(lstm()),
-    "Neural": lambda: moved(bit(encoder())).double(),
-    "Neural, over all": lambda: moved(bit(encoder(), pool="all")).double(),
-    "Neural, bounded": lambda: moved(bit(encoder(), bound=3.0)).double(),
-    "Neural, left to right": lambda: moved(unit(lstm().backbone)).double(),  # type: ignore[arg-type]
+    "Neural": lambda: moved(unit(lstm().backbone)).double(),  # type: ignore[arg-type]
+    "Bit, over all": lambda: by_name("bit", **SMALL["bit"], pool="all"),
+    "Bit, bounded": lambda: by_name("bit", **SMALL["bit"], bound=3.0),
+    **{kind: partial(by_name, kind, **SMALL.get(kind, {})) for kind in KINDS},
 }
+
+
+@pytest.fixture
+def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a pretrained energy is loaded from: a small encoder of transformers with its tokeniser."""
+    pytest.importorskip("transformers")
+    from transformers import PreTrainedTokenizerFast
+
+    from tests.energies.test_reencoded import bert, wordpiece
+
+    original = PreTrainedTokenizerFast(tokenizer_object=wordpiece(), pad_token="[PAD]")
+    loaded = LoadedEncoder(bert(), PretrainedTokeniser.of(original))
+    monkeypatch.setattr("ebar.energies.kinds.load_encoder", lambda *_, **__: loaded)
 
 
 @pytest.mark.parametrize("conditional", [False, True], ids=["unconditional", "conditional"])
 @pytest.mark.parametrize("name", ENERGIES)
-def test_energies(name: str, conditional: bool) -> None:
+def test_energies(name: str, conditional: bool, request: pytest.FixtureRequest) -> None:
+    if name == "pretrained":
+        request.getfixturevalue("encoder")
     if name == "ConditionalLinear" and not conditional:
         pytest.skip("its coefficients are made from a context")
-    check_energy(ENERGIES[name](), SPACE, CONTEXT if conditional else None)  # type: ignore[arg-type]
+    check_energy(ENERGIES[name](), SPACE, CONTEXT if conditional else None)
 
 
 def classes(package: Any, wanted: Callable[[type], bool]) -> set[str]:
@@ -187,7 +214,8 @@ def test_every_energy_has_an_example() -> None:
         ]
 
     # Draws nothing and learns nothing: a last layer whose norm is bounded, a part of Neural.
-    assert classes(ebar.energies, is_energy) - {name.partition(",")[0] for name in ENERGIES} == set()
+    known = {name.partition(",")[0] for name in ENERGIES} | {kind.__name__ for kind in KINDS.values()}
+    assert classes(ebar.energies, is_energy) - known == set()
 
 
 def test_a_prompted_model() -> None:
