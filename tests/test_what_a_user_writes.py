@@ -10,7 +10,7 @@ import ebar
 from tests.example_files import write_example_files
 from tests.test_documentation import ROOT, blocks
 
-LINES, NETWORK = blocks(ROOT / "docs" / "python.md", "python")
+LINES, MEASURES, NETWORK = blocks(ROOT / "docs" / "python.md", "python")
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +72,13 @@ def test_torch_s_own_state_repeats_what_no_seed_decides(written: Any) -> None:
         return [data.text(q.sample(3)), ebar.draw(ebar.Importance(), q, 3).x.tokens.tolist()]
 
     assert once() == once()
+
+
+def test_measures_of_a_model_are_had_by_one_call_each(written: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(MEASURES, "python.md", "exec"), dict(written))
+    printed = capsys.readouterr().out
+    assert "cross_entropy" in printed
+    assert "log_z" in printed
 
 
 def test_a_network_of_the_user_s_own_is_a_model(written: Any) -> None:

@@ -14,6 +14,7 @@ from ebar.estimators.log_z import log_z_of
 from ebar.estimators.moments import moments_of
 from ebar.features.feature import Feature, Features
 from ebar.maths.randomness import default_generator
+from ebar.models.reading import bound_features
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import stream
 from ebar.samplers.importance import Importance
@@ -33,9 +34,9 @@ def estimate(
     within: float | None = None,
     generator: Generator | None = None,
 ) -> dict[str, Figure]:
-    """log Z with the jackknife's bounds; the mean of the energy's features and of `features`, which are bound to the
-    model's tokens, under the base and under p = P/Z; how far p is from the base. With `within`, also how many draws
-    would make log Z and the means known within ± that.
+    """log Z with the jackknife's bounds; the mean of the energy's features and of `features` under the base and
+    under p = P/Z; how far p is from the base. With `within`, also how many draws would make log Z and the means known
+    within ± that.
     """
     if not sampler.weighted:
         raise UserError(
@@ -48,7 +49,7 @@ def estimate(
         own = list(target.energy.features.features)
         coefficients = zip(target.energy.features.names, target.energy.coefficients.tolist(), strict=True)
         forbidden = {name for name, coefficient in coefficients if coefficient == -math.inf}
-    all_features = Features([*own, *features])
+    all_features = Features([*own, *bound_features(features, target).features])
     plain = draws.read(Importance().stream(target.base, n, generator=generator), features=all_features)
     units = draws.read(stream(sampler, target, n, proposal=proposal, generator=generator), features=all_features)
     found = log_z_of(units)[0]
