@@ -16,6 +16,8 @@ def write_example_files(folder: Path) -> None:
     (folder / "sequences.txt").write_text("".join(f"{line}\n" for line in sequences()))
     (folder / "book.txt").write_text("It was a dark and stormy night.\n" * 20)
     (folder / "beginnings.txt").write_text("It was\nA dark\n")
+    (folder / "joint.txt").write_text("a dark night.\nnight it was.\n")
+    (folder / "base.txt").write_text("dark dark.\nwas was was.\n")
     (folder / "pairs.tsv").write_text("guten Tag\tgood day\nguten Morgen\tgood morning\n" * 10)
     (folder / "german.txt").write_text("guten Tag\n")
     write_language_model(folder)

@@ -9,7 +9,7 @@ from ebar.backbones.lstm import Lstm as Lstm
 from ebar.backbones.pixelcnn import PixelCnn as PixelCnn
 from ebar.backbones.transformer import EncoderDecoder as EncoderDecoder
 from ebar.backbones.transformer import Transformer as Transformer
-from ebar.build.load import load as load
+from ebar.build.any_run import load as load
 from ebar.data import language as language
 from ebar.data import read_images as read_images
 from ebar.data import read_lines as read_lines

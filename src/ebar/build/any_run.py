@@ -1,0 +1,36 @@
+"""Any run folder, opened as what it is."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ebar.build.load import load_trained
+from ebar.build.residual import load_residual
+from ebar.config.residual import ResidualConfig
+from ebar.config.train import TrainConfig
+from ebar.errors import UserError
+from ebar.store.differences import named, renamed
+
+# What config.yaml may be, and how a run of it is opened.
+OPENERS: dict[type, Callable[[Path], Any]] = {TrainConfig: load_trained, ResidualConfig: load_residual}
+
+
+def load(folder: Path | str) -> Any:
+    """What a journey left in a folder: a `Trained`, a GAM, a residual or a controlled model, with its best weights."""
+    folder = Path(folder)
+    try:
+        tree = yaml.safe_load(renamed((folder / "config.yaml").read_text(encoding="utf-8")))
+    except (OSError, ValueError, yaml.YAMLError):
+        raise UserError(f"{folder} is no run folder: it has no config.yaml that can be read.") from None
+    names = set(tree) if isinstance(tree, dict) else set()
+    for kind, opener in OPENERS.items():
+        if names and names <= {own.name for own in fields(kind)}:
+            return opener(folder)
+    has = named(sorted(names)) or "no options"
+    raise UserError(
+        f"{folder} cannot be opened by itself, as its configuration has {has}: where it was made in Python, repeat the "
+        "call with folder=, which reads back what is finished."
+    )
