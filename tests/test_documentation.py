@@ -199,6 +199,15 @@ def test_every_command_is_accepted_and_prints_what_the_page_says(
         assert [line.rstrip() for line in told.splitlines()] == command.output
 
 
+def test_a_run_of_any_command_is_opened_by_what_it_is(folder: Path) -> None:
+    import ebar
+
+    kinds = {"motif": "Trained", "text": "Trained", "de-en": "Trained", "unit": "Residual", "gam": "Gam"}
+    assert {name: type(ebar.load(folder / "runs" / name)).__name__ for name in kinds} == kinds
+    opened = ebar.load(folder / "runs" / "gam")
+    assert ebar.moments(ebar.draw(ebar.Importance(), opened.p, 50), [ebar.Motif("1011")])[0][0].value >= 0
+
+
 def test_every_function_and_test_that_the_papers_page_names_exists():
     text = (ROOT / "docs" / "papers.md").read_text()
     tests = re.findall(r"`(tests/[\w/.]+)::(\w+)`", text)

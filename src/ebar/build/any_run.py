@@ -7,15 +7,21 @@ from typing import Any
 
 import yaml
 
+from ebar.build.gam import load_gam
 from ebar.build.load import load_trained
 from ebar.build.residual import load_residual
+from ebar.config.gam import GamConfig
 from ebar.config.residual import ResidualConfig
 from ebar.config.train import TrainConfig
 from ebar.errors import UserError
 from ebar.store.differences import named, renamed
 
 # What config.yaml may be, and how a run of it is opened.
-OPENERS: dict[type, Callable[[Path], Any]] = {TrainConfig: load_trained, ResidualConfig: load_residual}
+OPENERS: dict[type, Callable[[Path], Any]] = {
+    TrainConfig: load_trained,
+    GamConfig: load_gam,
+    ResidualConfig: load_residual,
+}
 
 
 def load(folder: Path | str) -> Any:

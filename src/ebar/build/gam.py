@@ -9,14 +9,15 @@ from ebar.build.model import build_model
 from ebar.build.terms import read_feature
 from ebar.build.train import train_as
 from ebar.config.gam import MANUAL, GamConfig
-from ebar.config.reader import Chosen, described
+from ebar.config.reader import Chosen, described, read_file
 from ebar.config.train import TrainConfig
+from ebar.errors import UserError
 from ebar.journeys.gam.figures import Figures
 from ebar.journeys.gam.journey import Gam, bound, gam
 from ebar.journeys.gam.settings import FLOOR
 from ebar.models.autoregressive import Autoregressive
 from ebar.samplers import SAMPLERS
-from ebar.store.store import open_store
+from ebar.store.store import Store, open_store
 from ebar.store.writing import to_json
 from ebar.training.best import History
 from ebar.training.moment_matching import MATCHING
@@ -44,6 +45,25 @@ def base_settings(config: GamConfig) -> TrainConfig:
 
 def make_gam(config: GamConfig, folder: Path, *, quiet: bool = True) -> Made:
     """All that `ebar gam` does, in a run folder, from where it stands: r, the journey, its figures and its page."""
+    with open_store(folder, description=described(folder, MANUAL, config), seed=config.seed) as store:
+        made = _stages(config, store, quiet)
+        figures = made.measure(exact=config.exact, draws=config.checks)
+        store.write("results.json", to_json(figures.to_dict(), indent=1))
+        made.report(folder / "report.html", figures=figures, history=History.read(folder / "r"))
+    return Made(made, figures)
+
+
+def load_gam(folder: Path) -> Gam:
+    """What `ebar gam` left in a folder."""
+    config = read_file(folder / "config.yaml", MANUAL, GamConfig)
+    if not (folder / "results.json").exists():
+        raise UserError(f"{folder} is not finished yet: run `ebar gam` to its end.")
+    with open_store(folder, description=described(folder, MANUAL, config), seed=config.seed) as store:
+        return _stages(config, store, quiet=True)
+
+
+def _stages(config: GamConfig, store: Store, quiet: bool) -> Gam:
+    """r and the journey; finished stages are read back."""
     run = base_settings(config)
     data = build_corpus(run)
     features = bound([read_feature(term) for term in config.features], data).features
@@ -53,16 +73,11 @@ def make_gam(config: GamConfig, folder: Path, *, quiet: bool = True) -> Made:
         options = {**config.backbone.options, **config.student_backbone}
         return build_model(replace(run, backbone=replace(config.backbone, options=options)), data.space, data.shape)
 
-    with open_store(folder, description=described(folder, MANUAL, config), seed=config.seed) as store:
-        with store.stage("r") as stage:
-            r = train_as(run, stage.folder, data=data, quiet=quiet)
-        made = gam(
-            r.model, features, data, matching=matching, sampler=sampler, distillation=config.distillation,
-            rounds=config.rounds, regime=config.regime, fresh=fresh if config.fresh else None, student=config.student,
-            continuation=config.continuation, refinement=config.refinement, cycle=config.base, seed=config.seed,
-            folder=store, quiet=quiet,
-        )  # fmt: skip
-        figures = made.measure(exact=config.exact, draws=config.checks)
-        store.write("results.json", to_json(figures.to_dict(), indent=1))
-        made.report(folder / "report.html", figures=figures, history=History.read(folder / "r"))
-    return Made(made, figures)
+    with store.stage("r") as stage:
+        r = train_as(run, stage.folder, data=data, quiet=quiet)
+    return gam(
+        r.model, features, data, matching=matching, sampler=sampler, distillation=config.distillation,
+        rounds=config.rounds, regime=config.regime, fresh=fresh if config.fresh else None, student=config.student,
+        continuation=config.continuation, refinement=config.refinement, cycle=config.base, seed=config.seed,
+        folder=store, quiet=quiet,
+    )  # fmt: skip
