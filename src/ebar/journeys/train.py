@@ -89,6 +89,9 @@ def train(
     Stopped by SIGINT or SIGTERM, it saves a checkpoint and raises `Interrupted`.
     """
     folder = None if folder is None else Path(folder)
+    known: Any = model
+    if getattr(model, "reading", data.reading) is None:
+        known.reading = data.reading
     device = str(next(model.parameters()).device)
     if training.start is not None:
         load_best(model, training.start)
