@@ -93,7 +93,8 @@ def test_a_folder_that_is_no_run_is_refused_in_a_sentence(tmp_path: Path, config
 def test_models_of_text_suit_its_tokens(tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text("It was a dark and stormy night.\n" * 20)
     data = ebar.read_text(tmp_path / "book.txt", length=8)
-    assert ebar.lstm(data).backbone.inputs.shape[1] < data.space.vocabulary  # vectors of tokens, not one-hot
+    inputs: Any = ebar.lstm(data).backbone
+    assert inputs.inputs.shape[1] < data.space.vocabulary  # vectors of tokens, not one-hot
     assert ebar.transformer(data, layers=1).reading is data.reading
     with pytest.raises(ebar.UserError, match="reads images"):
         ebar.pixelcnn(data)
