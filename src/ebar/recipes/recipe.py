@@ -75,15 +75,6 @@ class Laid(NamedTuple):
     notes: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recorded:
-    """A result as its JSON has it, and the settings of its runs."""
-
-    rows: Sequence[Row]
-    cells: Sequence[Cell]
-    beside: Callable[[str], Sequence[Row]] = lambda name: ()  # rows of another recipe, read off the same runs
-
-
 Items = str | Callable[[Row, Sequence[Cell]], str]
 Range = tuple[float, float]
 
@@ -97,8 +88,6 @@ class Reading:
     ranges: Mapping[str, Range] = field(default_factory=dict)  # name of a figure → least and most it can be
     # The data of the paper's figures, where those are not ours.
     elsewhere: Callable[[Sequence[Cell]], str | None] = lambda cells: None
-    # Recorded rows with the names and the paper's figures that they have today.
-    correct: Callable[[Recorded], Sequence[Row]] = lambda recorded: recorded.rows
     # What sets the runs apart from the paper's, in words.
     departures: Callable[[Sequence[Cell]], list[str]] = lambda cells: []
 

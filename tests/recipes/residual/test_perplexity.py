@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ebar.recipes.residual.perplexity import DIFFERENCE, PERPLEXITY, RECIPE, figures, notes
+from ebar.recipes.residual.perplexity import DIFFERENCE, PERPLEXITY, RECIPE, notes
 from ebar.recipes.statistics import crossed
 
 CELL = {"corpus": "gmb-news", "base": "transformer", "seed": 0}
@@ -38,7 +38,7 @@ def energy(*values: float) -> list[dict[str, Any]]:
 
 def rows_of(balm: float, **energies: list[dict[str, Any]]) -> Any:
     rivals = {"base": rival(40), "ralm": rival(39.9), "balm": rival(balm)}
-    return figures([(CELL, {"rivals": rivals, "energies": energies})])
+    return RECIPE.rows([(CELL, {"rivals": rivals, "energies": energies})])
 
 
 def differences(rows: Any) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def test_prefixes_that_gain_unequally_widen_the_interval():
 def test_a_plain_rival_has_an_interval_over_prefixes():
     balm = rival(40)
     balm["nats"] = [balm["nats"][0] + 1, balm["nats"][1] - 3]
-    row = differences(figures([(CELL, {"rivals": {"base": rival(40), "balm": balm}, "energies": {}})]))["BALM"]
+    row = differences(RECIPE.rows([(CELL, {"rivals": {"base": rival(40), "balm": balm}, "energies": {}})]))["BALM"]
     # (1 − 3)/40; residuals ±1.5, so a standard error of √(2·4.5)/40; t of one degree is 12.7062.
     assert (row.value, row.high - row.value) == pytest.approx((-0.05, 12.7062 * 3 / 40), rel=1e-5)
     assert row.over == "2 prefixes, one seed"
@@ -99,7 +99,7 @@ def test_of_an_order_that_the_paper_does_not_give_nothing_is_said():
     cell = {**CELL, "corpus": "gutenberg-novels"}
     rivals = {"base": rival(40), "ralm": rival(39.9), "balm": rival(39.5)}
     energies = {"unit": energy(39.0, 39.01), "bit": energy(38.0, 38.01)}
-    said = notes(figures([(cell, {"rivals": rivals, "energies": energies})]))[0]
+    said = notes(RECIPE.rows([(cell, {"rivals": rivals, "energies": energies})]))[0]
     assert "as here" not in said
     assert said.endswith("Of BiT on such text it says nothing.")
 
@@ -111,5 +111,5 @@ def test_a_larger_plain_model_that_is_better_is_said_to_be():
 
 def test_the_papers_perplexities_are_of_its_own_text():
     assert all(row.document is None for row in rows_of(39.5, unit=energy(39.0)))
-    rows = figures([({**CELL, "corpus": "cc-news"}, {"rivals": {"base": rival(40)}, "energies": {}})])
+    rows = RECIPE.rows([({**CELL, "corpus": "cc-news"}, {"rivals": {"base": rival(40)}, "energies": {}})])
     assert [row.document for row in rows] == ["14.89"]

@@ -11,7 +11,7 @@ from ebar.recipes.gam.cells import ENTROPY, READING, STANDARD, cost, run_cell
 from ebar.recipes.gam.settings import departures, gam_grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves
-from ebar.recipes.recipe import Cell, Recipe, Recorded, Result, Row
+from ebar.recipes.recipe import Cell, Recipe, Result, Row
 from ebar.recipes.statistics import as_estimate
 
 KEYS = ("recipe", "size")
@@ -33,14 +33,6 @@ def gain(result: Mapping[str, Any]) -> float:
 def _told(size: int) -> str | None:
     """Of the weights of distractors, at |D| = 5,000 alone (caption of Table 2)."""
     return "close to 0" if size == 5000 else None
-
-
-def correct(recorded: Recorded) -> list[Row]:
-    """Records of the first format have the paper say 0 of each λ, at sizes too of which it says nothing."""
-    return [
-        replace(row, document=_told(row.settings["size"])) if row.name.startswith("λ of") else row
-        for row in recorded.rows
-    ]
 
 
 def distractors(results: Sequence[Result]) -> list[Row]:
@@ -145,6 +137,5 @@ RECIPE = Recipe(
         departures=more_departures,
         shared="A seed decides the data, the first weights and the draws: an interval over seeds holds the errors of "
         "all three. Cross-entropies are exact, over all strings of the language.",
-        correct=correct,
     ),
 )

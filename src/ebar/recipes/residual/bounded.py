@@ -83,20 +83,15 @@ def _figures(joint: JointPerplexity) -> dict[str, Estimate | float]:
     return figures
 
 
-def _energies(results: Sequence[Result]) -> list[Row]:
-    """Both energies of a cell as runs of their own, and their difference."""
-    runs = [
-        ({"corpus": cell["corpus"], "energy": label}, own)
-        for cell, result in results
-        for own, label in (
-            *((result[name]["figures"], label) for name, label in LABELS.items()),
-            ({PAIRED: plain(_paired(result))}, " − ".join(LABELS.values())),
-        )
-    ]
-    figure = Figure(
-        name="{figure}", at="{figure}", each={"figure": lambda run: {name: name for name in run}}, bare=True
-    )
-    return Figures(by=("corpus", "energy"), of=[figure])(runs)
+def _energies(cell: Cell, result: dict[str, Any]) -> list[Result]:
+    """Both energies as runs of their own, and their difference."""
+    runs = [(label, result[name]["figures"]) for name, label in LABELS.items()]
+    runs.append((" − ".join(LABELS.values()), {PAIRED: plain(_paired(result))}))
+    return [({"corpus": cell["corpus"], "energy": label}, own) for label, own in runs]
+
+
+def _names(run: dict[str, Any]) -> dict[str, str]:
+    return {name: name for name in run}
 
 
 def _paired(result: dict[str, Any]) -> Estimate:
@@ -142,7 +137,12 @@ RECIPE = Recipe(
     source="ebar's own; base, data and BiT* as in residual/perplexity",
     grid=cells,
     run=run_cell,
-    figures=[_energies],
+    figures=[
+        Figures(
+            by=("corpus", "energy"), parts=_energies,
+            of=[Figure(name="{figure}", at="{figure}", bare=True, each={"figure": _names})],
+        )
+    ],
     tables=[Layout(rows=("corpus", "figure"), columns=("energy",))],
     plots=[
         Points(

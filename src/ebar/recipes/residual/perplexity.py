@@ -35,26 +35,10 @@ ALIKE = {"gmb-news": "cc-news", "gutenberg-novels": "toronto-books"}  # our corp
 ORDER = (PRETRAINED, BIT, UNIT)  # best first, where the paper has all three
 
 
-def figures(results: Sequence[Result]) -> list[Row]:
-    """Each model's perplexity, and how far the others are from the base."""
-    rivals = [
-        ({**named(cell, kind), "parameters": rival["parameters"]}, rival)
-        for cell, result in results
-        for kind, rival in result["rivals"].items()
-    ]
-    energies, seeded = energies_of(results), (*MODEL, "energy seed")
-    plain = Figure(name=PERPLEXITY, at=_perplexity, bare=True, paper=_paper)
-    joint = Figure(name=PERPLEXITY, at=_joint, warns="evaluation.perplexity.verdict", paper=_paper)
-    shares = [
-        Figure(name=name, at=f"evaluation.perplexity.{at}", bare=True)
-        for name, at in ((MOVED, "moved"), (LIGHT, "share_light"))
-    ]
+def _rivals(cell: Cell, result: dict[str, Any]) -> list[Result]:
+    """The base and the plain models of a cell, as runs of their own."""
     return [
-        *Figures(by=(*MODEL, "parameters"), of=[plain])(rivals),
-        *Figures(by=(*seeded, "parameters"), of=[joint])(energies),
-        *Figures(by=seeded, of=shares)(energies),
-        *_differences(results),
-        *Figures(by=MODEL, of=[Figure(name=ACCURACY, at="held_out.accuracy")])(energies),
+        ({**named(cell, kind), "parameters": rival["parameters"]}, rival) for kind, rival in result["rivals"].items()
     ]
 
 
@@ -192,7 +176,25 @@ def _items(row: Row, cells: Sequence[Cell]) -> str:
 RECIPE = Recipe(
     title="Perplexity of a language model with a discriminator as part of it",
     source="Deng et al. 2020, “Estimated Perplexities” (CC-News, Toronto Books); at scale cpu GMB news and novels",
-    figures=[figures],
+    figures=[
+        Figures(
+            by=(*MODEL, "parameters"), parts=_rivals,
+            of=[Figure(name=PERPLEXITY, at=_perplexity, bare=True, paper=_paper)],
+        ),
+        Figures(
+            by=(*MODEL, "energy seed", "parameters"), parts=energies_of,
+            of=[Figure(name=PERPLEXITY, at=_joint, warns="evaluation.perplexity.verdict", paper=_paper)],
+        ),
+        Figures(
+            by=(*MODEL, "energy seed"), parts=energies_of,
+            of=[
+                Figure(name=MOVED, at="evaluation.perplexity.moved", bare=True),
+                Figure(name=LIGHT, at="evaluation.perplexity.share_light", bare=True),
+            ],
+        ),
+        lambda results: list(_differences(results)),
+        Figures(by=MODEL, parts=energies_of, of=[Figure(name=ACCURACY, at="held_out.accuracy")]),
+    ],
     tables=[
         Layout(rows=("model", "energy seed"), columns=TASK, figures=[PERPLEXITY], caption=f"{PERPLEXITY}:"),
         Layout(rows=("model",), columns=TASK, figures=[DIFFERENCE], caption=f"{DIFFERENCE}:"),

@@ -21,11 +21,10 @@ def named(cell: Cell, kind: str) -> dict[str, Any]:
     return {"corpus": cell["corpus"], "base": BASES[cell["base"]], "model": NAMES[kind]}
 
 
-def energies_of(results: Sequence[Result]) -> list[Result]:
-    """Every energy of every cell, as a run of its own."""
+def energies_of(cell: Cell, result: dict[str, Any]) -> list[Result]:
+    """Every energy of a cell, as a run of its own."""
     return [
         ({**named(cell, kind), "energy seed": seed, "parameters": run["parameters"]}, run)
-        for cell, result in results
         for kind, runs in result["energies"].items()
         for seed, run in enumerate(runs)
     ]

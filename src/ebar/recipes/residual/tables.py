@@ -1,7 +1,7 @@
 """Figures of Deng et al. 2020 that are read off the runs of residual/perplexity: the first seed of every energy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ebar.recipes.figures import Figure, Figures, found
@@ -16,24 +16,14 @@ JOINT = "joint model"  # of which a gain is, beside those of students
 SYSTEMS = {"data": "data", "base": "base", "joint": "joint"}
 
 
-@dataclass(frozen=True)
-class OfEnergies:
-    """Figures of the first seed of every energy, in every cell."""
-
-    of: Sequence[Figure]
-
-    def __call__(self, results: Sequence[Result]) -> list[Row]:
-        rows = Figures(by=MODEL, of=self.of)(_first_seeds(results))
-        return [replace(row, values=None) for row in rows]
-
-
 def _table(title: str, source: str, of: Sequence[Figure], **others: Any) -> Recipe:
     """A recipe of figures of every energy's first seed, read off the runs of residual/perplexity."""
-    return Recipe(title=title, source=f"{PAPER}, {source}", figures=[OfEnergies(of)], **others, **RUNS)
+    figures = [Figures(by=MODEL, of=of, parts=_first_seeds)]
+    return Recipe(title=title, source=f"{PAPER}, {source}", figures=figures, **others, **RUNS)
 
 
-def _first_seeds(results: Sequence[Result]) -> list[Result]:
-    return [run for run in energies_of(results) if run[0]["energy seed"] == 0]
+def _first_seeds(cell: Cell, result: dict[str, Any]) -> list[Result]:
+    return [run for run in energies_of(cell, result) if run[0]["energy seed"] == 0]
 
 
 # Step by step -----------------------------------------------------------------------------------------------------
@@ -171,7 +161,7 @@ def _rate(name: str, base: str, joint: str) -> Figure:
     )  # fmt: skip
 
 
-RATES = OfEnergies([
+RATES = Figures(by=MODEL, parts=_first_seeds, of=[
     _rate(RATE, "17.8 %", "31.8 %"),
     _rate(ACCURACY, "89.9 %", "82.9 %"),
     Figure(name=FOOLED, at="fooling.{judge}.difference", each={"judge": JUDGES}),
@@ -275,7 +265,7 @@ WORD = "probability of the next word, joint"
 def _texts(results: Sequence[Result]) -> list[Row]:
     """A row for each text, the joint model's with the effective sample size of its choice; then the next words."""
     rows = []
-    for task, run in _first_seeds(results):
+    for task, run in (part for result in results for part in _first_seeds(*result)):
         about = {key: task[key] for key in MODEL}
         for number, sample in enumerate(run["evaluation"]["continued"], 1):
             start = f"{number}: … {sample['prefix'][-80:]}"
