@@ -12,7 +12,6 @@ from typing import Any
 
 from torch import Generator
 
-from ebar.automata import entropy, measures
 from ebar.build.corpus import build_corpus
 from ebar.build.gam import base_settings, make_gam
 from ebar.build.train import train_branches
@@ -22,8 +21,7 @@ from ebar.data.corpus import Corpus
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy
 from ebar.evaluation.frequencies import frequencies, mean_length
 from ebar.features.feature import Features
-from ebar.features.regular import Motif
-from ebar.journeys.gam.figures import DRAWS
+from ebar.journeys.gam.figures import DRAWS, motif_of
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.recipes.claims import Claim
@@ -78,13 +76,11 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     gam = configured(cell["configuration"])
     run = base_settings(gam)
     corpus = build_corpus(run)
-    assert corpus.language is not None
-    truth = corpus.language.distribution()
     start = cell["twins"][EARM]["start_epoch"]
     runs = {FOLDERS[name]: one for name, one in twins_of(cell, run).items()}
     trained = train_branches(runs, folder, epochs=start, data=corpus)
     twins = {name: trained[place] for name, place in FOLDERS.items()}
-    journey = make_gam(gam, folder / "gam").gam
+    journey, figures = make_gam(gam, folder / "gam")
     models = {name: twin.model for name, twin in twins.items()} | {STUDENT: journey.pi}
     curves = {name: twin.history.curve("validation.loss") for name, twin in twins.items()}
     said = {STUDENT: [*journey.rounds[-1].fitted.warnings, *journey.rounds[-1].distilled.warnings]}
@@ -93,7 +89,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
         if costs.index(min(costs)) < start:
             said[name] = ["its best held-out loss is from before its start epoch: these are r's weights of then"]
     return {
-        "entropy": entropy(truth) / measures.mean_length(truth),
+        "entropy": figures.entropy,
         "models": {name: measured(model, corpus, cell["seed"]) for name, model in models.items()},
         "warnings": said,
         "effective_share": [value for _, value in twins[EARM].history.curve("effective_share")],
@@ -103,9 +99,9 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
 
 def measured(model: Autoregressive, corpus: Corpus, seed: int) -> dict[str, Any]:
     """Its exact cost, and what its strings are like; the same random numbers for all models."""
+    motif = motif_of(corpus)
+    assert motif is not None
     assert corpus.language is not None
-    assert corpus.language.motif is not None
-    motif = Motif(corpus.language.motif).bind(corpus.reading)
     drawn = model.sample(DRAWS, generator=Generator().manual_seed(folded(seed, 4)))
     return {
         "exact": exact_cross_entropy(corpus.language.distribution(), model).per_token,
