@@ -10,7 +10,7 @@ from ebar.automata import compile_text, lift
 from ebar.data.bpe import Bpe
 from ebar.data.built_tokeniser import read_tokeniser
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
-from ebar.data.tokenisers import EncodesMany, Kept, Tokeniser
+from ebar.data.tokenisers import EncodesMany, Storable, Tokeniser
 from ebar.errors import UserError
 from ebar.types import Sequences
 
@@ -60,7 +60,7 @@ def word_piece() -> PretrainedTokeniser:
 @pytest.mark.parametrize("make", [byte_level, falling_back])
 def test_text_comes_back_and_special_tokens_spell_nothing(make):
     tokeniser = make()
-    assert all(isinstance(tokeniser, protocol) for protocol in (Tokeniser, EncodesMany, Kept))
+    assert all(isinstance(tokeniser, protocol) for protocol in (Tokeniser, EncodesMany, Storable))
     for text in [*TEXTS, "", "Ünïcödé \x00 \n\t", "a cat"]:
         tokens = tokeniser.encode(text)
         assert tokeniser.decode(tokens) == text

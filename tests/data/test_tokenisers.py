@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ebar.data.bpe import Bpe
 from ebar.data.built_tokeniser import read_tokeniser
-from ebar.data.tokenisers import Alphabet, Bytes, Kept, Tokeniser, Words, encode_many
+from ebar.data.tokenisers import Alphabet, Bytes, Storable, Tokeniser, Words, encode_many
 from ebar.errors import UserError
 
 TEXTS = ["low lower lowest\n", "Größe: 3½ Ġĉ <unk> 🙂\n", "  two  blanks\t\r\n\n", "<|endoftext|> \u2028 \x00"]
@@ -101,11 +101,11 @@ def test_byte_pairs_are_the_same_every_time_whatever_the_order():
 @pytest.mark.parametrize("tokeniser", [Alphabet("ab\n"), Alphabet("ä", unknown=True), Bytes(), Words(("a", "\n")), BPE])
 def test_a_tokeniser_is_read_back_from_its_text(tokeniser):
     assert isinstance(tokeniser, Tokeniser)
-    assert isinstance(tokeniser, Kept)
+    assert isinstance(tokeniser, Storable)
     text = tokeniser.to_json()
     again = read_tokeniser(text)
     assert again == tokeniser
-    assert isinstance(again, Kept)
+    assert isinstance(again, Storable)
     assert again.to_json() == text
     assert again.size == tokeniser.size
     json.loads(text)

@@ -13,8 +13,7 @@ from ebar.backbones.transformer import BidirectionalTransformer, Transformer
 from ebar.energies import neural
 from ebar.energies.bounded import BoundedEnergy, bound_of, rounded, squashed
 from ebar.energies.encoders import Causal, bit, unit, unit_from
-from ebar.energies.joined import joined
-from ebar.energies.neural import Encoded, Encoder, Neural, blocks, mean_pooled
+from ebar.energies.neural import Encoded, Encoder, Neural, blocks, joined, mean_pooled
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive

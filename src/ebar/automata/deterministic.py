@@ -1,6 +1,6 @@
 """Complete deterministic automata over a token vocabulary, followed along whole batches."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +9,6 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from ebar.automata.exploration import explore, letters, position_in
-from ebar.automata.minimisation import coarsest
 from ebar.types import Sequences
 
 CHUNK = 16_384  # rows followed together: the working set stays in cache
@@ -103,7 +102,7 @@ class Dfa:
         table, accepting = full[:, token], self.accepting.cpu().numpy()
         reached = explore(self.start, lambda states: table[states].ravel())
         table, accepting = position_in(reached, table[reached]), accepting[reached]
-        block = coarsest(table, accepting)
+        block = _coarsest(table, accepting)
         representative = np.unique(block, return_index=True)[1]
         table, accepting = block[table[representative]], accepting[representative]
         order = explore(int(block[0]), lambda states: table[states].ravel())
@@ -160,3 +159,49 @@ def _reachable(dfa: Dfa) -> tuple[Int[np.ndarray, "states vocabulary"], Bool[np.
     columns = table[:, letters(table)[1]]
     keys = explore(dfa.start, lambda states: columns[states].ravel())
     return position_in(keys, table[keys]), dfa.accepting.cpu().numpy()[keys, None]
+
+
+def _coarsest(
+    table: Int[np.ndarray, "states letters"], accepting: Bool[np.ndarray, " states"]
+) -> Int[np.ndarray, " states"]:
+    """The block of each state, such that states share a block exactly when no string tells them apart.
+
+    Hopcroft's rule, a round at a time: when a block splits, its largest part keeps the name, and only
+    predecessors of renamed states are looked at again. A state is renamed at most log₂(states) times, so the
+    work is O(letters · states · log states) however many rounds there are. Plain Python on purpose: a chain of
+    10,000 states has 10,000 rounds of a state or two each, where calls into numpy would cost far more.
+    """
+    rows = table.tolist()
+    before: list[list[int]] = [[] for _ in rows]
+    for state, row in enumerate(rows):
+        for target in set(row):
+            before[target].append(state)
+    block = accepting.astype(int).tolist()
+    members: list[set[int]] = [set(np.flatnonzero(~accepting).tolist()), set(np.flatnonzero(accepting).tolist())]
+    touched: Iterable[int] = range(len(rows))
+    while touched:
+        # Untouched states of a block agree with each other and with no touched one, which sees a fresh name.
+        parts: dict[tuple[int, ...], list[int]] = {}
+        for state in touched:
+            parts.setdefault((block[state], *[block[target] for target in rows[state]]), []).append(state)
+        by_block: dict[int, list[list[int]]] = {}
+        for signature, part in parts.items():
+            by_block.setdefault(signature[0], []).append(part)
+        renamed: list[int] = []
+        for name, split in by_block.items():
+            split.sort(key=len)
+            if 2 * len(split[-1]) > len(members[name]) or sum(map(len, split)) == len(members[name]):
+                kept = split.pop()
+                rest = members[name].difference(kept, *split)
+                members[name] = set(kept)
+                split.append(list(rest))
+            else:
+                members[name].difference_update(*split)
+            for part in split:
+                if part:
+                    for state in part:
+                        block[state] = len(members)
+                    members.append(set(part))
+                    renamed += part
+        touched = {source for state in renamed for source in before[state]}
+    return np.unique(np.array(block), return_inverse=True)[1].ravel()

@@ -83,7 +83,7 @@ class GatedPixelCnn(Raster):
         return places_of(F.relu(self.hidden(F.relu(horizontal))), self.channels), seen
 
     def stepper(self, state: RasterState) -> "GatedPixelCnnStepper":
-        """One place at a time, nothing computed twice: the vertical stack of a row at its beginning."""
+        """One place at a time; the vertical stack of a row is computed once, at its beginning."""
         return GatedPixelCnnStepper(self, state)
 
 

@@ -56,7 +56,7 @@ class PixelCnn(Raster):
         return places_of(F.relu(self.hidden(F.relu(x))), self.channels), seen
 
     def stepper(self, state: RasterState) -> "PixelCnnStepper":
-        """One place at a time, nothing computed twice: what the row above says, at the beginning of a row."""
+        """One place at a time; the contribution of the rows above is computed once, at the beginning of a row."""
         return PixelCnnStepper(self, state)
 
 

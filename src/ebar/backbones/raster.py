@@ -165,7 +165,7 @@ def places_of(
 class RasterStepper(ABC):
     """A draw under way: keeps the place, and the pixels of the row it is in.
 
-    What the rows above say is computed once, at the beginning of a row, for all its places.
+    The contribution of the rows above is computed once, at the beginning of a row, for all its places.
     """
 
     said: list[Tensor]  # by the rows above, to each place of the row: [places, rows, features]

@@ -10,7 +10,7 @@ from ebar.bounds import Count
 from ebar.data.bpe import Bpe
 from ebar.data.hub import FilesOrDataset
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
-from ebar.data.tokenisers import Alphabet, Bytes, Kept, Tokeniser, Words
+from ebar.data.tokenisers import Alphabet, Bytes, Storable, Tokeniser, Words
 from ebar.errors import UserError
 from ebar.tables import Table
 
@@ -58,7 +58,7 @@ def build_tokeniser(
 
 def written(tokeniser: Tokeniser) -> str:
     """The text that a tokeniser is stored as."""
-    if not isinstance(tokeniser, Kept):
+    if not isinstance(tokeniser, Storable):
         raise TypeError(f"{type(tokeniser).__name__} has no to_json: it cannot be stored with a run")
     return tokeniser.to_json()
 

@@ -93,7 +93,7 @@ class ChunksData(TextSource):
         texts = {name: source.texts(name) for name in PARTS}
         assert texts["train"] is not None
         if isinstance(tokeniser, PretrainedTokeniser):
-            # A base whose tokens do not spell the text would be told from it by its spelling alone.
+            # Otherwise an energy could tell draws of the base from data by how they are spelt alone.
             tokeniser.check_round_trip("".join(islice(texts_of(texts["train"]), TRIED)))
         parts = {
             name: self._cut(one, tokeniser, vocabulary or tokeniser.size)

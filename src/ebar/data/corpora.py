@@ -27,7 +27,7 @@ OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 
 @contextmanager
 def readable(path: Path, reached: Callable[[], str]) -> Iterator[Any]:
-    """A file, opened; what goes wrong while it is read is told in one sentence, with how far reading had come."""
+    """A file, opened. An error while it is read becomes one sentence; `reached` says how far reading has come."""
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
             yield file

@@ -42,7 +42,7 @@ class Corpus:
     tokeniser: Tokeniser | None  # None for images
     source_tokeniser: Tokeniser | None = None  # of what is translated; it may be the same one
     language: Language | None = None  # where the truth is known
-    shape: Mapping[str, int] = field(default_factory=dict)  # what a backbone is told besides its vocabulary
+    shape: Mapping[str, int] = field(default_factory=dict)  # arguments of a backbone besides its vocabulary
     held_out_batch: int = 1  # at least so many held-out rows are scored together: more where a token has few logits
     source: Any = None  # the dataclass of its kind, from which it was read: an entry of DATA with its options
     files: Mapping[str, str] = field(default_factory=dict)  # what a run folder must keep of it, by name

@@ -52,8 +52,8 @@ class Spells(Protocol):
 
 
 @runtime_checkable
-class Kept(Protocol):
-    """A tokeniser that can be written down, so that a trained run needs no data to be read again."""
+class Storable(Protocol):
+    """A tokeniser that can be stored with a run, so that the run can be opened without its data."""
 
     def to_json(self) -> str: ...
 
@@ -211,7 +211,7 @@ def encode_many(tokeniser: Tokeniser, texts: Sequence[str]) -> list[list[int]]:
 def encode_lines(
     tokeniser: Tokeniser, texts: Sequence[str], first: int, where: Callable[[int], str]
 ) -> list[list[int]]:
-    """Each text's tokens; an error says where the text stands that has none, counted from the first."""
+    """Each text's tokens. An error says `where` the text is that cannot be encoded; numbers begin with `first`."""
     try:
         return encode_many(tokeniser, texts)
     except UserError:

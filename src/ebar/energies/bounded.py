@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 @runtime_checkable
 class BoundedEnergy(Protocol):
-    """An energy that can say how large it is at most, in absolute value."""
+    """An energy with a known bound of its absolute value."""
 
     def energy_bound(self) -> float | None:
         """b with |E(x, C)| ≤ b for every x and C; None where there is none."""

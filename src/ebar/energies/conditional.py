@@ -28,7 +28,7 @@ class ConditionalLinear(nn.Module):
 
     It is equation 2 of Parshakova et al. 2019 with our sign. Equation 3 as printed is the gradient in λ; in the
     network's parameters it is (∂λ/∂η)ᵀ(φ − E_p φ), which is what autograd makes of this energy.
-    λᵢ(C) = −∞ forbids, as in `Linear`, but only a `Table` can say it.
+    λᵢ(C) = −∞ forbids, as in `Linear`, but only a `Table` can contain it.
     """
 
     def __init__(self, features: Features, network: Network):
@@ -87,7 +87,7 @@ class Distinct(NamedTuple):
 
 
 def distinct(context: Context) -> Distinct:
-    """Rows that say the same, once: what depends on the context only need be computed no more often."""
+    """Equal rows of a context, once: what depends on the context alone is computed once for each."""
     first: dict[object, int] = {}
     rows: list[int] = []
     which = []

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from ebar.backbones.backbone import Reads
 from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.data.corpus import Corpus
-from ebar.energies.joined import joined, trimmed
-from ebar.energies.neural import Encoded, Neural, Pool
+from ebar.energies.neural import Encoded, Neural, Pool, joined, trimmed
 from ebar.errors import UserError
 from ebar.types import Context, Sequences
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ebar.energies.bounded import Normed, check_bound, norm_bound, rounded, squashed
 from ebar.shapes import of_shape
-from ebar.types import Context, Sequences, context_rows, draws_per_context
+from ebar.types import Context, Sequences, context_rows, draws_per_context, spread
 
 Pool = Literal["continuation", "all"]
 NUMBERS = 2**23  # of hidden vectors, computed at a time where there is no gradient
@@ -43,7 +43,7 @@ class Neural(nn.Module):
     """E(x, C) = w·mean(hidden vectors) + b₀, zero at first: training sets out from q, with log Z = 0.
 
     The bias lets noise-contrastive estimation learn a normalised model: it is the constant that absorbs log Z.
-    With a `bound` b, E(x, C) = b·tanh((w·mean + b₀)/b), the bias b₀ being inside: |E| ≤ b whatever the network says.
+    With a `bound` b, E(x, C) = b·tanh((w·mean + b₀)/b), the bias b₀ being inside: |E| ≤ b for any network.
     Without a gradient, as many rows at a time as keep memory bounded.
     """
 
@@ -102,3 +102,30 @@ def blocks(x: Sequences, context: Context | None, size: int) -> Iterator[tuple[S
         rows = every[first * draws : (first + len(own)) * draws]
         for part in torch.split(rows, size) if len(own) == 1 else (rows,):
             yield x.select(part), None if context is None else context.select(own)
+
+
+class Joined(NamedTuple):
+    """[C; x], row by row without a gap, and which of its places are x's."""
+
+    whole: Sequences
+    continuation: Bool[Tensor, "rows length"]
+
+
+def joined(x: Sequences, context: Context | None) -> Joined:
+    """Each of the context-major rows after its own context; padding comes last."""
+    each = spread(context, len(x.lengths))
+    if each is None:
+        whole = trimmed(x)
+        return Joined(whole, whole.mask())
+    given = each.given
+    before, lengths = given.lengths[:, None], given.lengths + x.lengths
+    both = torch.cat([given.tokens, x.tokens], 1)
+    places = torch.arange(int(lengths.max()) if len(lengths) else 0, device=both.device)
+    which = torch.where(places < before, places, places - before + given.tokens.shape[1]).clamp(max=both.shape[1] - 1)
+    whole = Sequences(both.gather(1, which), lengths)
+    return Joined(whole, whole.mask() & (places >= before))
+
+
+def trimmed(x: Sequences) -> Sequences:
+    """Without the padding that no row needs."""
+    return Sequences(x.tokens[:, : int(x.lengths.max()) if len(x.lengths) else 0], x.lengths)

@@ -22,7 +22,7 @@ class OwnLogits(nn.Module):
     - `last_logit`: −logit of xₖ, the wording of the paper (§4.3); the tilted model is q·exp(logit), which counts the
       last step twice.
 
-    Needs logits whose shift is free: of log-probabilities LSE is 0, and the energy says nothing.
+    Needs logits whose shift is free: of log-probabilities LSE is 0, and so would be the energy.
     """
 
     def __init__(self, model: Stepwise, reading: Reading = "lse"):

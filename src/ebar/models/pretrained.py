@@ -15,8 +15,7 @@ from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import reading_of
 from ebar.errors import UserError
 from ebar.models.drawing import Advances
-from ebar.models.pretrained_state import PretrainedState, continued
-from ebar.models.pretrained_stepper import PretrainedStepper, can_step
+from ebar.models.pretrained_stepper import PretrainedState, PretrainedStepper, can_step, continued
 from ebar.models.stepwise import by_advancing, only_end_in_last_place
 from ebar.models.truncated import Truncatable
 from ebar.types import Context, Sequences, Space, draws_per_context

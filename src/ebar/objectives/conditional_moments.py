@@ -26,7 +26,8 @@ class ConditionalMoments:
 
     Ẑ(C) = (1/n)·Σⱼ wⱼ·exp(−E(xⱼ, C)), xⱼ from r(·|C) with wⱼ = 1, or from a proposal g with wⱼ = r/g. Autograd then
     gives −(∂λ/∂η)ᵀ(φ(xᵢ) − Σⱼ w̄ⱼ φ(xⱼ)): equation 3 with its chain rule and the self-normalised estimate of E_p φ,
-    biased O(1/n). Contexts that are the same share their draws. Any energy will do, moments are told of linear ones.
+    biased O(1/n). Contexts that are the same share their draws. Metrics of moments are
+    those of linear energies; any other energy can be used too.
 
     The base is fixed, and the loss is that of p less that of r. With `train_base` its log-probabilities are in both
     terms, which is equation 1 for η₁: the optimiser must hold the base's parameters too. The base is in evaluation

@@ -21,8 +21,8 @@ from ebar.objectives.scheduled_sampling import FromPredictions
 from ebar.objectives.token_scores import TokenScores, token_scores
 from ebar.types import Clock, Context, Loss, Sequences, context_rows
 
-COLLAPSED = 0.1  # effective share of the fakes at half of the steps below which their weights are not to be believed
-FEWEST = 10  # fakes at a step below which nobody speaks of a collapse
+COLLAPSED = 0.1  # median effective share of the fakes below which their weights are called collapsed
+FEWEST = 10  # fakes at a step that are needed to call weights collapsed
 
 
 class Memory(nn.Module):
@@ -284,7 +284,7 @@ class Earm(FromPredictions):
         return found.terms.sum() / (len(found.terms) if self.steps == "sum" else found.exists.sum())
 
     def _figures(self, found: Contrast) -> dict[str, float]:
-        """How far the weights can be believed; a collapse is told once."""
+        """How reliable the weights are; warns once if they have collapsed."""
         there = found.exists & (found.alive > 0)
         if not bool(there.any()):
             return {}

@@ -10,7 +10,7 @@ from jaxtyping import Bool
 from torch import Generator, Tensor
 
 from ebar.energies.encoders import MaskedModel
-from ebar.energies.joined import joined
+from ebar.energies.neural import joined
 from ebar.objectives.maximum_likelihood import Batch, parted
 from ebar.types import Clock, Loss, Sequences
 

@@ -101,7 +101,7 @@ class PolicyGradient:
     replace: bool = False
     """Whether a better policy becomes the proposal."""
     check_every: int = 10
-    """Steps between looks at whether it is better, and at whether the draws still are worth something."""
+    """Steps between checks of whether it is better, and of the effective sample size of the draws."""
     draws: int = 64
     """For each context."""
     player: str = "model"
@@ -203,7 +203,7 @@ class PolicyGradient:
         self, drawn: Drawn, log_pi: Float[Tensor, "rows draws"], log_z: Float[Tensor, "rows 1"],
         context: Context | None,
     ) -> None:  # fmt: skip
-        """Without contexts Z is still to be learnt, so it is taken off when the sums are read."""
+        """Without contexts the estimate of Z still changes, so log Z is subtracted when the sums are read."""
         seen = (log_z > -math.inf).expand_as(log_pi)
         log_weights = drawn.log_weights - (0.0 if context is None else log_z)
         log_weights = torch.where(seen, log_weights, -math.inf)
@@ -221,7 +221,7 @@ class PolicyGradient:
         return policy, proposal
 
     def _check(self) -> None:
-        """Replace the proposal by a better policy, warn of draws that are worth nothing, and begin to count anew."""
+        """Replace the proposal by a better policy, warn of a small effective sample size, and reset the sums."""
         lately = self.memory.lately
         if lately.count == 0:
             return

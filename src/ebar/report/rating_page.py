@@ -1,4 +1,4 @@
-"""A page on which people say which of two continuations they find better.
+"""A page on which people choose the better of two continuations.
 
 One file that loads nothing and sends nothing: choices are kept in the browser and leave it as a file that the rater
 saves. It shows the pairs in the order given and knows nothing else about them, so reading its source tells no one
