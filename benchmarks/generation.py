@@ -23,10 +23,10 @@ import torch
 from command import run
 from torch import Generator
 
-from ebar.backbones.gpt2 import from_gpt2
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.stepwise import teacher_forced
+from ebar.testing.gpt2 import from_gpt2
 from ebar.types import Space
 
 ROWS, LENGTH, LAYERS, WIDTH, HEADS = 32, 128, 4, 256, 4

@@ -12,7 +12,7 @@ from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.stepwise import ancestral_by_token, teacher_forced, token_log_probs
-from ebar.models.tabular import whole_space
+from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space
 from tests.backbones.reading import (
     CONTEXTS,

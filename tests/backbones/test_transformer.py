@@ -13,7 +13,7 @@ from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.stepwise import ancestral_by_token, teacher_forced, token_log_probs
-from ebar.models.tabular import whole_space
+from ebar.testing.enumeration import whole_space
 from ebar.types import Space
 from tests.backbones.reading import (
     CONTEXTS,
@@ -175,7 +175,7 @@ def test_probabilities_of_the_whole_space_add_up_to_one():
 @torch.no_grad()
 def test_it_is_gpt_2(inner, generator):
     transformers = pytest.importorskip("transformers")
-    from ebar.backbones.gpt2 import from_gpt2
+    from ebar.testing.gpt2 import from_gpt2
 
     config = transformers.GPT2Config(
         vocab_size=VOCABULARY, n_positions=12, n_embd=16, n_layer=3, n_head=4, n_inner=inner, bos_token_id=2,

@@ -7,7 +7,7 @@ from torch.func import functional_call
 
 from ebar.models.drawing import Advances
 from ebar.models.stepwise import teacher_forced, token_log_probs
-from ebar.models.tabular import whole_space
+from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space, Stepwise
 from tests.models.examples import ENDING, FIXED, MODELS, lstm, model_of, three_contexts
 

@@ -16,8 +16,9 @@ from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.locally_residual import LocallyResidual
 from ebar.models.stepwise import by_advancing, teacher_forced
-from ebar.models.tabular import Tabular, whole_space
+from ebar.models.tabular import Tabular
 from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.testing.enumeration import whole_space
 from ebar.training.batches import Batches
 from ebar.training.loop import fit
 from ebar.training.players import Player

@@ -11,7 +11,7 @@ from ebar.models.drawing import Advances
 from ebar.models.pretrained import Pretrained
 from ebar.models.pretrained_stepper import PretrainedStepper
 from ebar.models.stepwise import ancestral_by_token, by_advancing, token_log_probs
-from ebar.models.tabular import whole_space
+from ebar.testing.enumeration import whole_space
 from ebar.types import Context, SamplesWithLogProb, Sequences, Space, Stepwise
 from tests.models.pretrained_examples import (
     ENDING,

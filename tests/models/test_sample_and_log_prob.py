@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from ebar.models.stepwise import ancestral_by_token, token_log_probs
-from ebar.models.tabular import whole_space
 from ebar.modes import evaluation_mode
+from ebar.testing.enumeration import whole_space
 from ebar.types import context_rows
 from tests.models.examples import MODELS, SPACES, model_of, three_contexts
 

@@ -15,10 +15,11 @@ from ebar.errors import UserError
 from ebar.estimators import exact
 from ebar.maths.divergences import DIVERGENCES
 from ebar.maths.log_space import effective_sample_size
-from ebar.models.tabular import Tabular, number_of_prefixes, whole_space
+from ebar.models.tabular import Tabular, number_of_prefixes
 from ebar.models.tilted import Tilted
 from ebar.objectives import PolicyGradient, Rounds
 from ebar.objectives.running import RunningMean, WeightedSums
+from ebar.testing.enumeration import whole_space
 from ebar.training import OPTIMISERS, Batches, Plan, Player, fit, open_run, seeded, train
 from ebar.types import Clock, Context, Loss, Objective, Sequences, Space
 

@@ -11,9 +11,10 @@ from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.stepwise import ancestral
-from ebar.models.tabular import Tabular, whole_space
+from ebar.models.tabular import Tabular
 from ebar.samplers.beam import alike, beam_search, by_source, decode, score
 from ebar.samplers.greedy import greedy
+from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space, Stepwise
 
 ENDING, FIXED = Space(3, 5, 2), Space(3, 4)

@@ -14,11 +14,12 @@ from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.stepwise import token_log_probs
-from ebar.models.tabular import Tabular, whole_space
+from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw
 from ebar.samplers.energy_resampling import energy_resampling
 from ebar.samplers.importance import Resampling
+from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space
 from tests.samplers.worlds import codes
 

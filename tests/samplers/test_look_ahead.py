@@ -16,7 +16,7 @@ from ebar.errors import UserError
 from ebar.features.feature import Features
 from ebar.maths.log_space import effective_sample_size
 from ebar.models.stepwise import token_log_probs
-from ebar.models.tabular import Tabular, number_of_prefixes, whole_space
+from ebar.models.tabular import Tabular, number_of_prefixes
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw
 from ebar.samplers.guided import Guided
@@ -25,6 +25,7 @@ from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead, guided
 from ebar.samplers.smc import Smc
 from ebar.samplers.surrogate import Law, NGram, Uniform
+from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space, Stepwise
 
 FIXED = Space(2, 6)

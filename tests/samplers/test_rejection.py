@@ -6,13 +6,14 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.models.tabular import Tabular, whole_space
+from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers import accept
 from ebar.samplers.ancestral import Ancestral
 from ebar.samplers.draw import draw
 from ebar.samplers.protocols import Bounded
 from ebar.samplers.rejection import QuasiRejection, Rejection
+from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space, Target
 from tests.samplers.worlds import ENDING, FIXED, world
 

@@ -9,8 +9,9 @@ from ebar.energies.linear import Linear
 from ebar.features.counts import NgramCount
 from ebar.features.feature import Feature, Features
 from ebar.features.regular import Motif
-from ebar.models.tabular import Tabular, whole_space
+from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
+from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space, context_rows, spread
 
 ENDING = Space(vocabulary=3, length=4, end=0)  # 15 sequences of 1 to 4 tokens

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from ebar.models.tabular import whole_space
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw
 from ebar.samplers.rejection import QuasiRejection
 from ebar.samplers.trade_off import trade_off
+from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Weighted, context_rows
 from tests.samplers.worlds import SPACES, World, linear_world
 

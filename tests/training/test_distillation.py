@@ -22,7 +22,7 @@ from ebar.errors import UserError
 from ebar.features.counts import NgramCount
 from ebar.features.feature import Features
 from ebar.features.regular import Motif
-from ebar.models.tabular import Tabular, whole_space
+from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.importance import Importance, Resampling
 from ebar.samplers.look_ahead import LookAhead
@@ -31,6 +31,7 @@ from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.samplers.smc import Smc
 from ebar.samplers.trade_off import trade_off
 from ebar.store.stages import Header
+from ebar.testing.enumeration import whole_space
 from ebar.training.distillation import Distilled, distil, record, rounds
 from ebar.types import Sampler, Sequences, Space, Weighted
 

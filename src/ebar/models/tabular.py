@@ -6,10 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
-from ebar.maths.enumeration import all_sequences
 from ebar.models.stepwise import only_end_in_last_place
 from ebar.models.truncated import Truncatable
-from ebar.types import Context, Sequences, Space, context_rows
+from ebar.types import Context, Space
 
 
 class TabularState(NamedTuple):
@@ -76,10 +75,3 @@ class Tabular(Truncatable):
 def number_of_prefixes(space: Space) -> int:
     """Prefixes a next token can follow, the empty one included (those past an end token are never visited)."""
     return sum(space.vocabulary**place for place in range(space.length))
-
-
-def whole_space(space: Space, context: Context | None = None) -> Sequences:
-    """Every sequence of the space, once for each row of the context, context-major."""
-    everything = all_sequences(space)
-    rows = context_rows(context)
-    return Sequences(everything.tokens.repeat(rows, 1), everything.lengths.repeat(rows))
