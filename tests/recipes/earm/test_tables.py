@@ -1,6 +1,7 @@
 """What the smaller tables of E-ARM make of finished runs, with numbers small enough to be worked out on paper."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -314,3 +315,27 @@ def test_sentences_at_scale_paper_are_in_a_file_for_each_language() -> None:
     assert data["validation"] == "iwslt14/valid.en"
     data = TABLE2.grid("cpu")[0]["configuration"]["data"]
     assert (data["train"], data["source_column"], data["target_column"]) == ("tatoeba-deu-eng/train.tsv.xz", 0, 1)
+
+
+def test_perplexities_stand_beside_the_papers_where_the_text_is_the_same() -> None:
+    def made(cell: Cell) -> tuple[Cell, dict[str, Any]]:
+        costs = {name: estimate(2.0 + place / 4) for place, name in enumerate([BASE, *cell["twins"]])}
+        shares = {"effective_share": [[10, 0.9], [20, 0.5 + cell["seed"] / 10]]}
+        twin = {"nats_per_word": None, "difference": estimate(0.0), "curves": shares}
+        return cell, {"twins": {name: {**twin, "nats_per_token": cost} for name, cost in costs.items()}}
+
+    for scale, without, with_earm, less in (("paper", 30.56, 29.89, -0.0222), ("cpu", None, None, None)):
+        rows = [row for row in language.TABLE3.rows([made(cell) for cell in language.TABLE3.grid(scale)])
+                if row.settings["corpus"] != "wikitext-2"]  # fmt: skip
+        plain, other = (one(rows, f"perplexity per token{suffix}") for suffix in language.TWINS)
+        assert (plain.value, plain.document) == (pytest.approx(math.exp(2.0)), without)
+        assert (other.value, other.document) == (pytest.approx(math.exp(2.25)), with_earm)
+        paired = one(rows, language.GAIN)
+        assert (paired.value, paired.document) == (pytest.approx(0.25), less)
+        assert one(rows, language.SHARE).value == 0.5
+        assert bool([row for row in rows if row.name.startswith("bits per byte")]) == (scale == "cpu")
+    rows = language.TABLE4.rows([made(cell) for cell in language.TABLE4.grid("paper")])
+    place = {"λ": 0.05, "start epoch": 15, "seed": 1}
+    assert one(rows, language.PERPLEXITY, **place).document == 29.89
+    assert one(rows, language.FROM_BASE, **place).value == pytest.approx(0.5)
+    assert not [row for row in rows if row.name == language.FROM_BASE and row.settings["λ"] == 0.0]

@@ -107,7 +107,7 @@ def compared(name: str, key: str, against: Mapping[str, str], **more: Any) -> li
     ]
 
 
-def told(table: Mapping[Any, Sequence[float]], columns: Sequence[str], *keys: str) -> Any:
+def told(table: Mapping[Any, Sequence[float]], columns: Sequence[Any], *keys: str) -> Any:
     """Reads a paper's figure from a table: its rows by all of these settings but the last, its columns by the last."""
     known = {(*row, *place): value for row, values in table.items()
              for *place, value in zip(columns, values, strict=True)}  # fmt: skip
