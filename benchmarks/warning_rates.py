@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from ebar.estimators.budget import budget_or_reason, mean_influence
+from ebar.estimators.effective_samples import budget_or_reason, mean_influence
 from ebar.estimators.log_z import log_mean
 from ebar.estimators.moments import weighted_mean
 from ebar.samplers.trade_off import trade_off

@@ -31,11 +31,11 @@ from ebar.errors import UserError as UserError
 from ebar.estimators.divergences import divergence as divergence
 from ebar.estimators.log_z import log_z as log_z
 from ebar.estimators.moments import moments as moments
-from ebar.evaluation.bits_per_dimension import bits_per_dimension as bits_per_dimension
+from ebar.evaluation.cross_entropy import bits_per_dimension as bits_per_dimension
 from ebar.evaluation.cross_entropy import cross_entropy as cross_entropy
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy as exact_cross_entropy
 from ebar.evaluation.exposure_bias import exposure_bias as exposure_bias
-from ebar.evaluation.frequencies import frequencies as frequencies
+from ebar.evaluation.moments import frequencies as frequencies
 from ebar.evaluation.moments import moment_distance as moment_distance
 from ebar.evaluation.moments import true_moments as true_moments
 from ebar.evaluation.translation import bleu as bleu

@@ -17,7 +17,7 @@ from ebar.estimators import exact
 from ebar.estimators.divergences import divergence
 from ebar.estimators.last_step import last_step
 from ebar.estimators.per_step import per_step
-from ebar.evaluation.bits_per_dimension import bits_per_dimension
+from ebar.evaluation.cross_entropy import bits_per_dimension
 from ebar.evaluation.next_words import next_words
 from ebar.features.feature import Features
 from ebar.features.regular import Motif

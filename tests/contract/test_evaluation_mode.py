@@ -21,7 +21,6 @@ from ebar.estimators import (
     comparison,
     divergences,
     draws,
-    entropy,
     exact,
     futures,
     last_step,
@@ -29,17 +28,15 @@ from ebar.estimators import (
     per_step,
 )
 from ebar.estimators import moments as moment_estimates
-from ebar.estimators.support import Support
-from ebar.evaluation import bits_per_dimension as bits
+from ebar.estimators.draws import Support
 from ebar.evaluation import (
     cross_entropy,
     exact_cross_entropy,
     exposure_bias,
-    frequencies,
     next_words,
-    perplexity,
     token_search,
 )
+from ebar.evaluation import moments as means
 from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.maths.enumeration import all_sequences
@@ -176,9 +173,9 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "estimators.draws.read": lambda w: draws.read(
         drawing.draw(w.sampler("importance"), w.gam, 10, generator=w.generator()), features=w.features, target=w.gam
     ),
-    "estimators.entropy.entropy": lambda w: [
-        entropy.entropy(w.p, context=w.context),
-        entropy.entropy(w.long_p, draws=20, generator=w.generator()),
+    "estimators.divergences.entropy": lambda w: [
+        divergences.entropy(w.p, context=w.context),
+        divergences.entropy(w.long_p, draws=20, generator=w.generator()),
     ],
     "estimators.exact.table": lambda w: exact.table(
         lambda x: w.energy(x), ENDING, device=torch.device("cpu")
@@ -214,11 +211,11 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "estimators.comparison.comparison_of": lambda w: comparison.comparison_of(
         drawing.draw(w.sampler("importance"), w.p, 10, generator=w.generator()), w.p, w.other
     ),
-    "estimators.support.Support.see": lambda w: seen(w),
-    "evaluation.bits_per_dimension.bits_per_dimension": lambda w: bits.bits_per_dimension(
+    "estimators.draws.Support.see": lambda w: seen(w),
+    "evaluation.cross_entropy.bits_per_dimension": lambda w: cross_entropy.bits_per_dimension(
         w.base, w.x, context=w.context
     ),
-    "evaluation.bits_per_dimension.bits_difference": lambda w: bits.bits_difference(
+    "evaluation.cross_entropy.bits_difference": lambda w: cross_entropy.bits_difference(
         w.base, w.other, w.x, context=w.context
     ),
     "evaluation.cross_entropy.cross_entropy": lambda w: [
@@ -236,11 +233,11 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         w.base, w.other, w.everything
     ),
     "evaluation.exposure_bias.after_own_prefix": lambda w: exposure_bias.after_own_prefix(w.base, w.x, w.context),
-    "evaluation.frequencies.frequencies": lambda w: frequencies.frequencies(fresh(w.x), w.features),
+    "evaluation.moments.frequencies": lambda w: means.frequencies(fresh(w.x), w.features),
     "evaluation.next_words.next_words": lambda w: next_words.next_words(
         w.base, w.energy, w.one, candidates=2, n=3, generator=w.generator()
     ),
-    "evaluation.perplexity.stream_cost": lambda w: perplexity.stream_cost(
+    "evaluation.cross_entropy.stream_cost": lambda w: cross_entropy.stream_cost(
         w.fixed, torch.tensor([0, 1, 2, 0, 0, 1, 2, 2, 1])
     ),
     "evaluation.token_search.scores_of": lambda w: token_search.scores_of(w.energy, w.base, w.x, w.context),
@@ -326,11 +323,11 @@ MEASURES: dict[str, Callable[[World], Any]] = {
 
 # Functions of numbers, texts, spaces, automata and random numbers.
 DOES_NOT_MEASURE = {
-    "estimators.budget": "budget budget_or_reason mean_influence",
     "estimators.certified": "certified_log_z certified_perplexity check_inside",
     "estimators.divergences": "kl_from_model kl_to_model sampled",
-    "estimators.effective_samples": "EffectiveSamples.to_dict effective_samples effective_samples_of_base same_draws",
-    "estimators.draws": "check_draws few_groups log_totals",
+    "estimators.effective_samples": "EffectiveSamples.to_dict budget budget_or_reason effective_samples "
+    "effective_samples_of_base mean_influence same_draws",
+    "estimators.draws": "Support.warnings check_draws few_groups log_totals",
     "estimators.futures": "closing_place closings one_row",
     "estimators.joint_perplexity": "difference doubt interval joint_perplexity",
     "estimators.log_z": "from_batches log_mean log_z_of",
@@ -338,23 +335,20 @@ DOES_NOT_MEASURE = {
     "estimators.moments": "feature_means means_by_name moments_of weighted_mean",
     "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between",
     "estimators.comparison": "source_of",
-    "estimators.support": "Support.warnings",
     "evaluation.diversity": "bleu_of distinct self_bleu",
     "evaluation.energy_distributions": "energy_distributions",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
     "evaluation.exposure_bias": "share",
     "evaluation.fooling": "compared paired_difference verdict",
-    "evaluation.frequencies": "frequency mean_length",
-    "evaluation.moments": "moment_distance true_moment true_moments",
+    "evaluation.moments": "frequency mean_length moment_distance true_moment true_moments",
     "evaluation.next_words": "NextWords.others NextWords.under_base NextWords.under_joint Strata.share",
     "evaluation.ngrams": "items_of ngrams unique_difference unique_ratios",
-    "evaluation.overlap": "meteor rouge",
-    "evaluation.perplexity": "StreamCost.bits_per StreamCost.perplexity_per",
+    "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per",
     "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test",
     "evaluation.token_search": "Scores.log_q_per_token Scores.mean_energy Scores.taken_for_real Searched.rows "
     "random_tokens",
     "evaluation.translation": "bleu bleu_by_length bleu_counts bleu_difference bleu_of_counts check_pairs "
-    "resampled_sums",
+    "meteor resampled_sums rouge",
     "samplers.accept": "CountingSampler.attempted coin weighed",
     "samplers.annealed": "next_rung",
     "samplers.beam": "Beams.first alike by_source restored score",

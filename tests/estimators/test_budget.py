@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.budget import budget, budget_or_reason, mean_influence
+from ebar.estimators.effective_samples import budget, budget_or_reason, mean_influence
 from ebar.estimators.log_z import log_mean
 from ebar.estimators.moments import weighted_mean
 from ebar.types import Estimate

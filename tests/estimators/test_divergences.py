@@ -7,8 +7,7 @@ from ebar.automata import intersection, starts_with, stopping_noise, white_noise
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators import exact, models
-from ebar.estimators.divergences import divergence
-from ebar.estimators.entropy import entropy
+from ebar.estimators.divergences import divergence, entropy
 from ebar.features.feature import Features
 from ebar.maths.divergences import DIVERGENCES
 from ebar.models.tabular import Tabular

@@ -8,13 +8,12 @@ from torch import Generator, Tensor
 
 from ebar.energies.linear import Linear
 from ebar.estimators import models
-from ebar.estimators.divergences import divergence
-from ebar.estimators.entropy import entropy
+from ebar.estimators.divergences import divergence, entropy
+from ebar.estimators.draws import Support
 from ebar.estimators.joint_perplexity import joint_perplexity
 from ebar.estimators.last_step import last_step
 from ebar.estimators.moments import moments
 from ebar.estimators.per_step import Steps
-from ebar.estimators.support import Support
 from ebar.features.feature import Features
 from ebar.maths.jackknife import half_width
 from ebar.models.tabular import Tabular

@@ -3,8 +3,7 @@ import math
 import pytest
 import torch
 
-from ebar.evaluation.bits_per_dimension import bits_per_dimension
-from ebar.evaluation.cross_entropy import cross_entropy
+from ebar.evaluation.cross_entropy import bits_per_dimension, cross_entropy
 from ebar.types import Sequences, Space
 from tests.models.examples import lstm
 

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from ebar.energies.linear import Linear
-from ebar.evaluation.bits_per_dimension import bits_difference
-from ebar.evaluation.cross_entropy import cross_entropy, cross_entropy_difference
-from ebar.evaluation.frequencies import frequencies, frequency, mean_length
+from ebar.evaluation.cross_entropy import bits_difference, cross_entropy, cross_entropy_difference
+from ebar.evaluation.moments import frequencies, frequency, mean_length
 from ebar.features.feature import Features
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted

@@ -8,9 +8,8 @@ from torch import Generator
 
 from ebar.backbones.lstm import Lstm
 from ebar.errors import UserError
-from ebar.evaluation.cross_entropy import cross_entropy
+from ebar.evaluation.cross_entropy import cross_entropy, stream_cost
 from ebar.evaluation.exposure_bias import after_own_prefix, exposure_bias, share
-from ebar.evaluation.perplexity import stream_cost
 from ebar.heads.softmax import Softmax
 from ebar.models.autoregressive import Autoregressive
 from ebar.models.stepwise import token_log_probs

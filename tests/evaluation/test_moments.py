@@ -6,8 +6,7 @@ from torch import Generator
 
 from ebar.data.languages import Language
 from ebar.errors import UserError
-from ebar.evaluation.frequencies import frequencies
-from ebar.evaluation.moments import moment_distance, true_moments
+from ebar.evaluation.moments import frequencies, moment_distance, true_moments
 from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Features
 from ebar.features.functions import Predicate

@@ -9,14 +9,15 @@ import torch
 from torch import Generator
 
 from ebar.errors import UserError
-from ebar.evaluation.overlap import meteor, rouge
 from ebar.evaluation.translation import (
     bleu,
     bleu_by_length,
     bleu_counts,
     bleu_difference,
     bleu_of_counts,
+    meteor,
     resampled_sums,
+    rouge,
 )
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="needs the extra metrics")

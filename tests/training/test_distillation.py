@@ -32,7 +32,7 @@ from ebar.samplers.smc import Smc
 from ebar.samplers.trade_off import trade_off
 from ebar.store.stages import Header
 from ebar.testing.enumeration import whole_space
-from ebar.training.distillation import Distilled, distil, record, rounds
+from ebar.training.distillation import Distilled, distil, distilled, rounds
 from ebar.types import Sampler, Sequences, Space, Weighted
 
 SPACE = Space(vocabulary=3, length=4, end=2)  # the 15 strings of at most 3 bits
@@ -64,10 +64,10 @@ def run(path: Path, n: int = 300, **options: Any) -> Distilled:
     return distil(options.pop("target", None) or tilted(), n, path, **{**settings, **options})
 
 
-def read_record(path: Path) -> record.Record:
-    header = Header.read(record.record_path(path))
+def read_record(path: Path) -> distilled.Record:
+    header = Header.read(distilled.record_path(path))
     assert header is not None
-    found = record.Record.of(header, path)
+    found = distilled.Record.of(header, path)
     assert found is not None
     return found
 
@@ -373,7 +373,7 @@ def test_memory_is_that_of_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return found
 
     monkeypatch.setattr(module, "draw_round", watched)
-    monkeypatch.setattr(record, "POOL", 120)
+    monkeypatch.setattr(distilled, "POOL", 120)
     run(tmp_path / "x", n=1000, look_ahead=False)
     assert len(alive) == 20
     assert max(alive) <= 1

@@ -14,8 +14,7 @@ from ebar.config.residual import ResidualConfig
 from ebar.config.train import TrainConfig
 from ebar.errors import UserError
 from ebar.journeys.control.settings import Tuning
-from ebar.store.differences import differences, named, of_another_kind
-from ebar.store.yaml import as_yaml
+from ebar.store.differences import as_yaml, differences, named, of_another_kind
 from ebar.training import open_run
 
 HOLDER = """

@@ -16,8 +16,8 @@ from ebar.cli.show import show_json
 from ebar.config.control import ControlConfig
 from ebar.config.drawing import Drawing
 from ebar.config.reader import Chosen, Manual, argument, read
+from ebar.estimators.draws import Support
 from ebar.estimators.effective_samples import EffectiveSamples, effective_samples, effective_samples_of_base, same_draws
-from ebar.estimators.support import Support
 from ebar.journeys.control.fit import Controlled, open_controlled
 from ebar.maths.importance import all_warnings
 from ebar.progress import shown

@@ -19,8 +19,7 @@ from jsonargparse import ArgumentParser, Namespace
 from ebar.bounds import checked, checked_options
 from ebar.config.options import parse, parser, wants_help
 from ebar.errors import UserError
-from ebar.store.differences import RENAMED, renamed
-from ebar.store.yaml import as_yaml
+from ebar.store.differences import RENAMED, as_yaml, renamed
 from ebar.tables import Table
 
 One = TypeVar("One")

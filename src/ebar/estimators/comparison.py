@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
+from ebar.estimators.draws import Support
 from ebar.estimators.models import Model
-from ebar.estimators.support import Support
 from ebar.maths.importance import all_warnings, check_weights
 from ebar.models.scoring import measured_energy, propose, score
 from ebar.models.tilted import Tilted

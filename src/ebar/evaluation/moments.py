@@ -1,15 +1,22 @@
-"""Feature means: those of a language, exactly, and how far one set of them is from another."""
+"""Means of features over draws and data, and how far they are from the truth."""
 
 from collections.abc import Mapping
 
-from ebar.automata.measures import expected_count, mean_length, probability
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ebar.automata.measures import expected_count, probability
+from ebar.automata.measures import mean_length as expected_length
 from ebar.automata.motif import ends_with, spell
 from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.errors import UserError
+from ebar.estimators.moments import weighted_mean
 from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Feature, Features, Followed
-from ebar.maths.importance import all_warnings
-from ebar.types import Estimate
+from ebar.maths.importance import all_warnings, unseen_side
+from ebar.maths.proportions import wilson
+from ebar.types import Context, Estimate, Sequences
 
 Moments = Mapping[str, float | Estimate]  # by the features' names
 
@@ -24,7 +31,7 @@ def true_moment(truth: ProbabilisticAutomaton, feature: Feature) -> float:
     if isinstance(feature, Followed):
         return probability(truth, feature.automaton)
     if isinstance(feature, Length):
-        return mean_length(truth)
+        return expected_length(truth)
     if isinstance(feature, NgramCount) and feature.alphabet is not None:
         return expected_count(truth, ends_with(spell(feature.ngram, feature.alphabet), len(feature.alphabet)))
     raise UserError(
@@ -58,3 +65,35 @@ def moment_distance(one: Moments, other: Moments) -> Estimate:
 
 def _estimate(mean: float | Estimate) -> Estimate:
     return mean if isinstance(mean, Estimate) else Estimate.exact(mean)
+
+
+@torch.no_grad()
+def frequencies(
+    x: Sequences, features: Features, *, context: Context | None = None, level: float = 0.95
+) -> dict[str, Estimate]:
+    """The mean of each feature over the sequences: Wilson's interval where it is 0 or 1, the jackknife's otherwise."""
+    values = features(x, context).double()
+    found = {}
+    for feature, column in zip(features.features, values.unbind(1), strict=True):
+        if bool(((column == 0) | (column == 1)).all()) and (feature.low, feature.high) == (0, 1):
+            found[feature.name] = frequency(column, name=feature.name, level=level)
+        else:
+            found[feature.name] = weighted_mean(
+                torch.zeros_like(column)[None], column[None],
+                low=float(feature.low), high=float(feature.high), name=feature.name, level=level,
+            )[0]  # fmt: skip
+    return found
+
+
+def frequency(holds: Float[Tensor, " batch"], *, name: str = "feature", level: float = 0.95) -> Estimate:
+    """The share of ones among zeros and ones."""
+    trials, successes = float(len(holds)), float(holds.sum())
+    low, high = wilson(successes, trials, level)
+    warning = unseen_side(name, float(holds.min()), float(holds.max()), 0.0, 1.0)
+    return Estimate(successes / trials, low, high, trials, warning, level)
+
+
+def mean_length(x: Sequences, *, level: float = 0.95) -> Estimate:
+    """The mean number of tokens, the end included."""
+    lengths = x.lengths.double()[None]
+    return weighted_mean(torch.zeros_like(lengths), lengths, low=0.0, name="length", level=level)[0]

@@ -12,8 +12,8 @@ from torch import nn
 
 from ebar.data.corpus import Corpus
 from ebar.objectives import OBJECTIVES
+from ebar.store.differences import as_yaml
 from ebar.store.fingerprint import fingerprint
-from ebar.store.yaml import as_yaml
 from ebar.training.course import Training
 from ebar.training.optimisers import OPTIMISERS, OptimiserConfig
 from ebar.training.schedules import SCHEDULES, Schedule

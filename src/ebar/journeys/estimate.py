@@ -8,8 +8,8 @@ from torch import Generator
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators import draws
-from ebar.estimators.budget import Budget, budget_or_reason, mean_influence
 from ebar.estimators.divergences import divergence
+from ebar.estimators.effective_samples import Budget, budget_or_reason, mean_influence
 from ebar.estimators.log_z import log_z_of
 from ebar.estimators.moments import moments_of
 from ebar.features.feature import Feature, Features

@@ -13,10 +13,8 @@ from ebar.data.corpus import Corpus
 from ebar.data.tokenisers import Bytes, Tokeniser
 from ebar.errors import UserError
 from ebar.estimators.models import device_of
-from ebar.evaluation.bits_per_dimension import bits_per_dimension
-from ebar.evaluation.cross_entropy import cross_entropy
-from ebar.evaluation.frequencies import frequencies, mean_length
-from ebar.evaluation.perplexity import stream_cost
+from ebar.evaluation.cross_entropy import bits_per_dimension, cross_entropy, stream_cost
+from ebar.evaluation.moments import frequencies, mean_length
 from ebar.evaluation.translation import bleu, bleu_by_length
 from ebar.features.feature import Feature, Features, bind
 from ebar.features.regular import Motif

@@ -1,9 +1,11 @@
-"""In what one configuration differs from another, by the names of options on the command line."""
+"""Configurations as YAML, and in what one differs from another, by the names of options on the command line."""
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from ebar.errors import UserError
 
@@ -80,3 +82,22 @@ def _read(config: str) -> dict[str, Any]:
     except yaml.YAMLError:
         return {}
     return {str(name): value for name, value in tree.items()} if isinstance(tree, dict) else {}
+
+
+def as_yaml(tree: dict[str, Any]) -> str:
+    """A configuration as YAML. The options of a table's entry are written beside its kind."""
+    for key, value in tree.items():
+        if isinstance(value, dict) and set(value) == {"kind", "options"}:
+            tree[key] = {"kind": value["kind"], **value["options"]}
+    return str(yaml.safe_dump(_plain(tree), sort_keys=False, allow_unicode=True))
+
+
+def _plain(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _plain(value) for key, value in node.items()}
+    if isinstance(node, tuple | list):
+        return [_plain(value) for value in node]
+    if isinstance(node, Path):
+        return str(node.resolve())  # absolute, so that the run can be evaluated from any folder
+    # Restricted numbers are subclasses that YAML does not know.
+    return next((kind(node) for kind in (bool, int, float, str) if isinstance(node, kind)), None)

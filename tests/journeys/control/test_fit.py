@@ -297,7 +297,7 @@ def test_a_prompt_is_a_context_that_is_always_there(control: ControlConfig, load
 def test_what_was_fitted_is_read_back(control: ControlConfig, subject: Subject, tmp_path: Path) -> None:
     from dataclasses import asdict
 
-    from ebar.store.yaml import as_yaml
+    from ebar.store.differences import as_yaml
 
     asked = replace(control, features=(HALF,), draws=200)
     first = fitted_to(asked, subject, tmp_path)

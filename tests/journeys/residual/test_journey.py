@@ -22,8 +22,8 @@ from ebar.journeys.residual.journey import Residual as Trained
 from ebar.journeys.residual.negatives import draw_negatives
 from ebar.journeys.residual.settings import Fitting, Measuring, NegativesDraws
 from ebar.maths.randomness import folded
+from ebar.store.differences import as_yaml
 from ebar.store.writing import to_json
-from ebar.store.yaml import as_yaml
 from ebar.training import open_run
 from ebar.training.checkpoints import Checkpoints
 

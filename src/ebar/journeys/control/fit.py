@@ -19,9 +19,16 @@ from torch import Generator
 from ebar.config.control import ControlConfig, read_control
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
-from ebar.estimators.budget import Budget, budget_or_reason, mean_influence
 from ebar.estimators.divergences import kl_to_model
-from ebar.estimators.effective_samples import EffectiveSamples, effective_samples, effective_samples_of_base, same_draws
+from ebar.estimators.effective_samples import (
+    Budget,
+    EffectiveSamples,
+    budget_or_reason,
+    effective_samples,
+    effective_samples_of_base,
+    mean_influence,
+    same_draws,
+)
 from ebar.estimators.log_z import log_mean
 from ebar.estimators.moments import means_by_name
 from ebar.features.feature import Features, Followed

@@ -34,8 +34,8 @@ from ebar.models.pretrained import Pretrained
 from ebar.models.scoring import propose, score
 from ebar.objectives import PolicyGradient, Rounds
 from ebar.samplers.scored_draws import ScoredDraws, draw_scored
+from ebar.store.differences import as_yaml
 from ebar.store.writing import TEMPORARY, replace_folder, saving, to_json
-from ebar.store.yaml import as_yaml
 from ebar.training import Plan, Player, open_run, seeded, train
 from ebar.training.optimisers import Adam
 from ebar.training.players import Learning

@@ -19,7 +19,7 @@ from torch import Generator, nn
 from ebar.data.corpora import read_corpus
 from ebar.data.corpus import Corpus
 from ebar.errors import Interrupted, UserError
-from ebar.evaluation.frequencies import frequencies, mean_length
+from ebar.evaluation.moments import frequencies, mean_length
 from ebar.features.feature import Features
 from ebar.journeys.gam.settings import Distillation, Phase
 from ebar.maths.randomness import folded

@@ -21,8 +21,7 @@ from ebar.evaluation.exact_cross_entropy import (
     per_token,
     tilted_cross_entropy,
 )
-from ebar.evaluation.frequencies import frequencies, mean_length
-from ebar.evaluation.moments import moment_distance, true_moment, true_moments
+from ebar.evaluation.moments import frequencies, mean_length, moment_distance, true_moment, true_moments
 from ebar.features.feature import Features, Followed
 from ebar.features.regular import Motif
 from ebar.journeys.gam.rounds import Round

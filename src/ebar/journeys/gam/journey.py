@@ -39,12 +39,12 @@ from ebar.journeys.train import Trained, seed_of, train
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
 from ebar.samplers.rejection import QuasiRejection
+from ebar.store.differences import as_yaml
 from ebar.store.environment import environment
 from ebar.store.fingerprint import describe, fingerprint
 from ebar.store.stages import CONFIG, Stage, stage_seconds
 from ebar.store.store import ENVIRONMENT, Store, open_store
 from ebar.store.writing import to_json
-from ebar.store.yaml import as_yaml
 from ebar.training.best import History
 from ebar.training.distillation import Distilled, distil
 from ebar.training.moment_matching import Fitted, Matching, Newton

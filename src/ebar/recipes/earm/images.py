@@ -9,7 +9,7 @@ import torch
 from torch import Generator
 
 from ebar.data.images import Images
-from ebar.evaluation.bits_per_dimension import bits_difference, bits_per_dimension
+from ebar.evaluation.cross_entropy import bits_difference, bits_per_dimension
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.recipes.claims import Claim

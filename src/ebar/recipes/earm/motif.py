@@ -19,7 +19,7 @@ from ebar.config.reader import Chosen
 from ebar.config.train import TrainConfig
 from ebar.data.corpus import Corpus
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy
-from ebar.evaluation.frequencies import frequencies, mean_length
+from ebar.evaluation.moments import frequencies, mean_length
 from ebar.features.feature import Features
 from ebar.journeys.gam.figures import DRAWS, motif_of
 from ebar.maths.randomness import folded

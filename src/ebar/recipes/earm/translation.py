@@ -9,8 +9,7 @@ from torch import Generator
 from ebar.data.corpus import Corpus
 from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.exposure_bias import exposure_bias
-from ebar.evaluation.overlap import meteor, rouge
-from ebar.evaluation.translation import bleu, bleu_by_length, bleu_difference
+from ebar.evaluation.translation import bleu, bleu_by_length, bleu_difference, meteor, rouge
 from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.recipes.data import PARTS

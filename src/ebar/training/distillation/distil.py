@@ -22,8 +22,7 @@ from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.store.locking import locked
 from ebar.store.stages import Header, Stage, damaged, entered
 from ebar.store.writing import plain, saving, write_all
-from ebar.training.distillation.distilled import Distilled, summary
-from ebar.training.distillation.record import Record, Sums, both, record_path
+from ebar.training.distillation.distilled import Distilled, Record, Sums, both, record_path, summary
 from ebar.training.distillation.rounds import draw_round, find_ceiling, independent
 from ebar.training.stopping import interruptible
 from ebar.types import Distribution, Sampler, Sequences, Space, Target
