@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from ebar.bounds import Natural
-from ebar.config.reader import Manual, argument, read
+from ebar.config.reader import Answer, Manual, argument, read
 from ebar.progress import shown
 from ebar.recipes import RECIPES
 
@@ -23,7 +23,7 @@ MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReproduceConfig:
+class ReproduceConfig(Answer):
     """What to reproduce, and where it is kept."""
 
     recipe: str | None = argument(None)
@@ -42,49 +42,40 @@ class ReproduceConfig:
     """Forget the runs kept from an earlier call."""
     render: bool = False
     """Run nothing: write table and plot anew from the recorded result; without a name, those of all of them."""
-    json: bool = False
-    """Print the result as one JSON object."""
 
 
 def main(words: Sequence[str]) -> int:
     """Without a name: list what there is and what has been recorded."""
-    arguments = read(words, MANUAL, ReproduceConfig)
+    config = read(words, MANUAL, ReproduceConfig)
     from ebar.recipes.reproduce import default_workers, recorded, render, reproduce
 
-    if arguments.recipe is None and arguments.render:
-        for name, scales in recorded(arguments.output).items():
-            for scale in scales:
-                sys.stdout.write(f"{render(name, scale=scale, output=arguments.output).with_suffix('.md')}\n")
-        return 0
-    if arguments.recipe is None:
-        found = recorded(arguments.output)
-        if arguments.json:
+    if config.recipe is None:
+        found = recorded(config.output)
+        if config.render:
+            for name, scales in found.items():
+                for scale in scales:
+                    sys.stdout.write(f"{render(name, scale=scale, output=config.output).with_suffix('.md')}\n")
+        elif config.json:
             sys.stdout.write(json.dumps(found, indent=1) + "\n")
         else:
-            sys.stdout.write(f"Recipes, and what is recorded of them under {arguments.output}:\n")
+            sys.stdout.write(f"Recipes, and what is recorded of them under {config.output}:\n")
             for name, scales in found.items():
                 sys.stdout.write(f"{name:<22} {RECIPES.help(name)}\n")
                 sys.stdout.write(f"{'':<22} recorded: {', '.join(scales) or 'nothing yet'}\n")
         return 0
-    RECIPES.choose(arguments.recipe)
-    if arguments.render:
-        path = render(arguments.recipe, scale=arguments.scale, output=arguments.output)
-        sys.stdout.write(path.read_text() if arguments.json else f"{path.with_suffix('.md')}\n")
+    RECIPES.choose(config.recipe)
+    if config.render:
+        path = render(config.recipe, scale=config.scale, output=config.output)
+        sys.stdout.write(path.read_text() if config.json else f"{path.with_suffix('.md')}\n")
         return 0
-    command = f"ebar reproduce {arguments.recipe} --scale {arguments.scale}"
-    command += "" if arguments.backend == "joblib" else f" --backend {arguments.backend}"
-    with shown(not arguments.json):
+    command = f"ebar reproduce {config.recipe} --scale {config.scale}"
+    command += "" if config.backend == "joblib" else f" --backend {config.backend}"
+    with shown(not config.json):
         path = reproduce(
-            arguments.recipe,
-            scale=arguments.scale,
-            output=arguments.output,
-            work=arguments.work,
-            workers=arguments.workers or default_workers(),
-            fresh=arguments.fresh,
-            command=command,
-            backend=arguments.backend,
-        )
-    if arguments.json:
+            config.recipe, scale=config.scale, output=config.output, work=config.work, fresh=config.fresh,
+            workers=config.workers or default_workers(), command=command, backend=config.backend,
+        )  # fmt: skip
+    if config.json:
         sys.stdout.write(path.read_text())
     else:
         _show(path)

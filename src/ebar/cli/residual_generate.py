@@ -11,7 +11,7 @@ Example:
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,27 +61,20 @@ def main(words: Sequence[str]) -> int:
     way = arguments.sampler.kind
     sampler: Sampler = arguments.sampler.make(WAYS)
     generator = Generator(device=trained.base.device).manual_seed(arguments.seed)
+    prompts = [arguments.prompt or ""] if arguments.prompts is None else input_lines(arguments.prompts)
     found = []
     with shown(not arguments.json):
-        for prompt in _prompts(arguments):
+        for prompt in prompts:
             made = trained.generate(
                 prompt, count=arguments.count, candidates=arguments.candidates, way=way, sampler=sampler,
                 truncation=arguments, generator=generator,
             )  # fmt: skip
-            if arguments.json:
-                found.append(_record(trained, prompt, made))
-            else:
-                _tell(trained, prompt, made)
+            found.append(_record(trained, prompt, made))
+            if not arguments.json:
+                _write(found.pop())
     if arguments.json:
         show_json({"sampler": way, "prompts": found})
     return 0
-
-
-def _prompts(arguments: GenerateConfig) -> Iterator[str]:
-    if arguments.prompt is not None:
-        yield arguments.prompt
-    elif arguments.prompts is not None:
-        yield from input_lines(arguments.prompts)
 
 
 def _record(trained: Residual, prompt: str, made: Generated) -> dict[str, Any]:
@@ -104,29 +97,25 @@ def _record(trained: Residual, prompt: str, made: Generated) -> dict[str, Any]:
     }
 
 
-def _tell(trained: Residual, prompt: str, made: Generated) -> None:
-    count = len(made.candidate_weights)
-    worth = f"ESS {made.effective_sample_size:.1f} of {count}, k̂ {_number(made.k, 2)}"
-    out = [prompt]
-    for text, energy, log_q, weight in zip(
-        trained.texts(made.drawn.x, prompt), made.drawn.energy, made.drawn.log_q, made.weights, strict=True
-    ):
-        numbers = f"energy {energy:.3f}, log q {log_q:.2f}, weight {_number(float(weight), 3)}, {worth}"
-        out += [f"→ {_line(text)}", f"  ({numbers})"]
+def _write(record: dict[str, Any]) -> None:
+    count = len(record["candidates"])
+    worth = f"ESS {record['effective_sample_size']:.1f} of {count}, k̂ {_number(record['pareto_k'], 2)}"
+    out = [record["prompt"]]
+    for one in record["continuations"]:
+        weight = _number(one["weight"], 3)
+        out += [f"→ {_line(one['text'])}"]
+        out += [f"  (energy {one['energy']:.3f}, log q {one['log_q']:.2f}, weight {weight}, {worth})"]
     if count <= LISTED:
         out.append("candidates: energy, log q, weight, text")
-        listed = zip(
-            made.candidates.energy, made.candidates.log_q, made.candidate_weights,
-            trained.texts(made.candidates.x, prompt), strict=True,
-        )  # fmt: skip
-        out += [f"  {energy:8.3f} {log_q:9.2f} {weight:7.3f}  {_line(text)}" for energy, log_q, weight, text in listed]
-    if made.warning is not None:
-        out.append(f"⚠ {made.warning}")
+        for one in record["candidates"]:
+            out += [f"  {one['energy']:8.3f} {one['log_q']:9.2f} {one['weight']:7.3f}  {_line(one['text'])}"]
+    if record["warning"] is not None:
+        out.append(f"⚠ {record['warning']}")
     sys.stdout.write("\n".join(out) + "\n\n")
 
 
-def _number(value: float, digits: int) -> str:
-    return "–" if math.isnan(value) else f"{value:.{digits}f}"
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
 def _line(text: str) -> str:

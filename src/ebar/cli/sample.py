@@ -39,25 +39,23 @@ class SampleConfig(TiltedDrawing):
 
 def main(words: Sequence[str]) -> int:
     """Print draws, one a line, with their log-weights where draws are weighted."""
-    arguments = read(words, MANUAL, SampleConfig)
-    data, base, target, sampler, generator = open_drawing(arguments)
-    if target is None:
-        sampler = Ancestral()
-    with shown(not arguments.json):
-        proposal = None if target is None else build_proposal(arguments, sampler, target, arguments.n, generator)
-        batches = stream(sampler, target or base, arguments.n, proposal=proposal, generator=generator)
-        summary = _write(
-            _first(batches, arguments.n), data, arguments.n, as_json=arguments.json, tilted=target is not None
+    config = read(words, MANUAL, SampleConfig)
+    data, base, target, sampler, generator = open_drawing(config)
+    with shown(not config.json):
+        proposal = None if target is None else build_proposal(config, sampler, target, config.n, generator)
+        batches = stream(
+            Ancestral() if target is None else sampler, target or base, config.n, proposal=proposal, generator=generator
         )
-    if arguments.json:
+        summary = _write(_first(batches, config.n), data, config, tilted=target is not None)
+    if config.json:
         show_json(summary)
     elif target is not None:
         # Resampled particles and slow chains repeat themselves: the number of distinct draws shows it.
-        worth = [f"{summary['distinct']} distinct sequences of {arguments.n}"]
+        said = [f"{summary['distinct']} distinct sequences of {config.n}"]
         if "effective_sample_size" in summary:
-            worth.append(f"effective sample size {summary['effective_sample_size']:.1f}")
-            worth += [f"⚠ {summary['warning']}"] if summary["warning"] else []
-        sys.stderr.write("; ".join(worth) + "\n")
+            said.append(f"effective sample size {summary['effective_sample_size']:.1f}")
+            said += [f"⚠ {summary['warning']}"] if summary["warning"] else []
+        sys.stderr.write("; ".join(said) + "\n")
     return 0
 
 
@@ -70,38 +68,27 @@ def _first(batches: Iterator[Weighted], n: int) -> Iterator[Weighted]:
             return
 
 
-def _write(batches: Iterator[Weighted], corpus: Corpus, n: int, *, as_json: bool, tilted: bool) -> dict[str, Any]:
-    """Lines as they come; as JSON, all of them at the end. Of a tilted model, what the draws are worth is told too."""
+def _write(batches: Iterator[Weighted], data: Corpus, config: SampleConfig, *, tilted: bool) -> dict[str, Any]:
+    """Lines as they come; as JSON, all of them at the end. Of a tilted model, also the effective sample size."""
     samples: list[dict[str, object]] = []
     weights: list[Weighted] = []
     seen: set[str] = set()
     for batch in batches:
-        lines = corpus.text(batch.x)
         weighted = tilted and batch.estimates_z
         if tilted:
             weights.append(batch._replace(x=batch.x._replace(tokens=batch.x.tokens[:, :0])))
-            seen.update(lines)
-        shown_weights = batch.log_weights[0].tolist()
-        if as_json:
-            samples += [
-                {"text": line}
-                | ({"log_weight": weight} if weighted else {})
-                | ({"group": int(batch.groups[place])} if batch.groups is not None else {})
-                for place, (line, weight) in enumerate(zip(lines, shown_weights, strict=True))
-            ]
-        elif weighted:
-            sys.stdout.writelines(f"{one:.6f}\t{line}\n" for line, one in zip(lines, shown_weights, strict=True))
-        else:
-            sys.stdout.writelines(f"{line}\n" for line in lines)
+        for place, (text, weight) in enumerate(zip(data.text(batch.x), batch.log_weights[0].tolist(), strict=True)):
+            seen.update([text] if tilted else [])
+            if not config.json:
+                sys.stdout.write(f"{weight:.6f}\t{text}\n" if weighted else f"{text}\n")
+                continue
+            group = {} if batch.groups is None else {"group": int(batch.groups[place])}
+            samples.append({"text": text} | ({"log_weight": weight} if weighted else {}) | group)
     if not tilted:
-        return {"draws": n, "samples": samples}
-    return {"draws": n, "distinct": len(seen), **_worth(weights), "samples": samples}
-
-
-def _worth(batches: list[Weighted]) -> dict[str, Any]:
-    """How many equally weighted, independent draws these are worth, and whether to believe it."""
-    drawn = Weighted.join(batches, one_stream=True)
-    if not drawn.estimates_z:
-        return {}
-    found = log_z(drawn._replace(target=None))[0].estimate
-    return {"effective_sample_size": found.effective_sample_size, "warning": found.warning}
+        return {"draws": config.n, "samples": samples}
+    summary: dict[str, Any] = {"draws": config.n, "distinct": len(seen)}
+    drawn = Weighted.join(weights, one_stream=True)
+    if drawn.estimates_z:
+        found = log_z(drawn._replace(target=None))[0].estimate
+        summary |= {"effective_sample_size": found.effective_sample_size, "warning": found.warning}
+    return {**summary, "samples": samples}

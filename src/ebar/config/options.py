@@ -3,9 +3,10 @@
 import difflib
 import re
 import textwrap
+from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
-from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_settings
+from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter, Namespace, set_parsing_settings
 
 from ebar.errors import UserError
 
@@ -17,27 +18,15 @@ def wants_help(words: Sequence[str]) -> bool:
 
 def parser(words: Sequence[str], command: str, purpose: str, example: str) -> ArgumentParser:
     """An empty parser whose help ends in an example."""
-    from argparse import RawDescriptionHelpFormatter
-
     # What stands below each field of a dataclass is its help. Reading it takes half a second: only when asked for.
     set_parsing_settings(docstring_parse_attribute_docstrings=wants_help(words))
-
-    class Formatter(RawDescriptionHelpFormatter, _default_formatter()):  # type: ignore[misc]
-        pass
-
     return ArgumentParser(
         prog=f"ebar {command}",
         description="\n".join(textwrap.fill(line, 118) for line in purpose.splitlines()),
         epilog=f"example:\n  {example}",
         exit_on_error=False,
-        formatter_class=Formatter,
+        formatter_class=type("Formatter", (RawDescriptionHelpFormatter, DefaultHelpFormatter), {}),
     )
-
-
-def _default_formatter() -> type:
-    from jsonargparse import DefaultHelpFormatter
-
-    return DefaultHelpFormatter
 
 
 def parse(options: ArgumentParser, words: Sequence[str]) -> Namespace:
