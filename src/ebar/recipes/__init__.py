@@ -60,7 +60,7 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "gam/cryptographic": Lazy("a predicate that P_λ captures at once and no autoregressive model can"),
         "earm/tatoeba": Lazy("a translation model on all of Tatoeba, and its E-ARM twin", "earm.tables"),
         "earm/table1": Lazy(
-            "translation with and without E-ARM: label smoothing, scheduled sampling, greedy, beam", "earm.tables"
+            "translation with and without E-ARM, with label smoothing and scheduled sampling", "earm.tables"
         ),
         "earm/table3": Lazy("a Transformer language model with and without E-ARM", "earm.language"),
         "earm/table4": Lazy("λ against the epoch in which E-ARM starts", "earm.language"),
@@ -68,14 +68,12 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "earm/figure1": Lazy("images drawn from them, and completions of half images", "earm.images"),
         "earm/motif": Lazy("the motif language with its exact entropy: r, scheduled sampling, E-ARM, and π of a GAM"),
         "earm/table2": Lazy("translation en→de by models of two sizes, with and without E-ARM", "earm.tables"),
-        "earm/table7": Lazy(
-            "BLEU by the length of the target, from the runs of earm/table1 as the next five", "earm.tables"
-        ),
+        "earm/table7": Lazy("BLEU by the length of the target, from the runs of earm/table1", "earm.tables"),
         "earm/table8": Lazy("exposure bias: how often the true token is likelier under E-ARM", "earm.tables"),
         "earm/table9": Lazy("top-K energy resampling, K = 0, 5, 10", "earm.tables"),
         "earm/table10": Lazy("ROUGE, METEOR (where WordNet is there) and BLEU", "earm.tables"),
         "earm/table11": Lazy(
-            "seconds per 100 iterations: base, scheduled sampling, E-ARM, Langevin dynamics", "earm.timing"
+            "seconds per 100 iterations of the base, scheduled sampling, E-ARM, Langevin", "earm.timing"
         ),
         "earm/figure2": Lazy("cross-entropy in training and on held-out data, epoch by epoch", "earm.tables"),
         "earm/cases": Lazy("translations side by side, what differs from the reference in italics", "earm.tables"),
@@ -83,14 +81,10 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "earm/without_ce": Lazy("the contrastive term by itself, from scratch and after pre-training", "earm.language"),
         "residual/perplexity": Lazy("perplexity intervals of joint models, beside the base, RALM and BALM"),
         "residual/bounded": Lazy("an energy with |E| ≤ 3 beside one without a bound, and what can be certified"),
-        "residual/per_step": Lazy(
-            "perplexity at every place of a continuation; at the last exactly", "residual.tables"
-        ),
-        "residual/samples": Lazy(
-            "continuations of the base and of the joint model, and the next words each expects", "residual.tables"
-        ),
+        "residual/per_step": Lazy("perplexity at every place of a continuation, the last exactly", "residual.tables"),
+        "residual/samples": Lazy("continuations and likeliest next words of base and joint model", "residual.tables"),
         "residual/energies": Lazy(
-            "energies of data, of the base's text and of the joint model's; search without base", "residual.tables"
+            "energies of data, of the base's text and the joint model's; a search", "residual.tables"
         ),
         "residual/ngrams": Lazy("unique n-grams of data, base and joint model", "residual.tables"),
         "residual/fooling": Lazy("how often a fresh discriminator takes their texts for real", "residual.tables"),

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from ebar.recipes.recipe import Cell, Items, Range, Result, Row
-from ebar.recipes.statistics import as_estimate, grouped, over_seeds, said_of_runs, with_items
+from ebar.recipes.statistics import grouped, over_seeds, said_of_runs, with_items
 from ebar.types import Estimate
 
 Read = str | Callable[..., Any]  # a path in a run's result such as "models.π.exact", or a function of it
@@ -84,7 +84,7 @@ def found(result: Any, read: Read, **each: Any) -> Any:
         for part in read.split("."):
             key = part.format(**each)
             value = value[int(key)] if isinstance(value, list) else value[key]
-    return as_estimate(value) if isinstance(value, Mapping) and "low" in value else value
+    return Estimate.from_dict(value) if isinstance(value, Mapping) and "low" in value else value
 
 
 def _rows(

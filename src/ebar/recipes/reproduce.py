@@ -69,7 +69,7 @@ def reproduce(
         folder.mkdir()
     around, source = environment(0), source_of_results()
     places = [(cell, folder / fingerprint(dict(cell), source)) for cell in grid]
-    missing = [(cell, place) for cell, place in places if not _finished(place)]
+    missing = [(cell, place) for cell, place in places if not ((header := _header(place)) and header.done)]
     with bar(f"{name} at scale {scale}", len(grid), "runs") as progress, saving(str(folder)):
         progress.advance(len(grid) - len(missing))
         failed = []
@@ -79,7 +79,7 @@ def reproduce(
                 failed.append(outcome)
     if failed:
         raise _error(name, failed)
-    headers = [_header(place) for _, place in places]
+    headers = [header for _, place in places if (header := _header(place))]
     results = [json.loads((place / RESULT).read_bytes()) for _, place in places]
     rows = recipe.rows([(one.description["cell"], result) for one, result in zip(headers, results, strict=True)])
     path = result_path(name, scale, output)
@@ -133,14 +133,8 @@ def source_of_results() -> str:
     return fingerprint(source_fingerprint(), texts)
 
 
-def _header(place: Path) -> Header:
-    header = Header.read(place / HEADER)
-    assert header is not None
-    return header
-
-
-def _finished(place: Path) -> bool:
-    return (place / HEADER).exists() and _header(place).done
+def _header(place: Path) -> Header | None:
+    return Header.read(place / HEADER)
 
 
 def _error(name: str, failed: Sequence[Outcome]) -> Exception:

@@ -16,6 +16,7 @@ from ebar.config.reader import Chosen
 from ebar.config.residual import ResidualConfig
 from ebar.data.chunks import ChunksData
 from ebar.energies.encoders import Bidirectional, Causal
+from ebar.energies.kinds import ENERGIES
 from ebar.errors import UserError
 from ebar.journeys.residual.evaluation import DRAWING
 from ebar.journeys.residual.journey import Residual as Trained
@@ -23,9 +24,11 @@ from ebar.journeys.residual.negatives import draw_negatives
 from ebar.journeys.residual.settings import Fitting, Measuring, NegativesDraws
 from ebar.maths.randomness import folded
 from ebar.store.differences import as_yaml
+from ebar.store.stages import stage_seconds
 from ebar.store.writing import to_json
 from ebar.training import open_run
 from ebar.training.checkpoints import Checkpoints
+from ebar.types import Context, Sequences
 
 DATA = ChunksData(prefix=12, continuation=6, chunks=20, validation_chunks=6, test_chunks=5)
 FITTING = Fitting(epochs=2, batch_size=8, learning_rate=1e-2, checkpoint_every=2)
@@ -199,3 +202,33 @@ def test_what_is_not_trained_is_not_loaded(base, tmp_path):
         load_residual(tmp_path)
     with pytest.raises(UserError, match="holds no run of `ebar residual train`"):
         load_residual(base)
+
+
+class Lengthy(torch.nn.Module):
+    """So much for each token, which is learnt."""
+
+    def __init__(self, *, vocabulary: int, scale: float = 1.0):
+        super().__init__()
+        self.scale, self.costs = scale, torch.nn.Embedding(vocabulary, 1)
+
+    def forward(self, x: Sequences, context: Context | None = None) -> torch.Tensor:
+        return self.scale * torch.where(x.mask(), self.costs(x.tokens).squeeze(2), 0.0).sum(1)
+
+
+def test_an_energy_from_outside_is_trained_measured_and_loaded_by_its_name(base, tmp_path, monkeypatch):
+    monkeypatch.setitem(ENERGIES, "lengthy", Lengthy)
+    made = run(asked(base, Chosen(kind="lengthy", options={"scale": 0.5})), tmp_path / "run")
+    assert made.energy.scale == 0.5
+    found = made.evaluate(Measuring(prefixes=3, draws=20, last_rows=1), seed=0).perplexity
+    assert found.low <= found.value <= found.high
+    x, context = made.chunks.test
+    with torch.no_grad():
+        assert load_residual(tmp_path / "run").energy(x, context).tolist() == made.energy(x, context).tolist()
+
+
+def test_the_times_of_a_run_are_those_of_its_stages(base, tmp_path):
+    run(asked(base), tmp_path / "run").evaluate(Measuring(prefixes=2, draws=10, last_rows=0), seed=0)
+    assert list(stage_seconds(tmp_path / "run")) == [
+        "negatives/train", "negatives/validation", "warm-up", "energy", "evaluation/2-10-0/draws",
+        "evaluation/2-10-0/energies",
+    ]  # fmt: skip

@@ -12,7 +12,7 @@ from ebar.recipes.gam.settings import departures, gam_grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves
 from ebar.recipes.recipe import Cell, Recipe, Result, Row
-from ebar.recipes.statistics import as_estimate
+from ebar.types import Estimate
 
 KEYS = ("recipe", "size")
 SEEDS = {
@@ -47,8 +47,10 @@ def distractors(results: Sequence[Result]) -> list[Row]:
             for place, name in enumerate(names[-4:], len(names) - 4):
                 start = f"λ, round {number}: "
                 said = [words for words in result["warnings"] if words.startswith(f"{start}'{name}' is")]
-                interval, error = as_estimate(fitted["intervals"][place]), math.sqrt(fitted["covariance"][place][place])
-                assert interval is not None
+                interval, error = (
+                    Estimate.from_dict(fitted["intervals"][place]),
+                    math.sqrt(fitted["covariance"][place][place]),
+                )
                 errors = None if said or error == 0 else round(float(fitted["coefficients"][place]) / error, 2)
                 settings = {key: cell[key] for key in (*KEYS, "seed")}
                 rows.append(
