@@ -4,7 +4,7 @@ import importlib.util
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
@@ -76,6 +76,10 @@ def absolute(term: str) -> str:
     if not is_file or not path or "\0" in path or not Path(path).exists():
         return term
     return f"{'!' if term.startswith('!') else ''}{kind}:{Path(path).resolve()}:{rest}"
+
+
+# A term as options have it: files by their whole path, so that a run can be continued from any folder.
+Term = Annotated[str, lambda _, term: absolute(term)]
 
 
 def _parts(words: str) -> tuple[str, str]:

@@ -98,11 +98,11 @@ example:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. 0: done. 2: something the user can mend, told in one sentence. 130: interrupted, state saved."""
+    """Run a command. 0: done. 2: an error the user can correct, in one sentence. 130: interrupted, state saved."""
     try:
         return dispatch(list(sys.argv[1:] if arguments is None else arguments))
     except UserError as error:
-        if os.environ.get("RANK", "0") == "0":  # of several processes, one tells
+        if os.environ.get("RANK", "0") == "0":  # of several processes, one prints it
             sys.stderr.write(f"ebar: {' '.join(str(error).split())}\n")
         return 2
     except (MemoryError, RuntimeError) as error:

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 from ebar.bounds import Amount, Count
 from ebar.build.drawing import build_proposal, open_drawing
-from ebar.build.terms import read_feature
+from ebar.build.terms import Term, read_feature
 from ebar.cli.show import show
 from ebar.config.drawing import TiltedDrawing
 from ebar.config.reader import Chosen, Manual, listed, option, read
-from ebar.config.terms import Term
 from ebar.data.tokenisers import reading_of
 from ebar.errors import UserError
 from ebar.features.feature import bind

@@ -17,11 +17,10 @@ from torch import Generator
 
 from ebar.bounds import Count
 from ebar.build.load import load_trained
-from ebar.build.terms import read_feature
+from ebar.build.terms import Term, read_feature
 from ebar.cli.show import show
 from ebar.config.drawing import OfRun
 from ebar.config.reader import Manual, listed, read
-from ebar.config.terms import Term
 from ebar.estimators.models import device_of
 from ebar.journeys.evaluate import evaluate
 from ebar.progress import shown

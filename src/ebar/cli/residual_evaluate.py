@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ebar.bounds import Count
 from ebar.build.residual import load_residual
-from ebar.cli.residual_train import tell
+from ebar.cli.residual_train import show_evaluation
 from ebar.cli.show import show_json
 from ebar.config.drawing import OfRun
 from ebar.config.reader import Manual, read
@@ -48,6 +48,6 @@ def main(words: Sequence[str]) -> int:
     if arguments.json:
         show_json(evaluation.to_dict())
     else:
-        tell(arguments.run, evaluation)
+        show_evaluation(arguments.run, evaluation)
         sys.stdout.write(f"{page}\n")
     return 0

@@ -99,12 +99,12 @@ def _record(trained: Residual, prompt: str, made: Generated) -> dict[str, Any]:
 
 def _write(record: dict[str, Any]) -> None:
     count = len(record["candidates"])
-    worth = f"ESS {record['effective_sample_size']:.1f} of {count}, k̂ {_number(record['pareto_k'], 2)}"
+    quality = f"ESS {record['effective_sample_size']:.1f} of {count}, k̂ {_number(record['pareto_k'], 2)}"
     out = [record["prompt"]]
     for one in record["continuations"]:
         weight = _number(one["weight"], 3)
         out += [f"→ {_line(one['text'])}"]
-        out += [f"  (energy {one['energy']:.3f}, log q {one['log_q']:.2f}, weight {weight}, {worth})"]
+        out += [f"  (energy {one['energy']:.3f}, log q {one['log_q']:.2f}, weight {weight}, {quality})"]
     if count <= LISTED:
         out.append("candidates: energy, log q, weight, text")
         for one in record["candidates"]:

@@ -37,7 +37,7 @@ def main(words: Sequence[str]) -> int:
 
     def show(found: tuple[Residual, Evaluation | None]) -> None:
         if found[1] is not None:
-            tell(folder, found[1])
+            show_evaluation(folder, found[1])
         sys.stdout.write(f"{folder / 'report.html'}\n")
 
     return carry_out(folder, work, as_json=place.json, to_dict=lambda found: _results(*found), show=show)
@@ -57,7 +57,7 @@ def record(run: Run, trained: Residual, evaluation: Evaluation | None) -> None:
     write_residual_page(run.folder, evaluation)
 
 
-def tell(folder: Path, evaluation: Evaluation) -> None:
+def show_evaluation(folder: Path, evaluation: Evaluation) -> None:
     """For people."""
     found = evaluation.perplexity
     title = f"{folder}: {len(found.log_z):,} prefixes, {found.by_draws[-1].draws:,} draws each, 95 % intervals"

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from ebar.bounds import Count, Location, Natural, at_least, check
-from ebar.build.terms import kinds_help
+from ebar.build.terms import Term, kinds_help
 from ebar.config.reader import Manual, listed, read_file
-from ebar.config.terms import Term
 
 MANUAL = Manual(
     command="control fit",

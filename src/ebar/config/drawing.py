@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Literal
 
 from ebar.bounds import Count, Natural
-from ebar.build.terms import kinds_help
+from ebar.build.terms import Term, kinds_help
 from ebar.config.reader import Answer, Chosen, argument, choice, listed
-from ebar.config.terms import Term
 from ebar.models.truncated import Truncation
 from ebar.samplers import SAMPLERS
 

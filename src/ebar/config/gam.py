@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ebar.bounds import Count
-from ebar.build.terms import terms_of
+from ebar.build.terms import Term, terms_of
 from ebar.config.reader import Chosen, Manual, choice, listed
-from ebar.config.terms import Term
 from ebar.config.train import ModelConfig
 from ebar.errors import UserError
 from ebar.journeys.gam.settings import BasePhase, ContinuationPhase, Distillation, Phase, RefinementPhase, StudentPhase

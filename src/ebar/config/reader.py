@@ -5,9 +5,7 @@ field made by `choice` picks an entry of a table (`--backbone.kind lstm`) whose 
 signature, and every other field is an option. Types carry bounds (`ebar.bounds`); the string below a field is its help.
 """
 
-import ast
 import inspect
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -38,7 +36,7 @@ class Chosen:
         return table.make(self.kind, self.options, **provided)
 
 
-def choice(table: Mapping[str, Any], default: str) -> Any:
+def choice(table: Table[Any], default: str) -> Any:
     """A field that picks an entry of a table."""
     return field(default_factory=lambda: Chosen(kind=default), metadata={"table": table})
 
@@ -207,29 +205,24 @@ def _declare(
 
 
 def _declare_option(options: ArgumentParser, own: Field[Any], hint: Any, default: Any, help: str | None) -> None:
-    told: dict[str, Any] = {"type": hint, "help": help}
+    settings: dict[str, Any] = {"type": hint, "help": help}
     if default is MISSING and not own.metadata.get("positional"):
-        told["type"] = hint | None  # asked for in `_instance`, in a sentence of our own
+        settings["type"] = hint | None  # asked for in `_instance`, in a sentence of our own
         default = None
     if get_origin(hint) is tuple and get_args(hint)[-1:] == (...,):
-        told |= {"type": get_args(hint)[0], "nargs": "*"}
+        settings |= {"type": get_args(hint)[0], "nargs": "*"}
         default = list(default)
     if own.metadata.get("metavar"):
-        told["metavar"] = own.metadata["metavar"]
+        settings["metavar"] = own.metadata["metavar"]
     if own.metadata.get("positional"):
         optional = {} if own.default is MISSING else {"nargs": "?", "default": default}
-        options.add_argument(own.name, **told, **optional)
+        options.add_argument(own.name, **settings, **optional)
     else:
-        options.add_argument(f"--{own.name}", default=default, **told)
+        options.add_argument(f"--{own.name}", default=default, **settings)
 
 
 def _declare_choice(
-    options: ArgumentParser,
-    key: str,
-    table: Mapping[str, Any],
-    default: str,
-    words: Sequence[str],
-    files: Mapping[str, Any],
+    options: ArgumentParser, key: str, table: Table[Any], default: str, words: Sequence[str], files: Mapping[str, Any]
 ) -> None:
     """`--key.kind`, and the options of the entry it picks, which must be known before they can be declared."""
     kind = default
@@ -241,10 +234,9 @@ def _declare_choice(
         elif word in files:
             group = files[word].get(key)
             kind = group.get("kind", kind) if isinstance(group, dict) else kind
-    if kind not in table:
-        raise UserError(f"There is no {key} called {kind!r}: choose one of {', '.join(sorted(table))}.")
+    entry = table.choose(kind)
     options.add_argument(f"--{key}.kind", default=kind, choices=sorted(table), help=f"which {key}")
-    options.add_class_arguments(table[kind], key, skip=set(getattr(table, "given", ())), instantiate=False)
+    options.add_class_arguments(entry, key, skip=set(table.given), instantiate=False)
 
 
 def _instance(kind: type[One], arguments: Namespace, manual: Manual) -> One:
@@ -285,16 +277,8 @@ def _default(own: Field[Any]) -> Any:
 
 def _helps(kind: type) -> dict[str, str]:
     """The string below each field."""
-    found: dict[str, str] = {}
-    for one in reversed([base for base in kind.__mro__ if is_dataclass(base)]):
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
-        assert isinstance(tree, ast.ClassDef)
-        for before, after in zip(tree.body, tree.body[1:], strict=False):
-            if (
-                isinstance(before, ast.AnnAssign)
-                and isinstance(before.target, ast.Name)
-                and isinstance(after, ast.Expr)
-                and isinstance(after.value, ast.Constant)
-            ):
-                found[before.target.id] = " ".join(str(after.value.value).split())
-    return found
+    from docstring_parser import parse_from_object
+
+    classes = reversed([base for base in kind.__mro__ if is_dataclass(base)])
+    found = [one for own in classes for one in parse_from_object(own).params]
+    return {one.arg_name: " ".join((one.description or "").split()) for one in found}
