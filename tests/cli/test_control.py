@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from ebar.build.terms import absolute
-from ebar.cli import control_sample, dispatch
+from ebar.cli import dispatch
 from ebar.errors import UserError
+from ebar.journeys.control import journey
 from ebar.recipes.control.toy import write_toy
 from ebar.samplers.draw import draw
 
@@ -98,7 +99,7 @@ def test_samples_are_made_as_the_fit_was_told(run: Path, monkeypatch: pytest.Mon
         built.append(sampler)
         return draw(sampler, *arguments, **options)
 
-    monkeypatch.setattr(control_sample, "draw", drawing)
+    monkeypatch.setattr(journey, "draw", drawing)
     for words in (
         [],
         ["--sampler.surrogate_draws", "50"],

@@ -13,7 +13,7 @@ from ebar.config.gam import GamConfig
 from ebar.config.residual import ResidualConfig
 from ebar.config.train import TrainConfig
 from ebar.errors import UserError
-from ebar.journeys.control.settings import Tuning
+from ebar.journeys.control.tuning import Tuning
 from ebar.store.differences import as_yaml, differences, named, of_another_kind
 from ebar.training import open_run
 

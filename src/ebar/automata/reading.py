@@ -26,6 +26,8 @@ class Reading:
     """Of each token; None for one that spells nothing, such as the end. Without spellings, text has no automaton."""
     decode: Callable[[list[int]], str] | None = None
     """Tokens → text; by default what the tokens spell, one after the other."""
+    encode: Callable[[str], list[int]] | None = None
+    """Text → tokens; None where prompts cannot be read."""
     before: str = ""
     """Text that each sequence continues, and which features read together with it: a prompt."""
     _lifted: dict[Hashable, Dfa] = field(default_factory=dict, init=False, repr=False)

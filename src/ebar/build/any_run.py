@@ -7,9 +7,11 @@ from typing import Any
 
 import yaml
 
+from ebar.build.control import open_control
 from ebar.build.gam import load_gam
 from ebar.build.load import load_trained
 from ebar.build.residual import load_residual
+from ebar.config.control import ControlConfig
 from ebar.config.gam import GamConfig
 from ebar.config.residual import ResidualConfig
 from ebar.config.train import TrainConfig
@@ -21,6 +23,7 @@ OPENERS: dict[type, Callable[[Path], Any]] = {
     TrainConfig: load_trained,
     GamConfig: load_gam,
     ResidualConfig: load_residual,
+    ControlConfig: open_control,
 }
 
 

@@ -18,7 +18,7 @@ from ebar.errors import UserError
 from ebar.journeys.residual import journey
 from ebar.journeys.residual.base import Base
 from ebar.maths.randomness import folded
-from ebar.models.loading import load_causal
+from ebar.models.loading import from_pretrained
 from ebar.store.writing import saving
 from ebar.training import seeded
 from ebar.types import Space
@@ -82,11 +82,10 @@ def load_base(residual: ResidualConfig) -> Found:
     place = Path(residual.base)
     if place.is_dir() and (place / "config.yaml").exists():
         return _own(place, residual)
-    loaded = load_causal(
+    q = from_pretrained(
         residual.base, length=residual.data.continuation, device=residual.device, dtype=residual.precision
     )
-    loaded.model.requires_grad_(False)
-    return Found(Base(q=loaded.model, tokeniser=loaded.tokeniser), None)
+    return Found(Base(q=q.requires_grad_(False), tokeniser=q.tokeniser), None)
 
 
 def _own(folder: Path, residual: ResidualConfig) -> Found:

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ebar.build.control import open_control
 from ebar.cli.folder import carry_out, run_folder
 from ebar.cli.show import show_table
 from ebar.config.reader import Manual, argument, read
 from ebar.errors import UserError
-from ebar.journeys.control.fit import open_controlled
-from ebar.journeys.control.report import write_tune_page
-from ebar.journeys.control.settings import Tuning
-from ebar.journeys.control.tune import Tuned, tune
+from ebar.journeys.control.report import Tuned
+from ebar.journeys.control.tuning import Tuning
 
 MANUAL = Manual(
     command="control tune",
@@ -39,18 +38,15 @@ def main(words: Sequence[str]) -> int:
     """π, or the rest of its training where that was interrupted."""
     tuning, place = read(words, MANUAL, Tuning, TunePlace)
     folder = run_folder(place.run, place.name)
-    if place.name == "checkpoints" or folder.is_file():
+    if place.name in ("checkpoints", "lambda", "check") or folder.is_file():
         raise UserError(f"{folder} is part of the run itself: choose another --name.")
 
-    def work() -> Tuned:
-        tuned = tune(open_controlled(place.run), tuning, folder)
-        write_tune_page(folder, tuned)
-        return tuned
-
     def show(tuned: Tuned) -> None:
-        rows = [[name, tuned.start[name], tuned.end[name], tuned.target.get(name, "–")] for name in tuned.start]
         which = f"best at step {tuned.best_step}" if tuned.best_step else "best at step 0: no step came nearer than q"
-        show_table(f"{folder}: {which}", ("figure", "before", "best π", "p"), rows)
+        show_table(f"{folder}: {which}", ("figure", "before", "best π", "p"), tuned.rows())
         sys.stdout.write(f"{folder / 'model'}\n{folder / 'report.html'}\n")
 
-    return carry_out(folder, work, as_json=place.json, to_dict=Tuned.to_dict, show=show)
+    return carry_out(
+        folder, lambda: open_control(place.run).tune(folder, **vars(tuning)), as_json=place.json,
+        to_dict=Tuned.to_dict, show=show,
+    )  # fmt: skip

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from ebar.automata.reading import Reading
@@ -232,14 +232,16 @@ def decode_after(tokeniser: Tokeniser, before: list[int], tokens: list[int]) -> 
 
 def reading_of(tokeniser: Tokeniser | None, space: Space, *, before: str = "") -> Reading:
     """How sequences of a space are read as text, for features; `before` is text that they continue."""
-    alphabet = tokeniser.symbols if isinstance(tokeniser, Alphabet) and not tokeniser.unknown else None
+    reading = Reading(end=space.end, longest=space.length, before=before)
+    if tokeniser is None:
+        return reading
     if not isinstance(tokeniser, Spells):
-        decode = None if tokeniser is None else tokeniser.decode
-        return Reading(end=space.end, longest=space.length, decode=decode, before=before)
+        return replace(reading, encode=tokeniser.encode, decode=tokeniser.decode)
+    alphabet = tokeniser.symbols if isinstance(tokeniser, Alphabet) and not tokeniser.unknown else None
     spellings = [*tokeniser.spellings(), *[None] * space.vocabulary][: space.vocabulary]
     if space.end is not None:
         spellings[space.end] = None
-    return Reading(end=space.end, longest=space.length, alphabet=alphabet, spellings=spellings, before=before)
+    return replace(reading, encode=tokeniser.encode, alphabet=alphabet, spellings=spellings)
 
 
 def _words(text: str) -> list[str]:

@@ -21,9 +21,18 @@ DEPENDENT = "these draws depend on one another: this is an upper bound"
 class EffectiveSamples(NamedTuple):
     """Effective samples per draw, beside the draws and how many of them are different."""
 
-    per_draw: Estimate
+    value: float
+    low: float
+    high: float
+    effective_sample_size: float
+    warning: str | None
+    level: float
     draws: int
     distinct: int
+
+    @property
+    def per_draw(self) -> Estimate:
+        return Estimate(self.value, self.low, self.high, self.effective_sample_size, self.warning, self.level)
 
     def __str__(self) -> str:
         return f"{self.per_draw._replace(warning=None)}, {self.counts}" + (
@@ -34,10 +43,6 @@ class EffectiveSamples(NamedTuple):
     def counts(self) -> str:
         """In words."""
         return f"{self.distinct:,} distinct of {self.draws:,}"
-
-    def to_dict(self) -> dict[str, float | str | None]:
-        """For JSON: the estimate's own fields, and the two numbers."""
-        return {**self.per_draw._asdict(), "draws": self.draws, "distinct": self.distinct}
 
 
 def same_draws(x: Sequences) -> Int[Tensor, " draws"]:
@@ -78,15 +83,15 @@ def effective_samples(
     ratio = min(size / n, 1.0)
     low, high = wilson(float(n) if size > n - 1e-6 else size, float(n), level)
     if unseen is not None and size > 0:
-        return EffectiveSamples(Estimate(math.nan, 0.0, 1.0, size, unseen, level), n, distinct)
+        return EffectiveSamples(*Estimate(math.nan, 0.0, 1.0, size, unseen, level), n, distinct)
     if dependent:
-        return EffectiveSamples(Estimate(ratio, 0.0, high, size, warning, level), n, distinct)
+        return EffectiveSamples(*Estimate(ratio, 0.0, high, size, warning, level), n, distinct)
     if size >= SMALLEST_SAMPLE:
         falls = math.log1p(-1 / n) - 2 * log_rest(log_weights) + log_rest(2 * log_weights)  # of log R, draw by draw
         width, gain = float(half_width(falls, level)), (n - 1) * float(falls.mean())
         if width > 1e-9:
             low, high = ratio * math.exp(2 * min(gain, 0.0) - width), min(1.0, ratio * math.exp(width))
-    return EffectiveSamples(Estimate(ratio, low, high, size, warning, level), n, distinct)
+    return EffectiveSamples(*Estimate(ratio, low, high, size, warning, level), n, distinct)
 
 
 def effective_samples_of_base(

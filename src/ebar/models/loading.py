@@ -1,7 +1,7 @@
 """Pretrained causal language models: read with their tokeniser, and saved so that transformers can read them."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ebar.backbones.pretrained.lora import merged
 from ebar.backbones.pretrained.reading import Precision, read_network
@@ -36,25 +36,6 @@ def from_pretrained(
     return Pretrained(
         network, space, beginning=tokeniser.beginning, begins=tokeniser.begins, tokeniser=tokeniser
     )  # fmt: skip
-
-
-class Loaded(NamedTuple):
-    """A causal language model and its tokeniser."""
-
-    model: Pretrained
-    tokeniser: PretrainedTokeniser
-
-
-def load_causal(
-    where: str | Path, *, length: int, end: bool = False, device: str | None = None, dtype: Precision | None = None,
-    trust_remote_code: bool = False,
-) -> Loaded:  # fmt: skip
-    """`from_pretrained`, as a pair."""
-    model = from_pretrained(
-        where, length=length, ends=end, device=device, dtype=dtype, trust_remote_code=trust_remote_code
-    )
-    assert model.tokeniser is not None
-    return Loaded(model, model.tokeniser)
 
 
 def save_pretrained(model: Pretrained, folder: Path) -> None:

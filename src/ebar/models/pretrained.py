@@ -1,6 +1,7 @@
 """Any causal language model of Hugging Face as a distribution read token by token."""
 
 import inspect
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -55,10 +56,11 @@ class Pretrained(Truncatable):
         """How its tokens spell text, where they do."""
         return None if self.tokeniser is None else reading_of(self.tokeniser, self.space)
 
-    def with_network(self, network: nn.Module) -> "Pretrained":
-        """The same distribution by another network of the same vocabulary: a copy that is to be trained, say."""
+    def with_network(self, network: nn.Module, *, length: int | None = None) -> "Pretrained":
+        """The same by another network of the same vocabulary (a copy to be trained, say), or over another length."""
+        space = replace(self.space, length=length or self.space.length)
         return Pretrained(
-            network, self.space, beginning=self.beginning, begins=self.begins, tokeniser=self.tokeniser
+            network, space, beginning=self.beginning, begins=self.begins, tokeniser=self.tokeniser
         )  # fmt: skip
 
     @property

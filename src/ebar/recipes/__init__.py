@@ -89,7 +89,9 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "residual/ngrams": Lazy("unique n-grams of data, base and joint model", "residual.tables"),
         "residual/fooling": Lazy("how often a fresh discriminator takes their texts for real", "residual.tables"),
         "residual/distilled": Lazy("the joint model brought back into a plain language model", "residual.tables"),
-        "control/stories": Lazy("a word in every text, another in half of them: moments, look-ahead, KL over tuning"),
-        "control/smollm2": Lazy("one such constraint on SmolLM2-135M"),
+        "control/stories": Lazy(
+            "a word in every text, another in half of them: moments, look-ahead, KL over tuning", "control.tables"
+        ),
+        "control/smollm2": Lazy("one such constraint on SmolLM2-135M", "control.tables"),
     },
 )

@@ -21,7 +21,7 @@ from ebar.store.differences import another_configuration, differences, named, of
 from ebar.store.environment import environment
 from ebar.store.fingerprint import describe
 from ebar.store.locking import LOCK, locked
-from ebar.store.stages import CONFIG, HEADER, Stage, entered
+from ebar.store.stages import CONFIG, HEADER, Header, Stage, entered
 from ebar.store.writing import replace, saving, sweep, to_json
 
 ENVIRONMENT = "environment.json"
@@ -95,8 +95,9 @@ def open_store(
                 raise another_configuration(folder, config, advice)
             if check is not None:
                 _checked(folder, check, differences(before, config))
-        for name in quickly_made if unused else ():
-            (folder / name).unlink(missing_ok=True)
+        if unused:  # away with that, and with stages that were only begun
+            for path in [*(folder / name for name in quickly_made), *folder.glob(f"*/{HEADER}")]:
+                path.unlink(missing_ok=True)
         sweep(folder)
         store.write(CONFIG, config.encode())
         _note(store, environment(seed), anew=unused)
@@ -110,13 +111,18 @@ def _yaml(description: Mapping[str, Any]) -> str:
 
 
 def _unused(folder: Path, quickly_made: Collection[str]) -> bool:
-    """Whether nothing was made in it yet, as where a mistake was found before the first stage."""
+    """Whether nothing was made in it yet, as where a mistake was found before the first stage was done."""
     for entry in folder.iterdir():
-        if entry.name not in (CONFIG, ENVIRONMENT, LOCK, *quickly_made) and (
-            not entry.is_dir() or any(entry.iterdir())
-        ):
+        if entry.name in (CONFIG, ENVIRONMENT, LOCK, *quickly_made):
+            continue
+        if not entry.is_dir() or any(path.name != HEADER or _is_done(path) for path in entry.iterdir()):
             return False
     return True
+
+
+def _is_done(path: Path) -> bool:
+    header = Header.read(path)
+    return header is not None and header.done
 
 
 def _checked(folder: Path, check: Callable[[Path, list[str]], None], names: list[str]) -> None:

@@ -148,7 +148,8 @@ def from_plain(kind: Any, value: Any) -> Any:
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return None if value is None else from_plain(arguments[0], value)
+        same = value is None or (isinstance(value, str) and str in arguments)
+        return value if same else from_plain(arguments[0], value)
     if origin is tuple:
         return tuple(from_plain(arguments[0], item) for item in value)
     if origin is dict:

@@ -1,14 +1,18 @@
 """A language model so small that every text it can make is known: six tokens, at most four of them."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from ebar.config.control import ControlConfig
-from ebar.journeys.control.subject import Subject, subject_of
-from ebar.models.loading import Loaded, load_causal
+from ebar.automata.reading import Reading
+from ebar.build.control import read_constraints
+from ebar.data.tokenisers import reading_of
+from ebar.journeys.control.journey import Controlled, control
+from ebar.models.loading import from_pretrained
+from ebar.models.pretrained import Pretrained
 
 PIECES = ["a", "b", "ab", "Ġ", "c", "<end>"]  # Ġ is a blank
 LENGTH = 4
@@ -39,17 +43,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def loaded(folder: Path) -> Loaded:
-    return load_causal(folder, length=LENGTH, end=True)
+def model(folder: Path) -> Pretrained:
+    return from_pretrained(folder, length=LENGTH, ends=True)
 
 
 @pytest.fixture
-def control(folder: Path) -> ControlConfig:
-    return ControlConfig(
-        model=str(folder), length=LENGTH, ends=True, draws=2000, checks=2000, surrogate_draws=500, rows=2000
-    )
+def reading(model: Pretrained) -> Reading:
+    """How features read its tokens."""
+    return reading_of(model.tokeniser, model.space)
 
 
-@pytest.fixture
-def subject(control: ControlConfig, loaded: Loaded) -> Subject:
-    return subject_of(control, loaded)
+@pytest.fixture(scope="session")
+def controlled_by(model: Pretrained) -> Callable[..., Controlled]:
+    """The model, controlled by terms as the command line has them."""
+
+    def make(*terms: str, **options: Any) -> Controlled:
+        told = {"draws": 2000, "checks": 2000, "surrogate_draws": 500, "rows": 2000, "seed": 0, **options}
+        return control(model, read_constraints(terms), **told)
+
+    return make

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import torch
 
+from ebar.automata.reading import Reading
+from ebar.build.control import read_constraints
 from ebar.errors import UserError
 from ebar.features.classifier import classifier
-from ebar.journeys.control.subject import Subject
-from ebar.journeys.control.terms import read_terms
+from ebar.journeys.control.constraints import Constraints
 from ebar.types import Sequences
 
 
@@ -30,20 +31,20 @@ def place(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_labels_are_probabilities(place: Path, subject: Subject) -> None:
+def test_labels_are_probabilities(place: Path, reading: Reading) -> None:
     texts = ["ab", "c ab", "a" * 10]
     glad, sad = (classifier(f"{place}:{label}").function(texts) for label in ("glad", "sad"))
     assert [one + other for one, other in zip(glad, sad, strict=True)] == pytest.approx([1, 1, 1])
     assert len(set(glad)) == 3
-    (term,) = read_terms([f"classifier:{place}:glad=0.6"], subject)
+    (term,) = Constraints.of(read_constraints([f"classifier:{place}:glad=0.6"]), reading)
     x = Sequences(torch.tensor([[2, 5, 0], [4, 3, 2]]), torch.tensor([2, 3]))
     assert term.feature(x).tolist() == pytest.approx(glad[:2], abs=1e-5)
     assert not term.pointwise
 
 
-def test_a_label_it_has_not_is_one_sentence(place: Path, subject: Subject) -> None:
+def test_a_label_it_has_not_is_one_sentence(place: Path, reading: Reading) -> None:
     for argument in (str(place), f"{place}:merry"):
         with pytest.raises(UserError, match="it has glad, sad"):
             classifier(argument)
     with pytest.raises(UserError, match="a degree, which cannot be 0 or 1 in every text"):
-        read_terms([f"classifier:{place}:glad=1"], subject)
+        Constraints.of(read_constraints([f"classifier:{place}:glad=1"]), reading)

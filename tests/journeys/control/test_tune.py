@@ -1,9 +1,8 @@
-"""π by policy gradient: towards p as enumeration knows it, saved for transformers, gone on with after being killed."""
+"""π by policy gradient: towards p as enumeration knows it, saved for transformers, continued after being killed."""
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,53 +10,54 @@ import pytest
 import torch
 from torch import Generator
 
-from ebar.config.control import ControlConfig
 from ebar.errors import UserError
-from ebar.journeys.control import tune as module
-from ebar.journeys.control.fit import Controlled, fit
-from ebar.journeys.control.report import write_tune_page
-from ebar.journeys.control.settings import Tuning
-from ebar.journeys.control.tune import MODEL, TARGET, Judge, Tuned, tune
+from ebar.journeys.control.journey import Controlled
+from ebar.journeys.control.report import MODEL, TARGET, Tuned
+from ebar.journeys.control.tuning import Tuning, measured, policy_gradient
 from ebar.maths.enumeration import all_sequences
-from ebar.models.loading import Loaded, load_causal
+from ebar.models.loading import from_pretrained
+from ebar.models.pretrained import Pretrained
 from ebar.objectives import PolicyGradient
 from ebar.training import open_run
 from ebar.training.players import Learning
 from ebar.types import Clock, Estimate, Loss
 
 TERMS = ("expression:abc=1", "expression: =0.5")
-QUICK = Tuning(
-    steps=8, draws=64, learning_rate=0.02, warmup=2, evaluate_every=4, checkpoint_every=2, evaluation_draws=200
-)
+QUICK: dict[str, Any] = {
+    "steps": 8, "draws": 64, "learning_rate": 0.02, "warmup": 2, "evaluate_every": 4, "checkpoint_every": 2,
+    "evaluation_draws": 200, "seed": 0,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def controlled(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Controlled:
-    asked = ControlConfig(
-        model=str(folder), length=4, ends=True, features=TERMS, draws=2000, checks=500, surrogate_draws=500, rows=500
-    )
-    return fit(asked, tmp_path_factory.mktemp("fit"))
+def controlled(controlled_by: Callable[..., Controlled], tmp_path_factory: pytest.TempPathFactory) -> Controlled:
+    return controlled_by(*TERMS, checks=500, rows=500, folder=tmp_path_factory.mktemp("fit"))
 
 
 def exact(controlled: Controlled, model: Any) -> tuple[float, float]:
     """KL(p‖model) and KL(model‖q), over every text."""
-    x = all_sequences(controlled.subject.space)
+    x = all_sequences(controlled.q.space)
     with torch.no_grad():
-        log_q, log_model = (each.log_prob(x).double() for each in (controlled.subject.model, model))
-        log_p = torch.log_softmax(log_q - controlled.target.energy(x).double(), 0)
+        log_q, log_model = (each.log_prob(x).double() for each in (controlled.q, model))
+        log_p = torch.log_softmax(log_q - controlled.p.energy(x).double(), 0)
     there = log_p > -math.inf
     towards = float((log_p.exp() * (log_p - log_model))[there].sum())
     return towards, float((log_model.exp() * (log_model - log_q)).sum())
 
 
-def saved(tuned: Tuned) -> Loaded:
-    return load_causal(tuned.folder / "model", length=4, end=True)
+def tune(controlled: Controlled, folder: Path, **options: Any) -> Tuned:
+    return controlled.tune(folder, **{**QUICK, **options})
+
+
+def saved(tuned: Tuned) -> Pretrained:
+    assert tuned.folder is not None
+    return from_pretrained(tuned.folder / "model", length=4, ends=True)
 
 
 def test_pi_comes_near_p_and_transformers_reads_it(controlled: Controlled, tmp_path: Path) -> None:
-    before = exact(controlled, controlled.subject.model)
-    tuned = tune(controlled, replace(QUICK, steps=40, evaluate_every=20, evaluation_draws=1000), tmp_path)
-    policy = saved(tuned).model
+    before = exact(controlled, controlled.q)
+    tuned = tune(controlled, tmp_path, steps=40, evaluate_every=20, evaluation_draws=1000)
+    policy = saved(tuned)
     after = exact(controlled, policy)
     assert before[1] == pytest.approx(0, abs=1e-6)
     assert after[0] < 0.3 * before[0]
@@ -66,7 +66,7 @@ def test_pi_comes_near_p_and_transformers_reads_it(controlled: Controlled, tmp_p
             one = figures[name]
             assert 2 * one.low - one.value - 1e-5 <= value <= 2 * one.high - one.value + 1e-5, name
     # Moments of π are those of the model that was saved.
-    x = all_sequences(controlled.subject.space)
+    x = all_sequences(controlled.q.space)
     with torch.no_grad():
         shares = policy.log_prob(x).double().exp()
     for constraint in controlled.constraints:
@@ -81,7 +81,7 @@ def test_pi_comes_near_p_and_transformers_reads_it(controlled: Controlled, tmp_p
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["end"][TARGET]["value"] == tuned.end[TARGET].value
     assert "distinct-2" in results["curves"]
-    assert write_tune_page(tmp_path, tuned).read_text().count("<svg") == 2
+    assert (tmp_path / "report.html").read_text().count("<svg") == 2
     # transformers alone: the same logits.
     transformers = pytest.importorskip("transformers")
     network = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model")
@@ -93,14 +93,14 @@ def test_pi_comes_near_p_and_transformers_reads_it(controlled: Controlled, tmp_p
 
 def test_the_gradient_is_that_of_kl_to_p(controlled: Controlled) -> None:
     """E over draws of the loss's gradient is ∇KL(p‖π), here with every draw of a large sample."""
-    policy = _policy(controlled)
+    policy = controlled.policy(Tuning(**QUICK, lora_rank=None))
     learning = Learning(policy)
-    objective = module._objective(controlled, policy, QUICK)
+    objective = policy_gradient(controlled.p, policy, controlled.constraints, Tuning(**QUICK), controlled.ahead)
     (loss,) = objective.losses(torch.empty(20_000, 0), Clock(0, 0), generator=Generator().manual_seed(0))
     found = torch.cat([g.flatten() for g in torch.autograd.grad(loss.value, list(learning.parameters()))])
-    x = all_sequences(controlled.subject.space)
-    log_q = controlled.subject.model.log_prob(x).detach().double()
-    log_p = torch.log_softmax(log_q - controlled.target.energy(x).double(), 0)
+    x = all_sequences(controlled.q.space)
+    log_q = controlled.q.log_prob(x).detach().double()
+    log_p = torch.log_softmax(log_q - controlled.p.energy(x).double(), 0)
     there = log_p > -math.inf
     exact = -(log_p[there].exp() * policy.log_prob(x.select(there)).double()).sum()
     wanted = torch.cat([g.flatten() for g in torch.autograd.grad(exact, list(learning.parameters()))])
@@ -109,21 +109,14 @@ def test_the_gradient_is_that_of_kl_to_p(controlled: Controlled) -> None:
     assert float(found.norm() / wanted.norm()) == pytest.approx(1, abs=0.05)
 
 
-def _policy(controlled: Controlled) -> Any:
-    assert controlled.loaded is not None
-    network = module._adapted(controlled.loaded.model.network, replace(QUICK, lora_rank=None))
-    return type(controlled.loaded.model)(network, controlled.subject.space, beginning=5)
-
-
 def test_only_adapters_learn_and_are_kept(controlled: Controlled, tmp_path: Path) -> None:
-    assert controlled.loaded is not None
-    before = {name: weight.clone() for name, weight in controlled.loaded.model.state_dict().items()}
-    network = module._adapted(controlled.loaded.model.network, QUICK)
-    names = {name for name, weight in network.named_parameters() if weight.requires_grad}
+    before = {name: weight.clone() for name, weight in controlled.q.state_dict().items()}
+    policy = controlled.policy(Tuning(**QUICK))
+    names = {name for name, weight in policy.named_parameters() if weight.requires_grad}
     assert names
     assert all("lora" in name for name in names)
-    tuned = tune(controlled, replace(QUICK, steps=2, evaluate_every=2), tmp_path)
-    after = controlled.loaded.model.state_dict()
+    tuned = tune(controlled, tmp_path, steps=2, evaluate_every=2)
+    after = controlled.q.state_dict()
     assert all(torch.equal(after[name], weight) for name, weight in before.items())  # q is as it was
     (step,) = {path.name for path in (tmp_path / "checkpoints").glob("step-000000002")}
     size = (tmp_path / "checkpoints" / step / "model.safetensors").stat().st_size
@@ -136,18 +129,17 @@ def test_only_adapters_learn_and_are_kept(controlled: Controlled, tmp_path: Path
     {"schedule": "constant", "accumulate": 2, "clip": None},
 ])  # fmt: skip
 def test_every_way_of_tuning_runs(options: dict[str, Any], controlled: Controlled, tmp_path: Path) -> None:
-    tuned = tune(controlled, replace(QUICK, steps=2, evaluate_every=2, **options), tmp_path)
+    tuned = tune(controlled, tmp_path, steps=2, evaluate_every=2, **options)
     assert math.isfinite(tuned.end[TARGET].value)
     with torch.no_grad():
-        x = all_sequences(controlled.subject.space)
-        assert float(saved(tuned).model.log_prob(x).double().exp().sum()) == pytest.approx(1, abs=1e-4)
+        x = all_sequences(controlled.q.space)
+        assert float(saved(tuned).log_prob(x).double().exp().sum()) == pytest.approx(1, abs=1e-4)
 
 
 def test_killed_and_started_again_it_goes_on(
     controlled: Controlled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tuning = replace(QUICK, replace=True)
-    whole = tune(controlled, tuning, tmp_path / "whole")
+    whole = tune(controlled, tmp_path / "whole", replace=True)
     losses = PolicyGradient.losses
     died: list[bool] = []
 
@@ -159,33 +151,36 @@ def test_killed_and_started_again_it_goes_on(
 
     monkeypatch.setattr(PolicyGradient, "losses", dying)
     with pytest.raises(RuntimeError, match="killed"):
-        tune(controlled, tuning, tmp_path / "parts")
-    resumed = tune(controlled, tuning, tmp_path / "parts")
+        tune(controlled, tmp_path / "parts", replace=True)
+    resumed = tune(controlled, tmp_path / "parts", replace=True)
     assert resumed.curves == whole.curves
     one, other = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("whole", "parts"))
     assert one == other
     assert not list((tmp_path / "parts").glob(".saving-*"))
     with pytest.raises(UserError, match="another configuration"):
-        tune(controlled, replace(tuning, steps=9), tmp_path / "parts")
+        tune(controlled, tmp_path / "parts", replace=True, steps=9)
 
 
-def test_without_an_automaton_nothing_looks_ahead(controlled: Controlled, tmp_path: Path) -> None:
+def test_without_an_automaton_nothing_looks_ahead(controlled_by: Callable[..., Controlled], tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def short(text):\n    return len(text) < 4\n")
-    asked = replace(controlled.control, features=(f"predicate:{path}:short=1",))
-    plain = fit(asked, tmp_path)
+    plain = controlled_by(f"predicate:{path}:short=1", checks=500, rows=500, folder=tmp_path / "fit")
     with pytest.raises(UserError, match="use --proposal model or policy"):
-        tune(plain, QUICK, tmp_path / "tune")
-    tuned = tune(plain, replace(QUICK, steps=2, evaluate_every=2, proposal="model"), tmp_path / "tune")
+        tune(plain, tmp_path / "tune")
+    tuned = tune(plain, tmp_path / "tune", steps=2, evaluate_every=2, proposal="model")
     assert tuned.target["mean of short"] == Estimate.exact(1.0)  # as `fit` says of what must be in every text
-    assert tuned.drawn.endswith(f"distinct of {QUICK.evaluation_draws}")
+    assert tuned.drawn.endswith(f"distinct of {QUICK['evaluation_draws']}")
 
 
 def test_judged_on_the_same_draws_at_every_step(controlled: Controlled) -> None:
-    policy = controlled.subject.model
-    judge: Judge = module._judge(controlled, policy, QUICK)
-    assert judge.figures() == judge.figures()
-    assert len(judge.drawn.log_g) == QUICK.evaluation_draws
+    drawn = controlled.scored(100, Generator().manual_seed(0), ahead=controlled.ahead)
+    one, other = (
+        measured(controlled.q, controlled.p, controlled.constraints, drawn, controlled.text, rows=30, seed=1)
+        for _ in range(2)
+    )
+    assert one == other
+    assert len(one[1]) == 100
+    assert one[0][MODEL].value == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +210,7 @@ def test_the_best_is_kept_not_the_last(controlled: Controlled, tmp_path: Path, m
             yield loss if clock.step < 7 else loss._replace(value=-loss.value)  # away from p
 
     monkeypatch.setattr(PolicyGradient, "losses", turning)
-    tuned = tune(controlled, replace(QUICK, steps=12, evaluate_every=2, schedule="constant"), tmp_path)
+    tuned = tune(controlled, tmp_path, steps=12, evaluate_every=2, schedule="constant")
     place = tuned.steps.index(tuned.best_step)
     towards = [one.value for one in tuned.curves[TARGET]]
     assert 0 < tuned.best_step < 12
@@ -226,13 +221,13 @@ def test_the_best_is_kept_not_the_last(controlled: Controlled, tmp_path: Path, m
 
 
 def test_the_last_step_is_looked_at_too(controlled: Controlled, tmp_path: Path) -> None:
-    tuning = replace(QUICK, steps=7, evaluate_every=5, schedule="constant")
-    tuned = tune(controlled, tuning, tmp_path)
+    tuning: dict[str, Any] = {"steps": 7, "evaluate_every": 5, "schedule": "constant"}
+    tuned = tune(controlled, tmp_path, **tuning)
     assert tuned.steps == [0, 5, 7]
     towards = [one.value for one in tuned.curves[TARGET]]
     assert tuned.best_step == 7
     assert tuned.end[TARGET].value == pytest.approx(min(towards), abs=1e-6)
-    again = tune(controlled, tuning, tmp_path)  # read back
+    again = tune(controlled, tmp_path, **tuning)  # read back
     assert (again.curves, again.end) == (tuned.curves, tuned.end)
 
 
@@ -240,19 +235,20 @@ def test_the_last_step_is_looked_at_too(controlled: Controlled, tmp_path: Path) 
 def test_q_itself_is_the_best_where_no_step_comes_nearer(
     controlled: Controlled, tmp_path: Path, lora_rank: int | None
 ) -> None:
-    wild = replace(QUICK, steps=3, learning_rate=3.0, schedule="constant", warmup=0, clip=None, lora_rank=lora_rank)
-    tuned = tune(controlled, wild, tmp_path)
+    tuned = tune(
+        controlled, tmp_path, steps=3, learning_rate=3.0, schedule="constant", warmup=0, clip=None, lora_rank=lora_rank
+    )
     assert tuned.steps == [0, 3]
     assert tuned.best_step == 0
     assert tuned.end[TARGET].value == pytest.approx(tuned.start[TARGET].value, abs=1e-6)
-    assert exact(controlled, saved(tuned).model)[1] == pytest.approx(0, abs=1e-6)
-    assert "q itself" in write_tune_page(tmp_path, tuned).read_text()
+    assert exact(controlled, saved(tuned))[1] == pytest.approx(0, abs=1e-6)
+    assert "q itself" in (tmp_path / "report.html").read_text()
 
 
-def test_a_folder_that_was_only_begun_is_had_by_another_configuration(controlled: Controlled, tmp_path: Path) -> None:
+def test_a_folder_that_was_only_begun_is_free_for_another_configuration(controlled: Controlled, tmp_path: Path) -> None:
     with open_run(tmp_path, config="steps: 9\n", seed=5):
         pass
-    tune(controlled, replace(QUICK, steps=1), tmp_path)
-    assert json.loads((tmp_path / "environment.json").read_text())["seed"] == QUICK.seed
+    tune(controlled, tmp_path, steps=1)
+    assert json.loads((tmp_path / "environment.json").read_text())["seed"] == QUICK["seed"]
     with pytest.raises(UserError, match="choose another --name, or delete"):
-        tune(controlled, replace(QUICK, steps=2), tmp_path)
+        tune(controlled, tmp_path, steps=2)

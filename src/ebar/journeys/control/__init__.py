@@ -1,4 +1,4 @@
-"""Control of a pretrained language model: constraints on its text, draws that keep them, a model that has learnt them.
+"""Constraints on the text of a language model, draws that satisfy them, and a model that has learnt them.
 
-GAM's own successors: GDC (Khalifa et al. 2021, arXiv:2012.11635) for constraints and π, DPG for what moves π.
+The successors of GAM: GDC (Khalifa et al. 2021, arXiv:2012.11635) for constraints and π, DPG for how π is trained.
 """

@@ -1,60 +1,103 @@
-"""What control came to, for people: one self-contained page for λ, one for π."""
+"""What control comes to: figures as data, and for people one self-contained page for λ, one for π."""
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ebar.journeys.control.fit import Checked, Controlled
-from ebar.journeys.control.tune import MODEL, TARGET, Tuned
+from ebar.estimators.effective_samples import Budget, EffectiveSamples
+from ebar.journeys.control.constraints import Constraints
 from ebar.report.page import Beside, Figure, Folded, Part, Samples, Section, Table, Text, Warnings, write_page
 from ebar.report.plots import Dots, Line, Panel, draw
+from ebar.store.writing import plain
 from ebar.training.moment_matching import Fitted
 from ebar.types import Estimate
 
+TARGET, MODEL = "KL(p‖π)", "KL(π‖q)"
+MOMENTS = ("feature", "wanted", "λ", "under q", "looking ahead, unweighted", "under p")
 
-def write_fit_page(folder: Path, controlled: Controlled, checked: Checked) -> Path:
-    """`report.html` in the folder of `ebar control fit`."""
-    rows = moment_rows(controlled, checked)
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What fresh draws say of a controlled model."""
+
+    before: dict[str, Estimate]  # moments of q
+    steered: dict[str, Estimate] | None  # of draws that look ahead, without their weights
+    after: dict[str, Estimate]  # of p
+    effective_samples_per_draw: dict[str, EffectiveSamples]  # of draws of q, and of draws that look ahead
+    log_z: Estimate
+    kl_of_p_from_model: Estimate
+    texts: dict[str, list[str]]
+    budgets: dict[str, Budget | str] | None = None  # draws for a wanted half-width, or why that cannot be said
+
+    def distances(self) -> dict[str, object]:
+        """log Z, KL(p‖q), and effective samples per draw."""
+        found: dict[str, object] = {"log Z": self.log_z, "KL(p‖q), nats per text": self.kl_of_p_from_model}
+        for name, one in self.effective_samples_per_draw.items():
+            found |= {f"effective samples per draw, {name}": one.per_draw, f"distinct draws, {name}": one.counts}
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """A model π of its own, and how near to p it came."""
+
+    model: Any = None  # π with its best weights
+    folder: Path | None
+    start: dict[str, Estimate]  # of π before the first step, which is q
+    end: dict[str, Estimate]  # of the best π
+    target: dict[str, Estimate]  # of p, on the draws that KL(p‖π) is measured on
+    best_step: int
+    steps: list[int]
+    curves: dict[str, list[Estimate]]  # over the steps, the start included
+    texts: list[str]
+    drawn: str  # how many of those draws are different
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        figures = {name: plain(value) for name, value in vars(self).items() if name not in ("model", "folder", "drawn")}
+        saved = {} if self.folder is None else {"model": str(self.folder / "model")}
+        return {**figures, "draws for p": self.drawn, **saved}
+
+    def rows(self) -> list[list[object]]:
+        """Each figure: of q, of the best π, of p."""
+        return [[name, one, self.end[name], self.target.get(name, "–")] for name, one in self.start.items()]
+
+
+def write_fit_page(folder: Path, constraints: Constraints, fitted: Fitted, checked: Checked) -> Path:
+    """`report.html` of a controlled model."""
+    known = {name: one.per_draw for name, one in checked.effective_samples_per_draw.items()}
+    known = {name: one for name, one in known.items() if not math.isnan(one.value)}
     dots = [
         Dots(title="Moments of p", x_label="share of texts", rows=checked.after),
-        Dots(title="Effective samples per draw", x_label="samples per draw", rows=_known(checked)),
+        Dots(title="Effective samples per draw", x_label="samples per draw", rows=known),
     ]
     about = (
         "P(x) = q(x)·exp⟨λ, φ(x)⟩ is the nearest model to q with these moments. What is forbidden has λ = −∞. "
         "Moments are of fresh draws, which λ was not found by."
     )
+    figures: dict[str, object] = {**checked.before, **checked.distances()}
+    said = [f"{name}: {one.warning}" for name, one in figures.items() if isinstance(one, Estimate) and one.warning]
+    rows = moment_rows(constraints, fitted, checked)
     sections = [
-        Section("Warnings", [Warnings(_warnings(controlled, checked))]),
+        Section("Warnings", [Warnings(lambda_warnings(fitted) + said)]),
         Section("What is wanted", [Text(about), Table(MOMENTS, rows), Figure(draw(dots))]),
-        Section("How far p is from q", [Table(("figure", "value"), distance_rows(checked))]),
+        Section("How far p is from q", [Table(("figure", "value"), list(checked.distances().items()))]),
         Section("Texts", [Beside([(name, _lines(texts)) for name, texts in checked.texts.items()])]),
-        _again(folder),
     ]
-    path = folder / "report.html"
-    write_page(path, f"Control {folder.name}", sections)
-    return path
+    return _write(folder, f"Control {folder.name}", sections)
 
 
-MOMENTS = ("feature", "wanted", "λ", "under q", "looking ahead, unweighted", "under p")
-
-
-def moment_rows(controlled: Controlled, checked: Checked) -> list[list[object]]:
-    """Each feature: what was wanted, how much it counts, and its moments before and after."""
+def moment_rows(constraints: Constraints, fitted: Fitted, checked: Checked) -> list[list[object]]:
+    """Each feature: its wanted moment, its λ, and its moments before and after."""
     rows: list[list[object]] = []
-    for place, constraint in enumerate(controlled.constraints):
+    for constraint, interval in zip(constraints, fitted.intervals, strict=True):
         name = constraint.feature.name
         steered = "–" if checked.steered is None else checked.steered[name]._replace(warning=None)
         count = "must be" if constraint.moment == 1 else "must not be"
-        interval: object = count if constraint.pointwise else controlled.fitted.intervals[place]
-        rows.append([name, constraint.moment, interval, checked.before[name], steered, checked.after[name]])
-    return rows
-
-
-def distance_rows(checked: Checked) -> list[tuple[str, object]]:
-    """log Z, KL(p‖q), and what a draw is worth."""
-    rows: list[tuple[str, object]] = [("log Z", checked.log_z), ("KL(p‖q), nats per text", checked.divergence)]
-    for name, one in checked.worth.items():
-        rows += [(f"effective samples per draw, {name}", one.per_draw), (f"distinct draws, {name}", one.counts)]
+        shown: object = count if constraint.pointwise else interval
+        rows.append([name, constraint.moment, shown, checked.before[name], steered, checked.after[name]])
     return rows
 
 
@@ -70,20 +113,8 @@ def lambda_warnings(fitted: Fitted) -> list[str]:
     return [*fitted.warnings, *(f"{name}: {one.warning}" for name, one in named.items() if one.warning)]
 
 
-def _known(checked: Checked) -> dict[str, Estimate]:
-    found = {name: one.per_draw for name, one in checked.worth.items()}
-    return {name: one for name, one in found.items() if not math.isnan(one.value)}
-
-
-def _warnings(controlled: Controlled, checked: Checked) -> list[str]:
-    named = {**checked.before, "log Z": checked.log_z, "KL(p‖q)": checked.divergence}
-    named |= {f"effective samples per draw, {name}": one.per_draw for name, one in checked.worth.items()}
-    return lambda_warnings(controlled.fitted) + [f"{name}: {one.warning}" for name, one in named.items() if one.warning]
-
-
 def write_tune_page(folder: Path, tuned: Tuned) -> Path:
-    """`report.html` in the folder of `ebar control tune`."""
-    rows = [[name, tuned.start[name], tuned.end[name], tuned.target.get(name, "–")] for name in tuned.start]
+    """`report.html` of a tuned model."""
     panels = curves(tuned.steps, tuned.curves)
     which = f"of step {tuned.best_step}" if tuned.best_step else "q itself: no step came nearer"
     about = (
@@ -91,14 +122,11 @@ def write_tune_page(folder: Path, tuned: Tuned) -> Path:
         f"by: {tuned.drawn}."
     )
     sections = [
-        Section("Figures", [Text(about), Table(("figure", "before", "best π", "p"), rows)]),
+        Section("Figures", [Text(about), Table(("figure", "before", "best π", "p"), tuned.rows())]),
         Section("Over the steps", [Figure(draw(panels[:2])), Figure(draw(panels[2:]))]),
         Section("Texts of π", [_lines(tuned.texts)]),
-        _again(folder),
     ]
-    path = folder / "report.html"
-    write_page(path, "Tuning", sections)
-    return path
+    return _write(folder, "Tuning", sections)
 
 
 def curves(steps: Sequence[int], found: Mapping[str, Sequence[Estimate]]) -> list[Panel]:
@@ -129,6 +157,9 @@ def _lines(texts: Sequence[str]) -> Part:
     return Samples([text.replace("\n", "\\n") for text in texts])
 
 
-def _again(folder: Path) -> Section:
+def _write(folder: Path, title: str, sections: list[Section]) -> Path:
     config = (folder / "config.yaml").read_text(encoding="utf-8")
-    return Section("To do it again", [Folded("The whole configuration", [Samples(config.splitlines())])])
+    again = Section("To do it again", [Folded("The whole configuration", [Samples(config.splitlines())])])
+    path = folder / "report.html"
+    write_page(path, title, [*sections, again])
+    return path
