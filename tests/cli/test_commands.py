@@ -289,6 +289,7 @@ def test_a_truncated_checkpoint_is_told_and_the_one_before_is_used(trained: Path
 
 
 def test_doctor_knows_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0  # a command without a word
     found = answer(capsys, "doctor")
     assert found["extras"]["core"]["missing"] == []
     assert "matplotlib" in found["extras"]["report"]["installed"]

@@ -54,7 +54,7 @@ def _switched(options: ArgumentParser, words: Sequence[str]) -> list[str]:
     following = [*words[1:], ""]
     return [
         f"{word}=true" if word in switches and after.lower() not in ("true", "false", "yes", "no") else word
-        for word, after in zip(words, following, strict=True)
+        for word, after in zip(words, following, strict=False)
     ]
 
 

@@ -226,7 +226,7 @@ def _declare_choice(
 ) -> None:
     """`--key.kind`, and the options of the entry it picks, which must be known before they can be declared."""
     kind = default
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for word, after in zip(words, [*words[1:], ""], strict=False):
         if word == f"--{key}.kind":
             kind = after
         elif word.startswith(f"--{key}.kind="):
