@@ -141,7 +141,7 @@ def parallel_parts(data: ParallelData, tokenisers: Tokenisers, seed: int = 0) ->
     if data.cache is not None:
         if validation is None:
             raise UserError("Pairs that stay on disk need a validation file of their own: give data.validation.")
-        parts["train"] = _packed(data, train, tokenisers, columns)
+        parts["train"] = _packed(data, data.cache, train, tokenisers, limited_columns)
     else:
         parts["train"] = read_parallel(train, *tokenisers, **limited_columns)
     if validation is None:
@@ -169,7 +169,9 @@ def _columns(data: ParallelData) -> dict[str, int]:
         ) from None
 
 
-def _packed(data: ParallelData, train: Files, tokenisers: Tokenisers, columns: dict[str, Any]) -> PackedPairs:
+def _packed(
+    data: ParallelData, cache: Path, train: Files, tokenisers: Tokenisers, options: dict[str, Any]
+) -> PackedPairs:
     made = {
         "pairs": data.dataset if data.train is None else [data.train, data.train_target],
         "configuration": data.dataset_configuration,
@@ -178,10 +180,8 @@ def _packed(data: ParallelData, train: Files, tokenisers: Tokenisers, columns: d
         "too_long": data.too_long,
         "tokenisers": [fingerprint(written(tokeniser)) for tokeniser in tokenisers],
     }
-    assert data.cache is not None
+    sizes = (tokenisers[0].size + 1, tokenisers[1].size + 1)
+    folder = cache / f"parallel-{fingerprint(made)}"
     return pack_pairs(
-        data.cache / f"parallel-{fingerprint(made)}",
-        lambda: encoded_pairs(train, *tokenisers, **columns, length=data.length, too_long=data.too_long),
-        vocabularies=(tokenisers[0].size + 1, tokenisers[1].size + 1),
-        description=made,
+        folder, lambda: encoded_pairs(train, *tokenisers, **options), vocabularies=sizes, description=made
     )

@@ -157,7 +157,17 @@ class Earm(FromPredictions):
     ) -> tuple[TokenScores, Tensor, Tensor, dict[str, float]]:
         fakes = self._fakes(x, context, begin, end, generator)
         real, fake, logits = self._scores(x, fakes, context, begin, end)
-        found = self._contrast(real, x, fake, fakes, context, slice(begin, end))
+        found = contrast(
+            ScoredTokens(TokenScores(*(each[:, begin:end] for each in real)), x.mask()[:, begin:end]),
+            ScoredTokens(fake, fakes.mask()),
+            groups=self._groups(len(x.lengths), context, begin),
+            recent=self.recent,
+            data_term=self.data_term,
+            variance_reduced=self.variance_reduced,
+            drawn_last=self.drawn_last,
+            temper=self.temper,
+            clip=self.clip,
+        )
         return real, logits, self._over_steps(found), self._figures(found)
 
     def _langevin(
@@ -253,22 +263,6 @@ class Earm(FromPredictions):
         real = TokenScores(*(each[:, 0] for each in scores))
         fake = TokenScores(*(each[:, 1:].flatten(0, 1)[:, : fakes.tokens.shape[1]] for each in scores))
         return real, fake, logits[:, 0]
-
-    def _contrast(
-        self, real: TokenScores, x: Sequences, fake: TokenScores, fakes: Sequences, context: Context | None,
-        window: slice,
-    ) -> Contrast:  # fmt: skip
-        return contrast(
-            ScoredTokens(TokenScores(*(each[:, window] for each in real)), x.mask()[:, window]),
-            ScoredTokens(fake, fakes.mask()),
-            groups=self._groups(len(x.lengths), context, window.start),
-            recent=self.recent,
-            data_term=self.data_term,
-            variance_reduced=self.variance_reduced,
-            drawn_last=self.drawn_last,
-            temper=self.temper,
-            clip=self.clip,
-        )
 
     def _groups(self, rows: int, context: Context | None, begin: int) -> int:
         """How many normalisers Zₖ there are: p_θ after other true tokens, or from another source, is another one."""

@@ -39,20 +39,14 @@ class Shape:
         return bright.expand(-1, -1, -1, 3).contiguous()
 
 
-def sample_sheet(x: Sequences, shape: Shape, *, columns: int = 10, scale: int = 2, path: Path | None = None) -> bytes:
-    """Images side by side, as the bytes of a PNG file; written to `path` if one is given."""
+def sample_sheet(x: Sequences, shape: Shape, *, columns: int = 10, scale: int = 2) -> bytes:
+    """Images side by side, as the bytes of a PNG file."""
     pictures = list(shape.pictures(x))
-    return _written(_grid([pictures[at : at + columns] for at in range(0, len(pictures), columns)], scale), path)
+    return png(_grid([pictures[at : at + columns] for at in range(0, len(pictures), columns)], scale))
 
 
 def completion_sheet(
-    originals: Sequences,
-    completions: Sequences,
-    given: int,
-    shape: Shape,
-    *,
-    scale: int = 2,
-    path: Path | None = None,
+    originals: Sequences, completions: Sequences, given: int, shape: Shape, *, scale: int = 2
 ) -> bytes:
     """A row for each original: itself, then its completions; the `given` first tokens are tinted blue.
 
@@ -68,7 +62,7 @@ def completion_sheet(
         [whole[row], *(_tinted(picture, known) for picture in drawn[row * each : (row + 1) * each])]
         for row in range(len(whole))
     ]
-    return _written(_grid(rows, scale), path)
+    return png(_grid(rows, scale))
 
 
 def _tinted(picture: Picture, known: Tensor) -> Picture:
@@ -90,14 +84,6 @@ def _grid(rows: Sequence[Sequence[Picture]], scale: int, gap: int = 2) -> UInt8[
             top, left = gap + row * down, gap + column * across
             sheet[top : top + height * scale, left : left + width * scale] = large
     return sheet
-
-
-def _written(sheet: Picture, path: Path | None) -> bytes:
-    data = png(sheet)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return data
 
 
 def png(picture: Picture) -> bytes:
