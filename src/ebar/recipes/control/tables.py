@@ -35,7 +35,6 @@ PAPER: dict[str, Any] = {
 PAPER_CONTROL: dict[str, Any] = {"length": 40, "draws": 10_240, "checks": 10_240, "rows": 256}
 PROMPT = {"prompt": "Once upon a time, there was a"}
 TOY: dict[str, Any] = {
-    "scale": "demo",
     "model": "toy",
     "control": {"length": 8, "draws": 200, "checks": 200, "surrogate_draws": 100, "rows": 200},
     "tuning": {
@@ -45,62 +44,48 @@ TOY: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _cases(**terms: str) -> list[dict[str, Any]]:
-    return [{"case": case, "terms": [term]} for case, term in terms.items()]
-
-
-STORIES_GRID = Grid(
-    common={"recipe": "stories"},
-    scales={
-        "demo": TOY,
-        "cpu": {
-            "scale": "cpu",
-            "model": "stories260k",
-            "control": {"length": 40, "draws": 6000, "checks": 3000, "surrogate_draws": 4000, "rows": 512},
-            "tuning": {
-                "steps": 160, "draws": 192, "learning_rate": 7e-4, "lora_rank": 8, "replace": True,
-                "evaluate_every": 40, "evaluation_draws": 1000, "checkpoint_every": 20,
-            },
+def _grid(recipe: str, cpu: dict[str, Any], paper: dict[str, Any], **cases: tuple[str, str, str]) -> Grid:
+    """Each case has a term at each scale; at the smallest, the model is a toy."""
+    scales = {"demo": TOY, "cpu": cpu, "paper": {**paper, "tuning": PAPER}}
+    return Grid(
+        common={"recipe": recipe},
+        scales={scale: {"scale": scale, **settings} for scale, settings in scales.items()},
+        axes={
+            "case": {
+                scale: [{"case": case, "terms": [terms[place]]} for case, terms in cases.items()]
+                for place, scale in enumerate(scales)
+            }
         },
-        "paper": {"scale": "paper", "model": "gpt2", "control": PAPER_CONTROL, "tuning": PAPER},
+        seeds={"demo": 1, "cpu": 1, "paper": 3},
+    )
+
+
+STORIES_GRID = _grid(
+    "stories",
+    {
+        "model": "stories260k",
+        "control": {"length": 40, "draws": 6000, "checks": 3000, "surrogate_draws": 4000, "rows": 512},
+        "tuning": {
+            "steps": 160, "draws": 192, "learning_rate": 7e-4, "lora_rank": 8, "replace": True, "evaluate_every": 40,
+            "evaluation_draws": 1000, "checkpoint_every": 20,
+        },
     },
-    axes={
-        "case": {
-            "demo": _cases(pointwise="expression:ab=1", half="expression:c=0.5"),
-            "cpu": _cases(pointwise="word:rabbit|bunny=1", half="word:mom|mommy=0.5"),
-            "paper": _cases(pointwise="word:amazing=1", half="word:[Ss]he|[Hh]er=0.5"),
-        }
-    },
-    seeds={"demo": 1, "cpu": 1, "paper": 3},
+    {"model": "gpt2", "control": PAPER_CONTROL},
+    pointwise=("expression:ab=1", "word:rabbit|bunny=1", "word:amazing=1"),
+    half=("expression:c=0.5", "word:mom|mommy=0.5", "word:[Ss]he|[Hh]er=0.5"),
 )  # fmt: skip
-SMOLLM2_GRID = Grid(
-    common={"recipe": "smollm2"},
-    scales={
-        "demo": TOY,
-        "cpu": {
-            "scale": "cpu",
-            "model": "smollm2",
-            "control": {**PROMPT, "length": 20, "draws": 200, "checks": 300, "surrogate_draws": 400, "rows": 64},
-            "tuning": {
-                "steps": 24, "draws": 24, "learning_rate": 1e-3, "lora_rank": 8, "warmup": 2, "evaluate_every": 8,
-                "evaluation_draws": 300, "checkpoint_every": 4,
-            },
-        },
-        "paper": {
-            "scale": "paper",
-            "model": "HuggingFaceTB/SmolLM2-135M",
-            "control": {**PROMPT, **PAPER_CONTROL},
-            "tuning": PAPER,
+SMOLLM2_GRID = _grid(
+    "smollm2",
+    {
+        "model": "smollm2",
+        "control": {**PROMPT, "length": 20, "draws": 200, "checks": 300, "surrogate_draws": 400, "rows": 64},
+        "tuning": {
+            "steps": 24, "draws": 24, "learning_rate": 1e-3, "lora_rank": 8, "warmup": 2, "evaluate_every": 8,
+            "evaluation_draws": 300, "checkpoint_every": 4,
         },
     },
-    axes={
-        "case": {
-            "demo": _cases(pointwise="expression:ab=1"),
-            "cpu": _cases(pointwise="word:castle|dragon=1"),
-            "paper": _cases(pointwise="word:castle|dragon=1"),
-        }
-    },
-    seeds={"demo": 1, "cpu": 1, "paper": 3},
+    {"model": "HuggingFaceTB/SmolLM2-135M", "control": {**PROMPT, **PAPER_CONTROL}},
+    pointwise=("expression:ab=1", "word:castle|dragon=1", "word:castle|dragon=1"),
 )  # fmt: skip
 
 
