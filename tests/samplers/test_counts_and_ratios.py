@@ -15,23 +15,16 @@ from ebar.samplers.smc import Smc
 from ebar.samplers.surrogate import NGram, Tally
 from ebar.samplers.twists import TWISTS, Prefixes
 from ebar.types import Sequences, Space
-from tests.samplers.worlds import ENDING, FIXED, linear_world, world
+from tests.samplers.worlds import ENDING, FIXED, ScriptedCoin, linear_world, world
 
 
 def test_proposals_after_the_last_acceptance_are_not_counted(monkeypatch, generator):
     """Three refused, then in a batch of twelve the first three accepted and nine refused: k = 3, N = 6."""
     verdicts = [False] * 3 + [True] * 3 + [False] * 9
-    at = 0
-
-    def scripted(log_probability: Tensor, generator: Generator) -> Tensor:
-        nonlocal at
-        size = log_probability.numel()
-        at += size
-        return torch.tensor(verdicts[at - size : at]).view(log_probability.shape)
-
-    monkeypatch.setattr(accept, "coin", scripted)
+    coin = ScriptedCoin(verdicts)
+    monkeypatch.setattr(accept, "coin", coin)
     (part,) = Rejection(log_bound=30.0).attempts(world(FIXED).target, 3, generator=generator)
-    assert at == len(verdicts)
+    assert coin.tossed == len(verdicts)
     assert (part.accepted.tolist(), part.proposed.tolist()) == ([3], [6])
 
 

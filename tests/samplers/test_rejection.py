@@ -3,7 +3,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ebar.errors import UserError
 from ebar.models.tabular import Tabular
@@ -15,7 +15,7 @@ from ebar.samplers.protocols import Bounded
 from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space, Target
-from tests.samplers.worlds import ENDING, FIXED, world
+from tests.samplers.worlds import ENDING, FIXED, ScriptedCoin, world
 
 
 def test_k_minus_1_over_n_minus_1_is_unbiased_for_the_acceptance_probability():
@@ -31,21 +31,14 @@ def test_k_minus_1_over_n_minus_1_is_unbiased_for_the_acceptance_probability():
 def test_proposals_are_counted_up_to_the_last_one_accepted(batch_size, monkeypatch, generator):
     """Acceptances at the 2nd, 3rd and 7th proposal: k = 3, N = 7, so Z is exp(log_bound)·2/6."""
     verdicts = [False, True, True, False, False, False, True, True, True, True] + [True] * 100
-    at = 0
-
-    def scripted(log_probability: Tensor, generator: Generator) -> Tensor:
-        nonlocal at
-        size = log_probability.numel()
-        at += size
-        return torch.tensor(verdicts[at - size : at]).view(log_probability.shape)
-
-    monkeypatch.setattr(accept, "coin", scripted)
+    coin = ScriptedCoin(verdicts)
+    monkeypatch.setattr(accept, "coin", coin)
     # A batch holds half as many draws as proposals: three draws need a batch of six.
     sampler = Rejection(log_bound=math.log(6.0), batch_size=max(batch_size, 6))
     (part,) = sampler.attempts(world(FIXED).target, 3, generator=generator)
     assert (part.accepted.tolist(), part.proposed.tolist()) == ([3], [7])
     assert part.acceptance_rate == pytest.approx(3 / 7)
-    at = 0
+    coin.tossed = 0
     (batch,) = sampler.stream(world(FIXED).target, 3, generator=generator)
     torch.testing.assert_close(batch.log_weights, torch.full((1, 3), math.log(2.0), dtype=torch.float64))
 

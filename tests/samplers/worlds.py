@@ -106,3 +106,16 @@ def world(space: Space, *, conditions: int = 1, seed: int = 0, energy: float = 0
     base = Tabular.random(space, conditions=conditions, scale=scale, generator=generator)
     other = Tabular.random(space, conditions=conditions, scale=scale, generator=generator)
     return World(Tilted(base, Rugged(space, conditions, energy, generator)), other, conditions)
+
+
+class ScriptedCoin:
+    """In the place of `accept.coin`: the verdicts given, one after the other."""
+
+    def __init__(self, verdicts: list[bool]):
+        self.verdicts = verdicts
+        self.tossed = 0
+
+    def __call__(self, log_probability: Tensor, generator: Generator) -> Tensor:
+        size = log_probability.numel()
+        self.tossed += size
+        return torch.tensor(self.verdicts[self.tossed - size : self.tossed]).view(log_probability.shape)

@@ -69,7 +69,7 @@ def effective_samples(
     constraints is just what they are.
     Traps. Draws of one of the `groups` depend on one another, as resampled ones do: equal weights then say nothing,
     copies count as one, and there is no lower end. Give `unseen`, what the draws never showed of the target
-    (`estimators.support`), and nothing is claimed: weights that are equal for that reason are worth no one knows what.
+    (`draws.Support`), and nothing is claimed: weights that are equal for that reason tell nothing.
     """
     n, distinct = len(log_weights), len(set(items.tolist()))
     log_weights = log_weights.double().cpu()
@@ -97,7 +97,7 @@ def effective_samples(
 def effective_samples_of_base(
     log_weights: Float[Tensor, " draws"], log_own_weights: Float[Tensor, " draws"], level: float = 0.95
 ) -> Estimate:
-    """What a draw of q is worth, from draws of another proposal g that goes where q seldom does.
+    """Effective samples per draw of q, from draws of another proposal g that goes where q seldom does.
 
     With v = P/g of the draws and w = P/q at the same places: (E_q w)²/E_q w² = (E_g v)²/E_g[v·w].
     """

@@ -74,23 +74,12 @@ class JointPerplexity(NamedTuple):
     @property
     def verdict(self) -> str:
         """Joint against base on these prefixes: by how much, and how far that is known."""
-        here = self.here
-        if self.certified is not None and _apart(*self.certified.difference):
-            return f"{_told(here)}, certified"
-        if here.warning is None and _apart(here.low, here.high):
-            return f"{_told(here)}, by normal approximation"
-        return f"not established: {here.warning or _between(here)}"
+        return _verdict(self.here, None if self.certified is None else self.certified.difference)
 
     @property
     def verdict_elsewhere(self) -> str:
         """The same for other prefixes of the kind, of which these are taken to be independent draws."""
-        beyond = self.difference
-        known = None if self.certified is None else self.certified.elsewhere
-        if known is not None and _apart(*known):
-            return f"{_told(beyond._replace(low=known[0], high=known[1]))}, certified"
-        if beyond.warning is None and _apart(beyond.low, beyond.high):
-            return f"{_told(beyond)}, by normal approximation"
-        return f"not established: {beyond.warning or _between(beyond)}"
+        return _verdict(self.difference, None if self.certified is None else self.certified.elsewhere)
 
     @property
     def perplexity(self) -> Estimate:
@@ -119,15 +108,21 @@ def _apart(low: float, high: float) -> bool:
     return high < 0 or low > 0
 
 
-def _told(difference: Estimate) -> str:
+def _verdict(difference: Estimate, certified: tuple[float, float] | None) -> str:
+    """Whether joint and base differ, and by which interval that is known."""
+    if certified is not None and _apart(*certified):
+        return f"{_side(difference._replace(low=certified[0], high=certified[1]))}, certified"
+    if difference.warning is None and _apart(difference.low, difference.high):
+        return f"{_side(difference)}, by normal approximation"
+    between = f"the difference may be anything from {difference.low:.3g} to {difference.high:.3g} nats per token"
+    return f"not established: {difference.warning or between}"
+
+
+def _side(difference: Estimate) -> str:
     """Below or above, and by how much."""
     side, sign = ("below", -1) if difference.high < 0 else ("above", 1)
     ends = sorted((sign * difference.low, sign * difference.high))
     return f"{side} by {sign * difference.value:.3g} [{ends[0]:.3g}, {ends[1]:.3g}] nats per token"
-
-
-def _between(difference: Estimate) -> str:
-    return f"the difference may be anything from {difference.low:.3g} to {difference.high:.3g} nats per token"
 
 
 def joint_perplexity(

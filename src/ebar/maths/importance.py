@@ -1,8 +1,8 @@
 """When importance weights cannot be believed, and the sentence that says so.
 
 Three things can be wrong. The weights, or the values averaged, have a heavy tail: the variance is infinite for a
-Pareto index k̂ above ½, and above 0.7 no practical number of draws helps. The draws are too few, or worth too few. Or
-a side of a feature was never drawn, which no weight can tell.
+Pareto index k̂ above ½, and above 0.7 no practical number of draws helps. The draws, or the effective draws, are too
+few. Or a side of a feature was never drawn, which no weight can tell.
 """
 
 import math
@@ -67,7 +67,7 @@ def heavy_tailed(
 ) -> Bool[Tensor, " rows"]:
     """Whether k̂ fails to lie so many standard errors, (1 + k)/√m for a tail of m, below the limit.
 
-    Over 1,000 runs of n = 1,000: a true index of 0.9 is told in 97.9 to 99.7 %, 0.3 in 0.4 to 1.3 %.
+    Over 1,000 runs of n = 1,000: a true index of 0.9 is detected in 97.9 to 99.7 %, 0.3 in 0.4 to 1.3 %.
     """
     error = (1 + k.clamp(min=-0.5)) / math.sqrt(max(tail_size(draws), 1))
     return k + errors * error > limit

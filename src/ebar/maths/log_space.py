@@ -13,7 +13,7 @@ def log_mean_exp(log_values: Float[Tensor, "*rows draws"]) -> Float[Tensor, "*ro
 
 
 def effective_sample_size(log_weights: Float[Tensor, "*rows draws"]) -> Float[Tensor, "*rows"]:
-    """(Σw)² / Σw²: how many equally weighted draws are worth as much; 0 where every weight is 0. Kong 1992."""
+    """(Σw)² / Σw²: the number of equally weighted draws that estimate as well; 0 where every weight is 0. Kong 1992."""
     squared_sum = 2 * torch.logsumexp(log_weights, -1)
     size = torch.exp(squared_sum - torch.logsumexp(2 * log_weights, -1))
     return torch.where(squared_sum == -math.inf, torch.zeros_like(size), size)

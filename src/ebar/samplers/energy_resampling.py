@@ -17,7 +17,7 @@ from ebar.samplers.beam import alike, beam_search, restored
 from ebar.samplers.resample import flat, multinomial
 from ebar.types import Context, Distribution, Sequences, Stepwise, Weighted, context_rows
 
-COLLAPSED = 1.5  # candidates that those of a context are worth, below which one of them decides
+COLLAPSED = 1.5  # effective candidates of a context, below which one of them decides
 
 
 class Resampled(NamedTuple):

@@ -1,4 +1,4 @@
-"""Metrics as lines of JSON, and who else is told of them.
+"""Metrics as lines of JSON, and where else they are shown.
 
 `metrics.jsonl` holds only what is determined by configuration and seed. A checkpoint notes how many bytes of it
 there were; resuming cuts it there, so that the file of a resumed run is that of an uninterrupted one. Times are
@@ -57,7 +57,7 @@ def lines(path: Path, *, keep: int | None = None) -> Iterator[Lines]:
 
 @runtime_checkable
 class Sink(Protocol):
-    """Someone else who is told of metrics, as they come."""
+    """Where else metrics go as they come: a terminal, TensorBoard."""
 
     def write(self, step: int, values: Mapping[str, float]) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Training-2's data: draws of p ∝ P, written to a file that a model can be trained on."""
+"""Distillation: draws of p ∝ P, written to a file that a model can be trained on."""
 
 from ebar.training.distillation.distil import distil
 from ebar.training.distillation.distilled import Distilled

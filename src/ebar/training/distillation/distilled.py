@@ -22,7 +22,7 @@ from ebar.store.writing import from_plain, plain
 from ebar.training.distillation.rounds import Ceiling, Round
 from ebar.types import Estimate
 
-FEWEST_EFFECTIVE = 100  # draws that a resampled round must be worth: the bias of its lines is of order one in these
+FEWEST_EFFECTIVE = 100  # effective draws of a resampled round at least: the bias of its lines is of order one in these
 LARGEST_VARIATION = 0.05  # from p, without a warning
 
 

@@ -34,7 +34,7 @@ class Round(NamedTuple):
     log_weights: Float[Tensor, " draws"]  # log P/q of i.i.d. proposals, in a number that no outcome decided; or none
     accepted: int = 0
     proposed: int = 0  # up to the last acceptance; 0 where nothing is refused
-    effective: float | None = None  # how many independent draws the lines are worth, where that is known
+    effective: float | None = None  # the effective sample size of the lines, where that is known
     log_z: float | None = None  # this round's unbiased estimate of Z, where its draws are not independent
 
 

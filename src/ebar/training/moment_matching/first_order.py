@@ -4,8 +4,9 @@
 the range [0, 1] that the paper's have, so that one learning rate serves all. r is drawn from in evaluation mode:
 the authors' code left dropout on, so that its r was another one.
 
-What λ lacks is told by the last draws: λ* − λ ≈ H⁻¹(m − E_λ[φ]), known but for the Monte-Carlo error of E_λ[φ]. Both
-are in the covariance, the first as its square, so the noise of the steps and an early end widen the interval.
+The last draws tell how far λ is from its optimum: λ* − λ ≈ H⁻¹(m − E_λ[φ]), known but for the Monte-Carlo error of
+E_λ[φ]. Both are in the covariance, the first as its square, so the noise of the steps and an early end widen the
+interval.
 """
 
 from collections.abc import Callable
@@ -74,7 +75,7 @@ def _descend(
     scale: _Scale,
     model_moments: Callable[[Float[Tensor, " features"], bool], Float[Tensor, " features"]],
 ) -> _End:
-    """The λ of the best epoch; `model_moments` is told λ (of scaled features) and whether an epoch begins."""
+    """The λ of the best epoch; `model_moments` is called with λ (of scaled features) and whether an epoch begins."""
     goal = scale(wanted.moments)
     coefficients = torch.zeros_like(goal)
     best, kept, trace = Best(), coefficients, []

@@ -26,7 +26,7 @@ from ebar.training.moment_matching.pool import Mixture, Pool, Solution, allowed,
 from ebar.training.moment_matching.search import FEW, Pilot, Search, rare_features
 from ebar.types import Stepwise
 
-ENOUGH = 0.2  # effective draws per draw from r, below which it is worth looking ahead
+ENOUGH = 0.2  # effective draws per draw from r, below which a look-ahead proposal is made
 GOOD = 0.5  # the same from a proposal that looks ahead, above which it is not made anew
 LARGEST_SPACE = 1_000_000  # sequences, for the exact expectation
 PILOT = 1000  # draws of each proposal that a search tries, at most
