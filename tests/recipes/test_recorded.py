@@ -74,5 +74,5 @@ def test_at_scale_paper_the_authors_models_are_stopped_when_theirs_are() -> None
     assert departures(TABLE2.grid("paper")) == []
     assert len(departures(TABLE2.grid("cpu"))) == 2
     assert departures(DATA_EFFICIENCY.grid("paper")) == []
-    # The document's r is the authors' there, its π ours.
+    # The paper's r is the authors' there, its π ours.
     assert [note[0] for note in departures(DATA_EFFICIENCY.grid("cpu"))] == ["r"]

@@ -70,8 +70,8 @@ class Figures:
             settings = dict(zip(self.by, group, strict=True))
             for place, figure in enumerate(self.of):
                 for row in _rows(figure, settings, runs, results, self.by):
-                    told = _told(self.paper, row.settings, settings)
-                    rows.append(row if told is None else replace(row, document=told[place]))
+                    theirs = _entry(self.paper, row.settings, settings)
+                    rows.append(row if theirs is None else replace(row, document=theirs[place]))
         return rows
 
 
@@ -171,17 +171,17 @@ def _paper(
         other = figure.paper({**known, **_partner(figure, known)})
         return None if own is None or other is None else round(own - other, 4)
     if isinstance(figure.paper, Mapping):
-        return _told(figure.paper, settings, group)
+        return _entry(figure.paper, settings, group)
     return figure.paper[place] if place < len(figure.paper) else None
 
 
-def _told(table: Mapping[Any, Any], settings: Mapping[str, Any], group: Mapping[str, Any]) -> Any:
+def _entry(table: Mapping[Any, Any], settings: Mapping[str, Any], group: Mapping[str, Any]) -> Any:
     """An entry of a paper's table: by all of a row's settings, or by those of its group."""
     for known in (settings, group):
         key = tuple(known.values())
-        told = table.get(key[0] if len(key) == 1 else key)
-        if told is not None:
-            return told
+        entry = table.get(key[0] if len(key) == 1 else key)
+        if entry is not None:
+            return entry
     return None
 
 

@@ -89,12 +89,12 @@ def _over(placed: Mapping[tuple[Any, ...], Row]) -> str:
         lambda place, row: (*place[0], *place[1]),
     ]  # fmt: skip
     for way in ways:
-        told: dict[Any, set[str]] = {}
+        overs_of: dict[Any, set[str]] = {}
         for place, row in known.items():
-            told.setdefault(way(place, row), set()).add(str(row.over))
-        if all(len(one) == 1 for one in told.values()):
+            overs_of.setdefault(way(place, row), set()).add(str(row.over))
+        if all(len(one) == 1 for one in overs_of.values()):
             break
-    parts = [f"{over} ({', '.join(_plain(key) for key, one in told.items() if over in one)})" for over in overs]
+    parts = [f"{over} ({', '.join(_plain(key) for key, one in overs_of.items() if over in one)})" for over in overs]
     return "; ".join(parts)
 
 

@@ -10,7 +10,12 @@ from ebar.report.plots import Line, Panel, draw
 from ebar.report.run_page import about_run
 from ebar.store.stages import stage_seconds
 
-CURVES = {"loss": "nats per chunk", "accuracy": "share told rightly", "log_z": "nats", "calibration_error": "share"}
+CURVES = {
+    "loss": "nats per chunk",
+    "accuracy": "share classified right",
+    "log_z": "nats",
+    "calibration_error": "share",
+}
 LEVELS = {"log_z": {"optimum": 0.0}, "accuracy": {"chance": 0.5}}
 SYSTEMS = {"data": "data", "base": "draws of the base", "joint": "the joint model"}
 

@@ -1,1 +1,1 @@
-"""Documents 001 and 003: a model trained as its own energy model."""
+"""Wang et al. 2022 (E-ARM): a model trained as its own energy model."""

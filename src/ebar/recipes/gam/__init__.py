@@ -1,1 +1,1 @@
-"""Document 000: global autoregressive models."""
+"""Parshakova et al. 2019: global autoregressive models."""

@@ -55,7 +55,7 @@ class Arm(NamedTuple):
     divergence: Any = None
     proposal: str = "base"  # where draws come from at first: base, ahead, or policy
     replace: bool = False
-    fresh: bool = False  # π begins with random weights, as in the document, not as a copy of r
+    fresh: bool = False  # π begins with random weights, as in the paper, not as a copy of r
 
 
 REFERENCE = "distillation"

@@ -1,1 +1,1 @@
-"""Tables and figures of document 002: a discriminator as part of the language model."""
+"""Tables and figures of Deng et al. 2020: a discriminator as part of the language model."""

@@ -111,9 +111,9 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     said = []
     for row in chosen(rows, PAIRED, {}):
         value, low, high = (float(number or 0.0) for number in (row.value, row.low, row.high))
-        told = "no higher than" if high <= 0 else "higher than" if low > 0 else "not told apart from"
+        side = "no higher than" if high <= 0 else "higher than" if low > 0 else "not told apart from"
         said.append(
-            f"{row.settings['corpus']}: the bounded energy's perplexity is {told} the unbounded one's ({value:+.4f} "
+            f"{row.settings['corpus']}: the bounded energy's perplexity is {side} the unbounded one's ({value:+.4f} "
             f"nats per token, {low:+.4f} to {high:+.4f} over prefixes, one seed each)."
         )
     return [

@@ -1,4 +1,4 @@
-"""The settings of the residual experiments: what fits on two cores, and the document's own."""
+"""The settings of the residual experiments: what fits on two cores, and the paper's own."""
 
 from typing import Any
 

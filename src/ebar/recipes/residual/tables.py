@@ -153,11 +153,11 @@ JUDGES = {SAME: "same", OWN: "own"}
 
 def _rate(name: str, base: str, joint: str) -> Figure:
     """A rate under both protocols; the paper has figures of one."""
-    told = {(SAME, "base"): base, (SAME, "joint"): joint}
+    theirs = {(SAME, "base"): base, (SAME, "joint"): joint}
     return Figure(
         name=name, at=f"fooling.{{judge}}.{{system}}.{name.replace(' ', '_')}",
         each={"judge": JUDGES, "system": {"base": "base", "joint": "joint"}}, range=(0.0, 1.0),
-        paper=lambda settings: told.get((settings["judge"], settings["system"])),
+        paper=lambda settings: theirs.get((settings["judge"], settings["system"])),
     )  # fmt: skip
 
 
