@@ -44,6 +44,6 @@ def main(words: Sequence[str]) -> int:
         sys.stdout.write(f"{folder / 'report.html'}\n")
 
     return carry_out(
-        folder, work, as_json=place.json, show=show,
+        place, work, show=show,
         to_dict=lambda found: {"lambda": found[0].fitted.to_dict(), **plain(found[1])},
     )  # fmt: skip

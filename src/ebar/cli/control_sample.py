@@ -1,4 +1,13 @@
-"""`ebar control sample`: text of the controlled model, with weights."""
+r"""`ebar control sample`: text of the controlled model, with weights.
+
+Draw from the controlled model that `ebar control fit` left in RUN. Where the draws of a sampler carry weights, each
+line begins with its log-weight and a tab; line breaks are shown as \n. Effective samples per draw go to standard
+error, beside those of as many draws of the model itself.
+
+Example:
+    ebar control sample runs/rabbits --n 5
+    ebar control sample runs/rabbits --n 5 --sampler.kind resampling --proposal look_ahead
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,15 +29,7 @@ from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
 
-MANUAL = Manual(
-    command="control sample",
-    purpose="Draw from the controlled model that `ebar control fit` left in RUN. Where the draws of a sampler carry "
-    "weights, each line begins with its log-weight and a tab; line breaks are shown as \\n. Effective samples per draw "
-    "go to standard error, beside those of as many draws of the model itself.",
-    example="ebar control sample runs/rabbits --n 5\n"
-    "  ebar control sample runs/rabbits --n 5 --sampler.kind resampling --proposal look_ahead",
-    defaults={"sampler": Chosen(kind="look_ahead")},
-)
+MANUAL = Manual.of(__doc__, defaults={"sampler": Chosen(kind="look_ahead")})
 
 
 @dataclass(frozen=True, kw_only=True)

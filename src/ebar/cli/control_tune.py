@@ -1,4 +1,12 @@
-"""`ebar control tune`: a language model of its own that has learnt what is wanted."""
+"""`ebar control tune`: a language model of its own that has learnt what is wanted.
+
+π, a language model of its own, brought to the controlled one by distributional policy gradient (DPG). It is saved so
+that transformers alone can read it. Run it again to go on where it was stopped.
+
+Example:
+    ebar control tune runs/rabbits --steps 300 --learning_rate 0.001
+    ebar control tune runs/rabbits --name whole --lora_rank null
+"""
 
 import sys
 from collections.abc import Sequence
@@ -8,36 +16,32 @@ from pathlib import Path
 from ebar.build.control import open_control
 from ebar.cli.folder import carry_out, run_folder
 from ebar.cli.show import show_table
-from ebar.config.reader import Manual, argument, read
+from ebar.config.reader import Answer, Manual, argument, read
 from ebar.errors import UserError
 from ebar.journeys.control.report import Tuned
 from ebar.journeys.control.tuning import Tuning
 
-MANUAL = Manual(
-    command="control tune",
-    purpose="π, a language model of its own, brought to the controlled one by distributional policy gradient (DPG). "
-    "It is saved so that transformers alone can read it. Run it again to go on where it was stopped.",
-    example="ebar control tune runs/rabbits --steps 300 --learning_rate 0.001\n"
-    "  ebar control tune runs/rabbits --name whole --lora_rank null",
-)
+MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TunePlace:
+class TunePlace(Answer):
     """Where the controlled model is and π is kept."""
 
     run: Path = argument()
     """Folder of `ebar control fit`."""
     name: str = "tune"
     """Of π: its folder is RUN/NAME."""
-    json: bool = False
-    """Print the result as one JSON object."""
+
+    @property
+    def folder(self) -> Path:
+        return run_folder(self.run, self.name)
 
 
 def main(words: Sequence[str]) -> int:
     """π, or the rest of its training where that was interrupted."""
     tuning, place = read(words, MANUAL, Tuning, TunePlace)
-    folder = run_folder(place.run, place.name)
+    folder = place.folder
     if place.name in ("checkpoints", "lambda", "check") or folder.is_file():
         raise UserError(f"{folder} is part of the run itself: choose another --name.")
 
@@ -47,6 +51,5 @@ def main(words: Sequence[str]) -> int:
         sys.stdout.write(f"{folder / 'model'}\n{folder / 'report.html'}\n")
 
     return carry_out(
-        folder, lambda: open_control(place.run).tune(folder, **vars(tuning)), as_json=place.json,
-        to_dict=Tuned.to_dict, show=show,
-    )  # fmt: skip
+        place, lambda: open_control(place.run).tune(folder, **vars(tuning)), to_dict=Tuned.to_dict, show=show
+    )

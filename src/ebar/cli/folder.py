@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ebar.cli.show import show_json
 from ebar.config.reader import Answer
@@ -36,11 +36,20 @@ def run_folder(runs: Path, name: str) -> Path:
     return runs / name
 
 
+@runtime_checkable
+class Located(Protocol):
+    """A folder, and how to print what is made in it."""
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def json(self) -> bool: ...
+
+
 def carry_out(
-    folder: Path,
+    place: Located,
     work: Callable[[], Found],
     *,
-    as_json: bool,
     to_dict: Callable[[Found], dict[str, Any]],
     show: Callable[[Found], None],
 ) -> int:
@@ -50,16 +59,16 @@ def carry_out(
     """
     silent = distributed.rank() > 0
     try:
-        with shown(not as_json):
+        with shown(not place.json):
             found = work()
     except KeyboardInterrupt:
-        if as_json and not silent:
-            show_json({"status": "interrupted", "folder": str(folder)})
+        if place.json and not silent:
+            show_json({"status": "interrupted", "folder": str(place.folder)})
         elif not silent:
-            sys.stdout.write(f"interrupted, and saved in {folder}: run the same command to go on\n")
+            sys.stdout.write(f"interrupted, and saved in {place.folder}: run the same command to go on\n")
         return 130
-    if as_json and not silent:
-        show_json({"status": "finished", "folder": str(folder), **to_dict(found)})
+    if place.json and not silent:
+        show_json({"status": "finished", "folder": str(place.folder), **to_dict(found)})
     elif not silent:
         show(found)
     return 0

@@ -17,9 +17,8 @@ def main(words: Sequence[str]) -> int:
     """The whole journey, or the rest of one that was interrupted."""
     config, place = read(words, MANUAL, GamConfig, Place)
     return carry_out(
-        place.folder,
+        place,
         lambda: make_gam(config, place.folder, quiet=place.json).figures,
-        as_json=place.json,
         to_dict=Figures.to_dict,
         show=lambda figures: _show(figures, place.folder),
     )

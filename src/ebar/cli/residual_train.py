@@ -15,7 +15,7 @@ from ebar.journeys.residual.evaluation import Evaluation
 from ebar.journeys.residual.journey import Residual
 from ebar.journeys.residual.report import write_residual_page
 from ebar.store.writing import to_json
-from ebar.training import Run, open_run
+from ebar.training import open_run
 from ebar.types import Estimate
 
 
@@ -27,12 +27,13 @@ def main(words: Sequence[str]) -> int:
 
     def work() -> tuple[Residual, Evaluation | None]:
         with open_run(
-            folder, config=description, seed=config.seed, take_over=True, quickly_made=(CHUNKS, "seconds.json"),
+            folder, config=description, seed=config.seed, take_over=True, quickly_made=(CHUNKS,),
             advice=f"choose another --name, or delete it; or `ebar residual evaluate {folder}` to measure it otherwise",
         ) as run:  # fmt: skip
             trained, how = train_residual(config, folder), config.evaluation
             evaluation = trained.evaluate(how, seed=config.seed) if how.prefixes else None
-            record(run, trained, evaluation)
+            run.write("results.json", to_json(_results(trained, evaluation), indent=1))
+            write_residual_page(folder, evaluation)
         return trained, evaluation
 
     def show(found: tuple[Residual, Evaluation | None]) -> None:
@@ -40,7 +41,7 @@ def main(words: Sequence[str]) -> int:
             show_evaluation(folder, found[1])
         sys.stdout.write(f"{folder / 'report.html'}\n")
 
-    return carry_out(folder, work, as_json=place.json, to_dict=lambda found: _results(*found), show=show)
+    return carry_out(place, work, to_dict=lambda found: _results(*found), show=show)
 
 
 def _results(trained: Residual, evaluation: Evaluation | None) -> dict[str, Any]:
@@ -49,12 +50,6 @@ def _results(trained: Residual, evaluation: Evaluation | None) -> dict[str, Any]
     )
     found: dict[str, Any] = {"parameters": {"base": whole - energy, "energy": energy}}
     return found if evaluation is None else {**found, "evaluation": evaluation.to_dict()}
-
-
-def record(run: Run, trained: Residual, evaluation: Evaluation | None) -> None:
-    """results.json and report.html of the run folder."""
-    run.write("results.json", to_json(_results(trained, evaluation), indent=1))
-    write_residual_page(run.folder, evaluation)
 
 
 def show_evaluation(folder: Path, evaluation: Evaluation) -> None:

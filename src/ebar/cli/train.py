@@ -38,7 +38,7 @@ def main(words: Sequence[str]) -> int:
         sys.stdout.write(f"finished ({result.reason}) at {where}{held_out}\n{place.folder}\n")
 
     with distributed.processes(config.device):
-        return carry_out(place.folder, work, as_json=place.json, to_dict=_figures, show=show)
+        return carry_out(place, work, to_dict=_figures, show=show)
 
 
 def _figures(result: Result) -> dict[str, Any]:

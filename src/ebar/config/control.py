@@ -1,4 +1,11 @@
-"""What `ebar control fit` reads: which model, what is to be true of its text, and how λ is found."""
+"""`ebar control fit`: which model, what is to be true of its text, and how λ is found.
+
+P(x) = q(x)·exp⟨λ, φ(x)⟩, with λ such that each feature has the mean it is to have over all text, or is in every
+single one (=1), or in none (=0). Run it again to read what it found.
+
+Example:
+    ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 'word:[Ss]he|[Hh]er=0.5'
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,13 +15,7 @@ from ebar.bounds import Count, Location, Natural, at_least, check
 from ebar.build.terms import Term, kinds_help
 from ebar.config.reader import Manual, listed, read_file
 
-MANUAL = Manual(
-    command="control fit",
-    purpose="P(x) = q(x)·exp⟨λ, φ(x)⟩, with λ such that each feature has the mean it is to have over all text, or is "
-    "in every single one (=1), or in none (=0). Run it again to read what it found.",
-    example="ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 'word:[Ss]he|[Hh]er=0.5'",
-    defaults={"name": "control"},
-)
+MANUAL = Manual.of(__doc__, defaults={"name": "control"})
 
 
 def _features_help() -> str:

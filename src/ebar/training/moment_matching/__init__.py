@@ -14,7 +14,7 @@ from ebar.training.moment_matching.newton import Newton
 from ebar.types import Distribution, Sequences
 
 MATCHING: Table[type[Matching]] = Table(
-    "moment matching", {"newton": Newton, "rs": RejectionMoments, "snis": ImportanceMoments}
+    "matching", {"newton": Newton, "rs": RejectionMoments, "snis": ImportanceMoments}
 )
 
 
