@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from torch import Generator
 
+import ebar
 from ebar.build.terms import terms_of
 from ebar.cli import main
 from ebar.journeys.gam import figures
@@ -87,6 +89,11 @@ def test_the_journey_ends_in_figures_and_a_page(tmp_path: Path, capsys: pytest.C
     for part in ("language", "r", "P_λ", "π", "motif frequency", "no motif 11", "⚠ λ", "report.html"):
         assert part in shown
     assert json.loads((folder / "results.json").read_text())["models"] == found["models"]
+
+    same = ebar.load(folder)
+    assert same.fitted.coefficients.tolist() == [float(one) for one in found["matching"][0]["coefficients"]]
+    assert same.p.base is same.base
+    assert same.pi.sample(2, generator=Generator()).tokens.shape[0] == 2
 
     for command in (
         ["evaluate", "--n", "20"],

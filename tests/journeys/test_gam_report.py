@@ -33,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder: Path = tmp_path_factory.mktemp("runs") / "one"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures_module, "DRAWS", 100)
-        return folder, make_gam(GAM, folder).figures, (folder / "report.html").read_text()
+        return folder, make_gam(GAM, folder)[1], (folder / "report.html").read_text()
 
 
 def test_the_page_has_what_it_must(made: Made) -> None:

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from ebar.recipes.gam.cells import departures
 from ebar.recipes.gam.data_efficiency import RECIPE as DATA_EFFICIENCY
-from ebar.recipes.gam.settings import departures
 from ebar.recipes.gam.tables import TABLE2
 from ebar.recipes.recipe import Reading, Row
 from ebar.recipes.render import apart, cut_off, row_from, seeds_of, settled, within

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from ebar.build.corpus import build_corpus
 from ebar.build.model import build_model
@@ -23,13 +22,6 @@ from ebar.training.best import History
 from ebar.training.moment_matching import MATCHING
 
 
-class Made(NamedTuple):
-    """What `ebar gam` makes."""
-
-    gam: Gam
-    figures: Figures
-
-
 def base_settings(config: GamConfig) -> TrainConfig:
     """r as a run of `ebar train`."""
     phase = config.base
@@ -43,14 +35,14 @@ def base_settings(config: GamConfig) -> TrainConfig:
     )  # fmt: skip
 
 
-def make_gam(config: GamConfig, folder: Path, *, quiet: bool = True) -> Made:
+def make_gam(config: GamConfig, folder: Path, *, quiet: bool = True) -> tuple[Gam, Figures]:
     """All that `ebar gam` does, in a run folder, from where it stands: r, the journey, its figures and its page."""
     with open_store(folder, description=described(folder, MANUAL, config), seed=config.seed) as store:
         made = _stages(config, store, quiet)
         figures = made.measure(exact=config.exact, draws=config.checks)
         store.write("results.json", to_json(figures.to_dict(), indent=1))
         made.report(folder / "report.html", figures=figures, history=History.read(folder / "r"))
-    return Made(made, figures)
+    return made, figures
 
 
 def load_gam(folder: Path) -> Gam:

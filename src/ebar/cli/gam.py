@@ -18,7 +18,7 @@ def main(words: Sequence[str]) -> int:
     config, place = read(words, MANUAL, GamConfig, Place)
     return carry_out(
         place,
-        lambda: make_gam(config, place.folder, quiet=place.json).figures,
+        lambda: make_gam(config, place.folder, quiet=place.json)[1],
         to_dict=Figures.to_dict,
         show=lambda figures: _show(figures, place.folder),
     )

@@ -26,8 +26,7 @@ from ebar.maths.randomness import folded
 from ebar.models.autoregressive import Autoregressive
 from ebar.recipes.claims import Claim
 from ebar.recipes.figures import Figure, Figures, found
-from ebar.recipes.gam.cells import configured
-from ebar.recipes.gam.settings import gam_grid
+from ebar.recipes.gam.cells import configured, gam_grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Points
 from ebar.recipes.recipe import Cell, Reading, Recipe, Result

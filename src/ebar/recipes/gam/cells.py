@@ -1,4 +1,4 @@
-"""One run of `ebar gam`, and the figures that its recipes have in common."""
+"""Runs of `ebar gam` for the experiments of Parshakova et al. 2019, and figures that the recipes have in common."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,13 +10,134 @@ from ebar.config.gam import MANUAL, GamConfig
 from ebar.config.reader import read_tree
 from ebar.journeys.gam.figures import DRAWS
 from ebar.recipes.figures import Figure
-from ebar.recipes.gam.settings import departures
+from ebar.recipes.grid import Grid
 from ebar.recipes.recipe import Cell, Reading, Row
+
+# The spellings in the paper's captions are typos or slips of character recognition; these are those of the code.
+PURE = ("10001010001", "01011101101", "001001100111", "1011100111001", "10001011111000")
+MIXED = ("01011101101", "001001100111", "1011100111001", "100010100011", "10001011111000")
+MOTIF = "10001011111000"
+SIZES = (500, 1000, 5000, 10_000, 20_000)
+EPOCHS = 130  # at most, of r and of π, in the authors' code
+
+# How large everything is at each scale. At scale paper it is as in the authors' code.
+SCALES: dict[str, dict[str, Any]] = {
+    "demo": {"length": 12, "test_size": 100, "layers": 1, "hidden": 16, "distil": 200, "validation": 50, "epochs": 4,
+             "checks": 1000, "shortened": True},
+    "cpu": {"length": 30, "test_size": 5000, "layers": 2, "hidden": 200, "distil": 20_000, "validation": 2000,
+            "epochs": 40, "checks": 10_000},
+    "paper": {"length": 30, "test_size": 5000, "layers": 2, "hidden": 200, "distil": 20_000, "validation": 2000,
+              "epochs": EPOCHS, "checks": 10_000},
+}  # fmt: skip
+# What a run is called by in tables; the rest is in its configuration alone.
+LABELS = ("language", "motif", "ft", "presence", "recipe", "matching", "regime", "size", "seed")
+DATA = ("motif", "length", "presence", "size", "test_size")
+COMMON = {"motif": MOTIF, "ft": "1001111", "presence": 1.0, "recipe": "authors", "matching": "newton",
+          "regime": "two_stage"}  # fmt: skip
+
+
+def gam_grid(axes: Mapping[str, Any], **more: Any) -> Grid:
+    """Runs of `ebar gam` that differ in these settings."""
+    seeds = more.pop("seeds", 1)
+    return Grid(common={**COMMON, **more}, scales=SCALES, axes=axes, seeds=seeds, make=_cell)
+
+
+def _cell(settings: dict[str, Any]) -> Cell:
+    if settings.get(
+        "shortened"
+    ):  # a piece of the motif whose half is not 00, which is what d₃ is for motifs that short
+        motif = settings["motif"]
+        settings["motif"] = motif[:5] if motif[0] == "1" else motif[1:6]
+    labels = {key: settings[key] for key in LABELS if key in settings}
+    return {**labels, "configuration": configuration(settings)}
+
+
+def configuration(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What a user would write in a YAML file for `ebar gam --config`."""
+    newton = settings["matching"] == "newton"
+    return {
+        "seed": settings["seed"],
+        "data": {"kind": "language", **{key: settings[key] for key in DATA}},
+        "ft": settings["ft"],
+        "matching": {"kind": settings["matching"], **({"draws": settings["checks"]} if newton else {})},
+        "regime": settings["regime"],
+        "distillation": {"size": settings["distil"], "validation": settings["validation"]},
+        "checks": settings["checks"],
+        "exact": settings.get("exact", False),
+        **STAGES[settings["recipe"]](settings),
+    }  # fmt: skip
+
+
+def _authors(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The authors' r, and π the same way: fresh weights, on distilled ∪ D."""
+    epochs = settings.get("student_epochs") or settings["epochs"]
+    return {**_authors_base(settings), "student": _authors_phase(epochs, settings["distil"]), "fresh": True}
+
+
+def _authors_then_ours(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The authors' r; from there on ours: λ by newton, a smaller π, refined on D, and a second round."""
+    return {
+        **_authors_base(settings),
+        "student": {"epochs": 4, "batch_size": 128, "learning_rate": 4e-3},
+        "student_backbone": {"layers": 1, "hidden": min(128, settings["hidden"]), "dropout": 0.0},
+        "refinement": _tuned_phase(settings, 2e-3),
+        "continuation": {"epochs": 4, "batch_size": 128, "learning_rate": 1e-3},
+        "rounds": 2,
+        "fresh": True,
+    }
+
+
+def _tuned(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Our r, which is the fair rival: many small steps, a falling learning rate; π starts from its weights."""
+    return {
+        "backbone": {"kind": "lstm", "layers": 1, "hidden": min(128, settings["hidden"]), "dropout": 0.0},
+        "base": _tuned_phase(settings, 4e-3),
+        "continuation": {"epochs": 4, "batch_size": 128, "learning_rate": 1e-3},
+    }
+
+
+STAGES = {"authors": _authors, "authors_then_ours": _authors_then_ours, "tuned": _tuned}
+
+
+def _authors_base(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """At most 130 epochs; where an epoch has many steps and time is short, no more than π gets."""
+    epochs = EPOCHS if settings["epochs"] >= 40 and settings["size"] <= 1000 else settings["epochs"]
+    return {
+        "backbone": {"kind": "lstm", "layers": settings["layers"], "hidden": settings["hidden"], "dropout": 0.2},
+        "base": _authors_phase(epochs, settings["size"]),
+    }
+
+
+def _authors_phase(epochs: int, size: int) -> dict[str, Any]:
+    """Batches of at most 500, the last one dropped; patience of 10 evaluations in all, as in the authors' code."""
+    return {"epochs": epochs, "batch_size": min(size, 500), "learning_rate": 1e-3, "schedule": "constant",
+            "patience": 10, "patience_in_all": True, "clip": 0.25, "drop_last": True}  # fmt: skip
+
+
+def _tuned_phase(settings: Mapping[str, Any], learning_rate: float) -> dict[str, Any]:
+    """About 32 steps for each pass over D, however small it is."""
+    epochs, batch = settings["epochs"], min(32, max(4, settings["size"] // 32))
+    return {"epochs": epochs, "batch_size": batch, "learning_rate": learning_rate, "patience": epochs}
+
+
+def departures(cells: Sequence[Cell]) -> list[str]:
+    """Where models that go by the authors' name are stopped earlier than theirs."""
+    stops = {
+        (who, cell["size"], epochs)
+        for cell in cells
+        for who, stage, recipes in (("r", "base", ("authors", "authors_then_ours")), ("π", "student", ("authors",)))
+        if cell["recipe"] in recipes and (epochs := cell["configuration"][stage]["epochs"]) < EPOCHS
+    }
+    return [
+        f"{who} by the authors' settings is stopped after {epochs} epochs at the latest where |D| = {size:,}, not "
+        f"after {EPOCHS} as theirs."
+        for who, size, epochs in sorted(stops)
+    ]
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """What `ebar gam --config` makes of the cell's configuration: its results.json."""
-    return make_gam(configured(cell["configuration"]), folder).figures.to_dict()
+    return make_gam(configured(cell["configuration"]), folder)[1].to_dict()
 
 
 def configured(tree: Mapping[str, Any]) -> GamConfig:

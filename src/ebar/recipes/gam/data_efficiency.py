@@ -7,8 +7,7 @@ from typing import Any
 
 from ebar.recipes.claims import Claim
 from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.gam.cells import ENTROPY, READING, STANDARD, cost, run_cell
-from ebar.recipes.gam.settings import departures, gam_grid
+from ebar.recipes.gam.cells import ENTROPY, READING, STANDARD, cost, departures, gam_grid, run_cell
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves
 from ebar.recipes.recipe import Cell, Recipe, Result, Row
@@ -130,9 +129,7 @@ RECIPE = Recipe(
         )
         for start in ("authors_then_ours", "tuned")
     ],
-    claims=[
-        Claim(says="π has a lower cross-entropy than the r it came from", figure=DIFFERENCE, below=0.0),
-    ],
+    claims=[Claim(says="π has a lower cross-entropy than the r it came from", figure=DIFFERENCE, below=0.0)],
     reading=replace(
         READING,
         elsewhere=lambda cells: "other settings",

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ebar.recipes.figures import Figures
-from ebar.recipes.gam.cells import ENTROPY, READING, STANDARD, run_cell
-from ebar.recipes.gam.settings import MIXED, MOTIF, PURE, SIZES, gam_grid
+from ebar.recipes.gam.cells import ENTROPY, MIXED, MOTIF, PURE, READING, SIZES, STANDARD, gam_grid, run_cell
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves
 from ebar.recipes.recipe import Recipe

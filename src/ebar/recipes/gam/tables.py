@@ -7,8 +7,7 @@ from typing import Any
 
 from ebar.recipes.claims import Claim
 from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.gam.cells import ENTROPY, READING, STANDARD, cost, last, of, run_cell
-from ebar.recipes.gam.settings import MIXED, PURE, SIZES, gam_grid
+from ebar.recipes.gam.cells import ENTROPY, MIXED, PURE, READING, SIZES, STANDARD, cost, gam_grid, of, run_cell
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves
 from ebar.recipes.recipe import Cell, Recipe, Result, Row
@@ -74,25 +73,9 @@ TABLE1 = Recipe(
 )
 
 
-def names(result: Mapping[str, Any]) -> dict[str, int]:
-    """Features, each with its place."""
-    return {name: place for place, name in enumerate(result["features"])}
-
-
-def moment(result: Mapping[str, Any], model: str, feature: int) -> Any:
-    """Of the last model of this kind."""
-    return result["moments"][last(result, model)][result["features"][feature]]
-
-
-def true_moment(result: Mapping[str, Any], feature: int) -> Any:
-    """Of the language, where it is known."""
-    return result["moments"]["language"][result["features"][feature]] if "language" in result["moments"] else None
-
-
-def coefficient_interval(result: Mapping[str, Any], feature: int) -> Any:
-    """Of the first round's λ, where the method gives intervals."""
-    intervals = result["matching"][0]["intervals"]
-    return intervals[feature] if intervals else None
+def names(result: Mapping[str, Any]) -> dict[str, str]:
+    """Features, by name."""
+    return {name: name for name in result["features"]}
 
 
 def examples(results: Sequence[Result]) -> list[Row]:
@@ -120,6 +103,7 @@ RUN = {
     "cross-entropy of r": 0.5646, "cross-entropy of P": 0.4662, "cross-entropy of π": 0.4689, "entropy": 0.4491,
     "motif frequency of r": 0.045, "motif frequency of π": 0.9595, "mean length of r": 27.8, "mean length of π": 30.7,
 }  # fmt: skip
+OF_MODELS: dict[str, Any] = {"model": {"r": "r", "π": "π"}, "feature": names}
 TABLE2 = Recipe(
     title="One run by the authors' settings: motif 10001011111000, ft 1001111, |D| = 5000, λ by rejection",
     source=f"{PAPER}, Table 2, and the authors' recorded run",
@@ -137,15 +121,14 @@ TABLE2 = Recipe(
                 *(replace(one, paper=(RUN.get(one.name),)) for one in (ENTROPY, *STANDARD)),
                 Figure(
                     name="λ of {feature}",
-                    at="matching.0.coefficients.{feature}",
-                    single=coefficient_interval,
+                    at="lambda.0.{feature}",
                     each={"feature": names},
                     paper=(-10.09, -0.151, -0.062, 0.0, -0.142),
                 ),
-                Figure(name="moment of {feature}", at=moment, each={"model": {"r": "r", "π": "π"}, "feature": names}),
+                Figure(name="moment of {feature}", at="moments.{model}.{feature}", each=OF_MODELS),
                 Figure(
                     name="moment of {feature}",
-                    at=true_moment,
+                    at="moments.language.{feature}",
                     each={"feature": names},
                     about={"model": "truth"},
                     exact=True,
