@@ -14,7 +14,6 @@ from torch import Tensor
 
 from ebar.backbones.lstm import Lstm
 from ebar.build.gam import base_settings
-from ebar.build.load import load
 from ebar.config.gam import GamConfig
 from ebar.data.corpora import LanguageData
 from ebar.data.corpus import Corpus
@@ -162,11 +161,6 @@ def test_a_folder_of_another_base_or_other_data_is_refused(two_rounds: Gam, base
     other = LanguageData(motif="1011", length=8, size=60, test_size=100).read(seed=1)
     with pytest.raises(UserError, match=r"\(what differs: data.digest\)"):
         made(base, place, data=other, rounds=2)
-
-
-def test_a_folder_of_objects_cannot_be_loaded_without_them(two_rounds: Gam, place: Path) -> None:
-    with pytest.raises(UserError, match=r"give them to ebar\.gam once more"):
-        load(place)
 
 
 def test_a_folder_of_an_earlier_version_is_refused_in_a_sentence(base: Autoregressive, tmp_path: Path) -> None:

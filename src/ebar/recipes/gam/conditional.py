@@ -78,8 +78,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
             "constant": Constant(len(MOTIFS)),
             "conditional": Recurrent(space.vocabulary, len(MOTIFS)),
         }
-    common: dict[str, Any] = {"seed": seed, "generator": generator}
-    learn(r, train, held_out, batch_size=50, epochs=cell["epochs"], patience=3, learning_rate=3e-3, **common)
+    learn(r, train, held_out, batch_size=50, epochs=cell["epochs"], patience=3, learning_rate=3e-3, seed=seed)
     found = {"cross_entropy_r": float(negative_log_scores(r, *test).mean())}
     features = Features([Motif(motif=motif, alphabet="01", end=space.end) for motif in MOTIFS])
     for name, network in networks.items():
@@ -88,7 +87,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
         batches = max(5, size // 250)
         learn(
             energy, train, held_out, objective=ConditionalMoments(model=p, draws=cell["draws"]), patience=4,
-            batch_size=-(-size // batches), epochs=-(-cell["steps"] // batches), learning_rate=0.05, **common,
+            batch_size=-(-size // batches), epochs=-(-cell["steps"] // batches), learning_rate=0.05, seed=seed,
         )  # fmt: skip
         found[f"cross_entropy_{name}"] = _cost(p, *test, generator=generator)
         found[f"gain_{name}"] = found["cross_entropy_r"] - found[f"cross_entropy_{name}"]

@@ -92,7 +92,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     space, seed = Space(2, cell["bits"]), cell["seed"]
     generator = Generator().manual_seed(folded(seed, 0))
     train, held_out, test = (noise_with_the_bit(space, size, generator=generator) for size in (DATA, HELD_OUT, TEST))
-    r = _learnt(cell, space, train, held_out, folded(seed, 1), generator)
+    r = _learnt(cell, space, train, held_out, folded(seed, 1))
     p = demanded(r)
     z = log_z(gather(Importance(), p, DRAWS, generator=generator))[0].estimate
     kept = sum_of = 0
@@ -103,7 +103,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     drawn = Sequences.join(parts)
     pi = _learnt(
         cell, space, drawn.select(torch.arange(HELD_OUT, HELD_OUT + cell["distilled"])),
-        drawn.select(torch.arange(HELD_OUT)), folded(seed, 2), generator,
+        drawn.select(torch.arange(HELD_OUT)), folded(seed, 2),
     )  # fmt: skip
     bit = KeyedHashBit()
     costs = {name: float(negative_log_scores(model, test).mean()) for name, model in (("r", r), ("pi", pi))}
@@ -119,16 +119,11 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     }
 
 
-def _learnt(
-    cell: Cell, space: Space, train: Sequences, held_out: Sequences, seed: int, generator: Generator
-) -> Autoregressive:
+def _learnt(cell: Cell, space: Space, train: Sequences, held_out: Sequences, seed: int) -> Autoregressive:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
         model = assemble(space, "lstm", {"layers": 1, "hidden": cell["hidden"], "dropout": 0.0})
-    learn(
-        model, train, held_out, batch_size=1000, epochs=cell["epochs"], patience=2, learning_rate=2e-3, seed=seed,
-        generator=generator,
-    )  # fmt: skip
+    learn(model, train, held_out, batch_size=1000, epochs=cell["epochs"], patience=2, learning_rate=2e-3, seed=seed)
     return model
 
 

@@ -122,7 +122,7 @@ def distil(arm: Arm, policy: Autoregressive, budget: int, seed: int, generator: 
     size = min(LARGEST, max(SMALLEST, len(train.lengths) // BATCHES))
     return learn(
         policy, train, held_out, batch_size=size, epochs=math.ceil(LONGEST / math.ceil(len(train.lengths) / size)),
-        patience=PATIENCE, held_out_batch=2048, learning_rate=DISTILLATION_RATE, seed=seed, generator=generator,
+        patience=PATIENCE, held_out_batch=2048, learning_rate=DISTILLATION_RATE, seed=seed,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torch import Generator, nn
+from torch import nn
 
 from ebar.data.corpus import FEW_LOGITS, Corpus, Part
 from ebar.journeys.train import train
@@ -12,16 +12,18 @@ from ebar.types import Space
 
 
 def learn(
-    module: nn.Module, data: Part, held_out: Part, *, learning_rate: float, seed: int, generator: Generator,
-    objective: Any = None, **training: Any,
+    module: nn.Module, data: Part, held_out: Part, *, learning_rate: float, seed: int, objective: Any = None,
+    **training: Any,
 ) -> int:  # fmt: skip
-    """Trains a module, by maximum likelihood unless told otherwise; it keeps its best weights. The number of steps."""
+    """Trains a module, by maximum likelihood unless told otherwise; it keeps its best weights. The number of steps.
+
+    The seed decides everything random, dropout too.
+    """
     space = getattr(module, "space", Space(2, 1))
     corpus = Corpus(space=space, tokeniser=None, parts={"train": data, "validation": held_out})
     how = Training(**{"clip": 1.0, "held_out_batch": FEW_LOGITS, **training})
     trained = train(
-        module, corpus, objective=objective, training=how, optimiser=Adam(learning_rate=learning_rate), seed=seed,
-        generator=generator,
-    )  # fmt: skip
+        module, corpus, objective=objective, training=how, optimiser=Adam(learning_rate=learning_rate), seed=seed
+    )
     assert trained.result is not None
     return trained.result.position.step
