@@ -27,14 +27,14 @@ class ControlConfig:
     """Everything that decides the result."""
 
     model: Location
-    """A folder or a name on the hub of a causal language model, a .gguf file or a llama2.c .bin file."""
+    """A folder or a hub name of a causal language model, a .gguf or llama2.c .bin file, or a run of `ebar train`."""
     features: tuple[Term, ...] = listed("KIND:ARGUMENT=MOMENT", _features_help)
     prompt: str = ""
     """Text that every draw goes on from."""
     reads_prompt: bool = False
     """Whether features look at the prompt and what follows it together, not at what follows alone."""
     length: Count = 40
-    """Tokens of a draw, its end included where it may end."""
+    """Tokens of a draw, its end included where it may end; of a run at most as many as it was trained to make."""
     ends: bool = False
     """Whether a draw may end before, with the model's end token; without it, all draws have `length` tokens."""
     draws: Annotated[int, at_least(4)] = 10_000
