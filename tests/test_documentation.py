@@ -22,7 +22,6 @@ import pytest
 from ebar.cli import COMMANDS as COMMAND_TABLE
 from ebar.cli import main
 from ebar.recipes.spine import samplers
-from ebar.samplers.importance import Importance
 from tests.example_files import write_example_files
 from tests.test_layers import LAYERS
 
@@ -189,7 +188,6 @@ def test_every_command_is_accepted_and_prints_what_the_page_says(
         leftover.unlink()
     monkeypatch.setitem(samplers.SIZES, "demo", [5])
     monkeypatch.setitem(samplers.SEEDS, "demo", 2)
-    monkeypatch.setattr(samplers, "SAMPLERS", {"importance": Importance})
     refused = bool(command.output) and command.output[0].startswith("ebar: ")
     code = main(command.words if refused else quick(command.words))
     printed = capsys.readouterr()
