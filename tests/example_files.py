@@ -44,7 +44,8 @@ def write_language_model(folder: Path) -> None:
     letters = " abcdefghijklmnopqrstuvwxyz.,"
     words = [f" {word}" for word in ("rabbit", "bunny", "she", "he", "the", "saw", "a", "ran")]
     pieces = ["<unk>", "\n<s>\n", "\n</s>\n", *(f"<0x{byte:02X}>" for byte in range(256)), *letters, *words]
-    pieces += [f"{left}{right}" for left in letters for right in letters[1:]][: 512 - len(pieces)]
+    pieces += [f"{left}{right}" for left in letters for right in letters[1:]]
+    pieces = list(dict.fromkeys(pieces))[:512]
     with (folder / STORIES[1]).open("wb") as file:
         file.write(struct.pack("<i", max(map(len, pieces))))
         for token, piece in enumerate(pieces):

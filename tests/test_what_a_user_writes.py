@@ -56,6 +56,14 @@ def test_a_residual_model_has_a_perplexity_with_an_interval_and_generates(writte
     assert torch.isfinite(joint.p.log_score(data.test)).all()
 
 
+def test_a_controlled_model_keeps_its_rules(written: Any) -> None:
+    ruled = written["ruled"]
+    texts = ruled.sample(5)
+    assert len(texts) == 5
+    assert all("rabbit" in str(text) or "bunny" in str(text) for text in texts)
+    assert isinstance(ruled.p, ebar.Tilted)
+
+
 def test_torch_s_own_state_repeats_what_no_seed_decides(written: Any) -> None:
     def once() -> list[Any]:
         torch.manual_seed(5)
