@@ -60,11 +60,6 @@ def grouped(results: Iterable[Result], keys: Sequence[str]) -> dict[tuple[Any, .
     return groups
 
 
-def as_estimate(tree: Mapping[str, Any] | None) -> Estimate | None:
-    """What JSON made of an `Estimate`."""
-    return None if tree is None else Estimate.from_dict(tree)
-
-
 def as_dot(row: Row) -> Estimate:
     """A row as an estimate, to be drawn."""
     value = float("nan") if row.value is None else row.value

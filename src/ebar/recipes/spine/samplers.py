@@ -88,8 +88,10 @@ FIGURES = {
 RECIPE = Recipe(
     title="Samplers on an enumerable target: total variation and cost against the number of draws",
     source="ebar's own",
-    # A tilted model has nothing for ancestral sampling to draw it from.
-    grid=Grid(axes={"n": SIZES, "sampler": [IDEAL, *(name for name in SAMPLERS if name != "ancestral")]}, seeds=SEEDS),
+    # A tilted model has nothing for ancestral sampling to draw it from. Samplers that are registered later count too.
+    grid=lambda scale: Grid(
+        axes={"n": SIZES, "sampler": [IDEAL, *(name for name in SAMPLERS if name != "ancestral")]}, seeds=SEEDS
+    )(scale),
     run=run_cell,
     figures=[
         Figures(by=("sampler", "n"), of=[Figure(name=name, at=name, range=ends) for name, (_, ends) in FIGURES.items()])
