@@ -13,7 +13,7 @@ none. The model cannot end a sequence before the longest real one does: there ar
 - `…_scheduled`: scheduled sampling at an even chance, for comparison.
 - `… seconds`: of the updates, and of sampling, forward and backward in the one by E-ARM.
 
-By operations, backward being two forwards, it is (3 + 3 + 1)/3 = 2.33. Documents 001 and 003 have 5.3, and 23 for
+By operations, backward being two forwards, it is (3 + 3 + 1)/3 = 2.33. The papers have 5.3, and 23 for
 Langevin dynamics.
 """
 

@@ -55,7 +55,7 @@ def test_tables_of_the_binomial() -> None:
             assert at_least(successes, trials, found.low) == pytest.approx(0.05)
         if successes < trials:
             assert 1 - at_least(successes + 1, trials, found.high) == pytest.approx(0.05)
-    # Document 002 has 56.23 % with p 0.015 and 55.21 % with 0.036: some 400 decided pairs would give just that.
+    # Deng et al. 2020 have 56.23 % with p 0.015 and 55.21 % with 0.036: some 400 decided pairs would give just that.
     assert (round(100 * 221 / 393, 2), round(coin_p_value(221, 172), 3)) == (56.23, 0.015)
     assert (round(100 * 233 / 422, 2), round(coin_p_value(233, 189), 3)) == (55.21, 0.036)
     with pytest.raises(ValueError, match="no share"):
