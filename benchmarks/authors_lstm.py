@@ -16,8 +16,8 @@ from torch import Generator
 from ebar.backbones.lstm import Lstm
 from ebar.data.languages import Language
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.models.construction import Autoregressive
+from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.store.writing import replace
 from ebar.training.batches import Batches
 from ebar.training.loop import fit

@@ -23,12 +23,12 @@ import torch
 from authors_lstm import Recipe, kept, prepare
 from scipy.stats import fisher_exact, ks_2samp
 
-from ebar.data.corpora import read_corpus
+from ebar.data.corpus import read_corpus
 from ebar.data.tokenisers import Alphabet
 from ebar.energies.linear import Linear
 from ebar.features.feature import Feature, Features
 from ebar.features.regular import Motif, StartsWith
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.training.distillation import Distilled, distil

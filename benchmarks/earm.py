@@ -30,10 +30,9 @@ from torch import Generator
 
 from ebar.backbones.transformer import EncoderDecoder, Transformer
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.objectives.earm import Earm
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
-from ebar.objectives.scheduled_sampling import ScheduledSampling
+from ebar.objectives.scheduled_sampling import MaximumLikelihood, ScheduledSampling
 from ebar.types import Clock, Context, Objective, Sequences, Space
 
 VOCABULARY, HIDDEN, TOKENS, ROUNDS = 4000, 256, 4096, 7
@@ -42,9 +41,9 @@ VOCABULARY, HIDDEN, TOKENS, ROUNDS = 4000, 256, 4096, 7
 def tatoeba() -> tuple[Sequences, Context]:
     """A batch of real pairs, of a length that many have."""
     folder = Path(os.environ["EBAR_DATA"]) / "tatoeba-deu-eng"
-    from ebar.data.bpe import Bpe
+    from ebar.data.built_tokeniser import Bpe
     from ebar.data.parallel import pairs, read_parallel
-    from ebar.training.budgeted import Budgeted
+    from ebar.training.batches import Budgeted
 
     sentences = list(pairs(folder / "valid.tsv.xz", source_column=1, target_column=0))
     tokeniser = Bpe.train([text for pair in sentences for text in pair], VOCABULARY - 1)

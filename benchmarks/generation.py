@@ -24,7 +24,7 @@ from command import run
 from torch import Generator
 
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import teacher_forced
 from ebar.testing.gpt2 import from_gpt2
 from ebar.types import Space

@@ -24,7 +24,7 @@ from ebar.estimators.log_z import log_z
 from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.maths.log_space import effective_sample_size
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.tilted import Tilted
 from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead, guided

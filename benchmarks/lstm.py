@@ -23,7 +23,7 @@ from torch import Generator, Tensor
 
 from ebar.backbones.lstm import Lstm
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.types import Space
 
 ROWS, LENGTH, VOCABULARY, LAYERS, WIDTH = 2048, 30, 3, 2, 200

@@ -22,7 +22,7 @@ from torch import Generator, Tensor
 
 from ebar.backbones.transformer import Transformer
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.types import Context, Sequences, Space
 
 ROWS, PREFIX, LENGTH, VOCABULARY, LAYERS, WIDTH, HEADS = 10_000, 120, 40, 8000, 4, 256, 4

@@ -24,7 +24,7 @@ from ebar.features.feature import Feature
 from ebar.features.functions import Predicate
 from ebar.heads import HEADS
 from ebar.objectives import OBJECTIVES
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.recipes import RECIPES
 from ebar.recipes.recipe import Recipe, Row
 from ebar.samplers import SAMPLERS

@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.backbones.backbone import Backbone, Quick, Reads
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.testing.backbones import by_segments, by_stepper
 from ebar.types import Context, Sequences
 

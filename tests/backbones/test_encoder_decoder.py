@@ -5,12 +5,11 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from ebar.backbones.positions import sinusoids
 from ebar.backbones.transformer import EncoderDecoder
-from ebar.backbones.transformer_layer import CrossAttention
+from ebar.backbones.transformer_layer import CrossAttention, sinusoids
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import ancestral_by_token, teacher_forced, token_log_probs
 from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space

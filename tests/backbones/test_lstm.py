@@ -7,8 +7,7 @@ from torch import nn
 
 from ebar.backbones import BACKBONES
 from ebar.backbones.backbone import Backbone, Quick
-from ebar.backbones.lstm import Lstm
-from ebar.backbones.lstm_stepper import LstmStepper, _sigmoid, _update
+from ebar.backbones.lstm import Lstm, LstmStepper, _sigmoid, _update
 from ebar.heads import HEADS
 from ebar.heads.head import Head
 from ebar.heads.softmax import Softmax
@@ -129,7 +128,7 @@ def test_the_sigmoid_that_is_compiled_is_a_sigmoid():
 
 @torch.no_grad()
 def test_what_is_compiled_is_what_is_not(monkeypatch, generator):
-    monkeypatch.setattr("ebar.backbones.lstm_stepper._compiled_update", lambda: _update)
+    monkeypatch.setattr("ebar.backbones.lstm._compiled_update", lambda: _update)
     backbone = nn.LSTM(3, 6, 2, batch_first=True)
     inputs = torch.eye(4, 3)
     zeros = torch.zeros(2, 5, 6)

@@ -5,12 +5,11 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.backbones.backbone import Backbone, Quick, Reads
-from ebar.backbones.gated_pixelcnn import GatedPixelCnn, gated
 from ebar.backbones.masked_convolution import MaskedConvolution
-from ebar.backbones.pixelcnn import PixelCnn
+from ebar.backbones.pixelcnn import GatedPixelCnn, PixelCnn, gated
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import ancestral_by_token, teacher_forced, token_log_probs
 from ebar.types import Context, Sequences, Space
 

@@ -11,7 +11,7 @@ from ebar.backbones.transformer import EncoderDecoder, Transformer
 from ebar.backbones.transformer_stepper import _Groups, _Memory, log_sum
 from ebar.heads.softmax import Softmax
 from ebar.models import drawing, stepwise
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import ancestral_by_token, token_log_probs
 from ebar.types import Context, Space
 from tests.backbones.reading import EQUAL, UNEQUAL, VOCABULARY, lively

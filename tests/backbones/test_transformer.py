@@ -6,12 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from ebar.backbones.positions import Sinusoidal, sinusoids
 from ebar.backbones.transformer import Transformer
-from ebar.backbones.transformer_layer import SelfAttention, dropped
+from ebar.backbones.transformer_layer import SelfAttention, Sinusoidal, dropped, sinusoids
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import ancestral_by_token, teacher_forced, token_log_probs
 from ebar.testing.enumeration import whole_space
 from ebar.types import Space

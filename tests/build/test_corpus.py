@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from ebar.build.corpus import build_corpus
-from ebar.build.model import build_model
-from ebar.data.bpe import Bpe
+from ebar.build.train import build_corpus, build_model
+from ebar.data.built_tokeniser import Bpe
 from ebar.data.images import Images
 from ebar.data.packed import Packed, PackedPairs
 from ebar.data.tokenisers import Alphabet, Bytes, Words

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Generator
 
-from ebar.build.corpus import build_corpus
-from ebar.build.model import load_model
+from ebar.build.train import build_corpus, load_model
 from ebar.cli import main
 from ebar.config.train import read_train
 from ebar.training import Checkpoints

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from ebar.backbones.pretrained import llama2c
-from ebar.backbones.pretrained.lora import merged, with_lora
-from ebar.energies.loading import load_encoder
+from ebar.backbones.pretrained.reading import merged, with_lora
+from ebar.energies.reencoded import load_encoder
 from ebar.errors import UserError
 from ebar.hugging_face import quiet
 from ebar.models.loading import from_pretrained, save_pretrained
@@ -305,7 +305,7 @@ def test_a_file_that_is_not_of_llama2c_is_refused(tmp_path):
 
 def saved(folder: Path) -> Path:
     """A tiny GPT-2 with a byte-level tokenizer, as the hub would give it."""
-    from ebar.data.bpe import Bpe
+    from ebar.data.built_tokeniser import Bpe
     from tests.data.test_pretrained_tokeniser import TEXTS, special
 
     described = json.loads(Bpe.train(TEXTS, 270).model)

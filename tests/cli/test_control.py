@@ -12,7 +12,7 @@ from ebar.build.terms import absolute
 from ebar.cli import dispatch
 from ebar.errors import UserError
 from ebar.journeys.control import journey
-from ebar.recipes.control.toy import write_toy
+from ebar.recipes.control.tables import write_toy
 from ebar.samplers.draw import draw
 
 pytest.importorskip("transformers", reason="needs the extra ebar[hf]")

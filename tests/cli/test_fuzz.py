@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ebar.build import gam
-from ebar.build.load import load_trained
+from ebar.build.train import load_trained
 from ebar.cli import main
 from ebar.errors import UserError
 from tests.cli.conftest import TINY

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from ebar.cli import main
-from ebar.recipes.data import toy_text
+from ebar.recipes.grid import toy_text
 
 BASE = [
     "--data.kind", "text", "--data.length", "24", "--backbone.kind", "transformer", "--backbone.layers", "1",

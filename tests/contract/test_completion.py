@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Generator
 
-from ebar.backbones.gated_pixelcnn import GatedPixelCnn
 from ebar.backbones.lstm import Lstm
-from ebar.backbones.pixelcnn import PixelCnn
+from ebar.backbones.pixelcnn import GatedPixelCnn, PixelCnn
 from ebar.backbones.transformer import Transformer
 from ebar.data.images import Images
 from ebar.energies.linear import Linear
@@ -23,11 +22,10 @@ from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
-from ebar.models.autoregressive import Autoregressive
-from ebar.models.from_logits import FromLogits
+from ebar.models.construction import Autoregressive, FromLogits
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.samplers import SAMPLERS
 from ebar.samplers.beam import decode
 from ebar.samplers.draw import draw

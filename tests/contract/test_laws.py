@@ -13,8 +13,7 @@ from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.heads import HEADS
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
-from ebar.models.from_logits import FromLogits
+from ebar.models.construction import Autoregressive, FromLogits
 from ebar.models.locally_residual import LocallyResidual
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted

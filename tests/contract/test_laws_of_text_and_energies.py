@@ -17,23 +17,22 @@ from torch import Generator, nn
 import ebar.energies
 import ebar.models
 from ebar.automata import Dfa
-from ebar.automata.reading import Reading
+from ebar.automata.lift import Reading
 from ebar.backbones.lstm import Lstm
 from ebar.data import TOKENISERS
 from ebar.data.built_tokeniser import read_tokeniser
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import Alphabet
 from ebar.energies.conditional import ConditionalLinear, MeanPool
-from ebar.energies.encoders import unit
 from ebar.energies.kinds import ENERGIES as KINDS
-from ebar.energies.linear import Linear
-from ebar.energies.loading import LoadedEncoder
-from ebar.energies.own_logits import OwnLogits
+from ebar.energies.linear import Linear, OwnLogits
+from ebar.energies.neural import unit
+from ebar.energies.reencoded import LoadedEncoder
 from ebar.features import FEATURES, Features, Length, Motif, bind
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
-from ebar.models.prompted import Prompted
+from ebar.models.construction import Autoregressive
 from ebar.models.tabular import Tabular
+from ebar.models.truncated import Prompted
 from ebar.testing import check_energy, check_feature, check_stepwise, check_tokeniser
 from ebar.testing.tokenisers import TEXTS
 from ebar.types import Context, Sequences, Space

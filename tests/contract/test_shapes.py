@@ -25,8 +25,7 @@ from ebar.features.feature import Features
 from ebar.features.functions import Predicate, TextScore
 from ebar.features.regular import Motif
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
-from ebar.models.from_logits import FromLogits
+from ebar.models.construction import Autoregressive, FromLogits
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.objectives.conditional_moments import ConditionalMoments

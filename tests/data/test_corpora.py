@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebar.data.corpora import longest_of, read_corpus, symbols_of, validation_size
+from ebar.data.corpus import longest_of, read_corpus, symbols_of, validation_size
 from ebar.data.tokenisers import Alphabet, Bytes, Tokeniser
 from ebar.errors import UserError
 from ebar.types import Space

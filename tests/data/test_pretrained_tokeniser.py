@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from ebar.automata import compile_text, lift
-from ebar.data.bpe import Bpe
-from ebar.data.built_tokeniser import read_tokeniser
+from ebar.data.built_tokeniser import Bpe, read_tokeniser
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import EncodesMany, Storable, Tokeniser
 from ebar.errors import UserError

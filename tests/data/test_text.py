@@ -8,7 +8,7 @@ import torch
 
 from ebar.data import TextData
 from ebar.data import text as module
-from ebar.data.bpe import Bpe
+from ebar.data.built_tokeniser import Bpe
 from ebar.data.text import blocks_of, read_tokens, texts_of, windows
 from ebar.data.tokenisers import Alphabet, Bytes, Words
 from ebar.errors import UserError

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebar.data.bpe import Bpe
-from ebar.data.built_tokeniser import read_tokeniser
+from ebar.data.built_tokeniser import Bpe, read_tokeniser
 from ebar.data.tokenisers import Alphabet, Bytes, Storable, Tokeniser, Words, encode_many
 from ebar.errors import UserError
 

@@ -11,12 +11,11 @@ from torch import Generator, Tensor, nn
 from ebar.backbones.lstm import Lstm
 from ebar.backbones.transformer import BidirectionalTransformer, Transformer
 from ebar.energies import neural
-from ebar.energies.bounded import BoundedEnergy, bound_of, rounded, squashed
-from ebar.energies.encoders import Causal, bit, unit, unit_from
-from ebar.energies.neural import Encoded, Encoder, Neural, blocks, joined, mean_pooled
+from ebar.energies.linear import BoundedEnergy, bound_of, rounded, squashed
+from ebar.energies.neural import Causal, Encoded, Encoder, Neural, bit, blocks, joined, mean_pooled, unit, unit_from
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.rejection import Rejection

@@ -22,10 +22,10 @@ from transformers import (
     RobertaModel,
 )
 
-from ebar.data.bpe import Bpe
+from ebar.data.built_tokeniser import Bpe
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import Alphabet, Bytes, Words
-from ebar.energies.bounded import bound_of
+from ebar.energies.linear import bound_of
 from ebar.energies.neural import Encoder, Neural
 from ebar.energies.reencoded import Reencoded
 from ebar.errors import UserError

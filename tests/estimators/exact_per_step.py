@@ -10,8 +10,8 @@ from torch import Tensor
 from ebar.estimators.futures import one_row
 from ebar.estimators.per_step import check_rows
 from ebar.maths.enumeration import all_sequences
-from ebar.models.scoring import measured_energy
 from ebar.models.stepwise import token_log_probs
+from ebar.models.tilted import measured_energy
 from ebar.modes import evaluation_mode
 from ebar.types import Context, Energy, Sequences, Stepwise
 

@@ -11,7 +11,7 @@ from ebar.errors import UserError
 from ebar.estimators.last_step import last_step
 from ebar.estimators.per_step import Steps, futures_doubt, mean_between, per_step
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.drawing import futures
 from ebar.models.stepwise import token_log_probs
 from ebar.models.tabular import Tabular

@@ -11,7 +11,7 @@ from ebar.errors import UserError
 from ebar.evaluation.cross_entropy import cross_entropy, stream_cost
 from ebar.evaluation.exposure_bias import after_own_prefix, exposure_bias, share
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import token_log_probs
 from ebar.models.tabular import Tabular
 from ebar.samplers.greedy import greedy

@@ -12,11 +12,10 @@ from torch import Generator, Tensor
 from ebar.backbones.lstm import Lstm
 from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import teacher_forced
 from ebar.objectives.contrastive import ScoredTokens as Tokens
-from ebar.objectives.contrastive import contrast
-from ebar.objectives.token_scores import TokenScores, token_scores
+from ebar.objectives.contrastive import TokenScores, contrast, token_scores
 from ebar.types import Sequences, Space
 
 FIXED, ENDING = Space(3, 4), Space(3, 4, end=2)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebar.automata.reading import Reading
+from ebar.automata.lift import Reading
 from ebar.errors import UserError
 from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Feature, Followed, bind, negated

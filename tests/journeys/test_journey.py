@@ -15,8 +15,7 @@ from torch import Tensor
 from ebar.backbones.lstm import Lstm
 from ebar.build.gam import base_settings
 from ebar.config.gam import GamConfig
-from ebar.data.corpora import LanguageData
-from ebar.data.corpus import Corpus
+from ebar.data.corpus import Corpus, LanguageData
 from ebar.errors import Interrupted, UserError
 from ebar.features.regular import Motif, StartsWith
 from ebar.heads.softmax import Softmax
@@ -25,7 +24,7 @@ from ebar.journeys.gam import cyclical as cyclical_module
 from ebar.journeys.gam import journey as journey_module
 from ebar.journeys.gam.journey import Gam, gam
 from ebar.journeys.gam.settings import FLOOR, Distillation, Phase
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.samplers.importance import Importance
 from ebar.training.course import Training
 from ebar.training.distillation import distil
@@ -227,7 +226,7 @@ import os, signal, sys
 import torch
 from ebar.training.metrics import Lines
 import ebar
-from ebar.data.corpora import LanguageData
+from ebar.data.corpus import LanguageData
 from ebar.journeys.gam.settings import Distillation, Phase
 from ebar.journeys.train import train
 from ebar.training.course import Training

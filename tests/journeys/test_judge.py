@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ebar.backbones.transformer import BidirectionalTransformer
-from ebar.energies.encoders import bit
+from ebar.energies.neural import bit
 from ebar.errors import UserError
 from ebar.evaluation.fooling import compared, paired_difference, verdict
 from ebar.journeys.judge import Judge, energies, fooling

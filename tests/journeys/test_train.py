@@ -19,9 +19,9 @@ from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.journeys.train import Trained, train
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.objectives.earm import Earm
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.training.course import Training
 
 LANGUAGE = LanguageData(motif="11", length=5, size=40, test_size=10)

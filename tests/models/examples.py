@@ -7,7 +7,7 @@ from torch import Generator
 
 from ebar.backbones.lstm import Lstm
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.tabular import Tabular
 from ebar.types import Context, Sequences, Space
 

@@ -7,7 +7,7 @@ from torch import Generator, Tensor, nn
 
 from ebar.errors import UserError
 from ebar.maths.enumeration import all_sequences
-from ebar.models.from_logits import FromLogits
+from ebar.models.construction import FromLogits
 from ebar.models.stepwise import by_advancing, teacher_forced
 from ebar.types import Context, Sequences, Stepwise
 from tests.models.examples import ENDING, FIXED, three_contexts

@@ -9,15 +9,15 @@ import torch
 from torch import Generator
 
 from ebar.backbones.transformer import Transformer
-from ebar.energies.own_logits import OwnLogits
+from ebar.energies.linear import OwnLogits
 from ebar.errors import UserError
 from ebar.estimators import exact
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.locally_residual import LocallyResidual
 from ebar.models.stepwise import by_advancing, teacher_forced
 from ebar.models.tabular import Tabular
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.testing.enumeration import whole_space
 from ebar.training.batches import Batches
 from ebar.training.loop import fit

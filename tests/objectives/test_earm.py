@@ -8,14 +8,13 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
+from ebar.models.construction import FromLogits
 from ebar.models.drawing import draw_fakes
-from ebar.models.from_logits import FromLogits
 from ebar.models.stepwise import teacher_forced
 from ebar.models.tabular import Tabular
 from ebar.objectives import Earm, MaximumLikelihood, ScheduledSampling
 from ebar.objectives.contrastive import ScoredTokens as Tokens
-from ebar.objectives.contrastive import contrast, normalised_weights, past
-from ebar.objectives.token_scores import TokenScores, token_scores
+from ebar.objectives.contrastive import TokenScores, contrast, normalised_weights, past, token_scores
 from ebar.types import Clock, Context, Loss, Sequences, Space
 from tests.models.examples import ENDING, FIXED, lstm, three_contexts
 

@@ -8,8 +8,8 @@ import torch
 from torch import Generator
 
 from ebar.backbones.transformer import BidirectionalTransformer
-from ebar.energies.encoders import MaskedModel
-from ebar.objectives.masked import Masked, hide
+from ebar.energies.neural import MaskedModel
+from ebar.objectives.nce import Masked, hide
 from ebar.training.batches import Batches
 from ebar.training.loop import fit, measure
 from ebar.training.players import Player, evaluating

@@ -8,7 +8,7 @@ from torch import Generator, Tensor, nn
 from ebar.errors import UserError
 from ebar.models.stepwise import teacher_forced
 from ebar.objectives import OBJECTIVES, MaximumLikelihood
-from ebar.objectives.token_scores import token_scores
+from ebar.objectives.contrastive import token_scores
 from ebar.types import Clock, Context, Objective, Sequences, Space
 from tests.models.examples import ENDING, FIXED, lstm, three_contexts
 
@@ -167,7 +167,7 @@ def test_smoothing_needs_a_share_below_one_and_a_model_that_shows_its_tokens(gen
 
 @pytest.mark.parametrize("mean", [False, True])
 def test_scores_and_their_gradient_are_those_of_torch(mean, generator, monkeypatch):
-    monkeypatch.setattr("ebar.objectives.token_scores.NUMBERS", 16)  # several blocks, the last one smaller
+    monkeypatch.setattr("ebar.objectives.contrastive.NUMBERS", 16)  # several blocks, the last one smaller
     logits = torch.randn(5, 2, 4, dtype=torch.float64, generator=generator)
     logits[3, 1, :3] = -math.inf
     logits.requires_grad_()

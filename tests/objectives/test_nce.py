@@ -8,8 +8,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ebar.backbones.transformer import BidirectionalTransformer
-from ebar.energies.encoders import bit
-from ebar.models.from_logits import FromLogits
+from ebar.energies.neural import bit
+from ebar.models.construction import FromLogits
 from ebar.objectives.nce import (
     Contrasted,
     Nce,

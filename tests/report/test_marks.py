@@ -9,7 +9,7 @@ from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Feature
 from ebar.features.functions import Predicate
 from ebar.features.regular import Expression, Motif, StartsWith
-from ebar.report.marks import occurrences, spans_in, title_of
+from ebar.report.plots import occurrences, spans_in, title_of
 
 BITS = Alphabet("01")
 WORDS: dict[str, Any] = {"alphabet": "01", "end": 2}

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 from ebar.backbones.lstm import Lstm
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import ancestral
 from ebar.models.tabular import Tabular
 from ebar.samplers.beam import alike, beam_search, by_source, decode, score

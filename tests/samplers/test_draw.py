@@ -3,9 +3,8 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.models.scoring import propose
 from ebar.models.tabular import Tabular
-from ebar.models.tilted import Tilted
+from ebar.models.tilted import Tilted, propose
 from ebar.progress import shown
 from ebar.samplers.draw import draw, log_weights, proposal_for, shares
 from ebar.samplers.importance import Importance, Resampling

@@ -7,12 +7,12 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.backbones.lstm import Lstm
-from ebar.energies.own_logits import OwnLogits, Reading
+from ebar.energies.linear import OwnLogits, Reading
 from ebar.errors import UserError
 from ebar.estimators.log_z import log_z
 from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import token_log_probs
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted

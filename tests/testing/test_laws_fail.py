@@ -16,7 +16,7 @@ from ebar.energies.linear import Linear
 from ebar.features.feature import Features
 from ebar.heads.softmax import Softmax
 from ebar.models.tabular import Tabular
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.samplers.importance import Importance
 from ebar.testing import (
     LawError,

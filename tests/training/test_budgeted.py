@@ -6,7 +6,7 @@ from torch import Generator
 
 from ebar.errors import UserError
 from ebar.training import Source
-from ebar.training.budgeted import Budgeted
+from ebar.training.batches import Budgeted
 from ebar.types import Context, Sequences
 
 

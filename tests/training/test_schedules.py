@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from ebar.training.schedules import SCHEDULES, for_steps
+from ebar.training.optimisers import SCHEDULES, for_steps
 from ebar.types import Clock
 
 WORKED = [  # name, options, step, epoch, factor

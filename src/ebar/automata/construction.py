@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ebar.automata.deterministic import Dfa, product
-from ebar.automata.exploration import explore, position_in, ranges
+from ebar.automata.deterministic import Dfa, explore, position_in, product, ranges
 from ebar.automata.graph import Arcs, Graph, arrange
 from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.automata.recursion import log_backward

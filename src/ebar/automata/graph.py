@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ebar.automata.exploration import ranges
+from ebar.automata.deterministic import ranges
 
 
 class Arcs(NamedTuple):

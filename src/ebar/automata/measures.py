@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Float, Int
 
 from ebar.automata.construction import follow
-from ebar.automata.deterministic import Dfa
-from ebar.automata.exploration import explore, position_in, ranges
+from ebar.automata.deterministic import Dfa, explore, position_in, ranges
 from ebar.automata.graph import Arcs, Graph, arrange
 from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.automata.recursion import backward, count_paths, log_backward

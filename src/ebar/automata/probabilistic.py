@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Generator, Tensor
 
-from ebar.automata.exploration import ranges
+from ebar.automata.deterministic import ranges
 from ebar.automata.graph import Graph
 from ebar.maths.randomness import default_generator
 from ebar.types import Context, Sequences, Space, context_rows

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from ebar.backbones.gated_pixelcnn import GatedPixelCnn
 from ebar.backbones.lstm import Lstm
-from ebar.backbones.pixelcnn import PixelCnn
+from ebar.backbones.pixelcnn import GatedPixelCnn, PixelCnn
 from ebar.backbones.transformer import EncoderDecoder, Transformer
 from ebar.tables import Table
 

@@ -9,8 +9,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from ebar.backbones.backbone import check_layers
-from ebar.backbones.positions import Learnt, Sinusoidal
-from ebar.backbones.transformer_layer import Activation, TransformerLayer, dropped
+from ebar.backbones.transformer_layer import Activation, Learnt, Sinusoidal, TransformerLayer, dropped
 from ebar.types import Sequences
 
 

@@ -10,8 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ebar.backbones.decoder import Decoder, DecoderState, TransformerStack, checked, each_row, served, stack
-from ebar.backbones.positions import Sinusoidal
-from ebar.backbones.transformer_layer import Activation, dropped
+from ebar.backbones.transformer_layer import Activation, Sinusoidal, dropped
 from ebar.backbones.transformer_stepper import TransformerStepper
 from ebar.errors import UserError
 from ebar.types import Context, Sequences

@@ -9,8 +9,8 @@ import yaml
 
 from ebar.build.control import open_control
 from ebar.build.gam import load_gam
-from ebar.build.load import load_trained
 from ebar.build.residual import load_residual
+from ebar.build.train import load_trained
 from ebar.config.control import ControlConfig
 from ebar.config.gam import GamConfig
 from ebar.config.residual import ResidualConfig

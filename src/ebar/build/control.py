@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ebar.build.load import load_trained
 from ebar.build.terms import read_feature, split_term
+from ebar.build.train import load_trained
 from ebar.config.control import MANUAL, ControlConfig, read_control
 from ebar.config.reader import described
 from ebar.errors import UserError

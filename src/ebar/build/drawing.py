@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from torch import Generator
 
-from ebar.build.load import load_trained
 from ebar.build.terms import read_energy
+from ebar.build.train import load_trained
 from ebar.config.drawing import Drawing, TiltedDrawing
 from ebar.data.corpus import Corpus
 from ebar.data.tokenisers import reading_of

@@ -3,10 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ebar.build.corpus import build_corpus
-from ebar.build.model import build_model
 from ebar.build.terms import read_feature
-from ebar.build.train import train_as
+from ebar.build.train import build_corpus, build_model, train_as
 from ebar.config.gam import MANUAL, GamConfig
 from ebar.config.reader import Chosen, described, read_file
 from ebar.config.train import TrainConfig
@@ -14,7 +12,7 @@ from ebar.errors import UserError
 from ebar.journeys.gam.figures import Figures
 from ebar.journeys.gam.journey import Gam, bound, gam
 from ebar.journeys.gam.settings import FLOOR
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.samplers import SAMPLERS
 from ebar.store.store import Store, open_store
 from ebar.store.writing import to_json

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from ebar.build.model import build_model, load_model
+from ebar.build.train import build_model, load_model
 from ebar.config.residual import ResidualConfig, read_residual
 from ebar.config.train import TrainConfig, read_train
 from ebar.data.built_tokeniser import TOKENISER, build_tokeniser

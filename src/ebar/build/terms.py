@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import torch
 
-from ebar.automata.reading import Reading
+from ebar.automata.lift import Reading
 from ebar.energies.linear import Linear
 from ebar.errors import UserError, choose
 from ebar.features import FEATURES

@@ -1,18 +1,57 @@
-"""Training as a configuration says: what `ebar train`, GAM's phases and the recipes have in common."""
+"""Training as a configuration says: what `ebar train`, GAM's phases and the recipes have in common.
 
+The data of a run.
+
+The model of a run.
+
+A trained run, opened: its best model and its data.
+"""
+
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from ebar.build.corpus import build_corpus
-from ebar.build.model import build_model
+import torch
+
 from ebar.config.reader import described, to_yaml
-from ebar.config.train import MANUAL, TrainConfig
+from ebar.config.train import MANUAL, TrainConfig, read_train
+from ebar.data import DATA
 from ebar.data.corpus import Corpus
 from ebar.errors import UserError
-from ebar.journeys.train import Trained, train
-from ebar.models.autoregressive import Autoregressive
+from ebar.journeys.train import SHAPE, Trained, train
+from ebar.models.construction import Autoregressive, assemble
 from ebar.objectives import OBJECTIVES
 from ebar.training import OPTIMISERS, SCHEDULES, distributed, seeded
+from ebar.training.best import History, load_best
+from ebar.types import Space
+
+
+def build_corpus(run: TrainConfig, folder: Path | None = None) -> Corpus:
+    """As configured; a tokeniser that the run folder keeps is read from there."""
+    data = DATA.make(run.data.kind, run.data.options)
+    found: Corpus = data.read(seed=run.seed, maximal_length=run.training.maximal_length, folder=folder)
+    return found
+
+
+def build_model(run: TrainConfig, space: Space, shape: Mapping[str, int] | None = None) -> Autoregressive:
+    """Weights are drawn from torch's global state: seed it before. `shape` is what a corpus tells a backbone."""
+    model = assemble(
+        space, run.backbone.kind, run.backbone.options, run.head.kind, run.head.options, shape=shape,
+        sources=getattr(DATA.choose(run.data.kind), "sources", False),
+    )  # fmt: skip
+    try:
+        return model.to(torch.device(run.device), getattr(torch, run.precision))
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"The model cannot be put on {run.device!r}: {str(error).splitlines()[0]}.") from None
+
+
+def load_model(run: TrainConfig, folder: Path, space: Space) -> Autoregressive:
+    """The best model of a run folder, in evaluation mode."""
+    path = folder / SHAPE
+    model = build_model(run, space, json.loads(path.read_bytes()) if path.exists() else None)
+    load_best(model, folder)
+    return model.eval()
+
 
 TRUNK = "trunk"
 
@@ -61,3 +100,12 @@ def train_branches(
     """
     train_as(next(iter(runs.values())), folder / TRUNK, data=data, until=epochs)
     return {name: train_as(run, folder / name, data=data, trunk=folder / TRUNK) for name, run in runs.items()}
+
+
+def load_trained(folder: Path) -> Trained[Autoregressive]:
+    """The best model of a run folder, and its data."""
+    run = read_train(folder)
+    data = build_corpus(run, folder)
+    model = load_model(run, folder, data.space)
+    model.reading = data.reading
+    return Trained(model=model, data=data, history=History.read(folder), folder=folder)

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from torch import Generator
 
-from ebar.build.load import load_trained
+from ebar.build.train import load_trained
 from ebar.cli.show import show_json
 from ebar.config.drawing import OfRun
 from ebar.config.reader import Manual, option, read
-from ebar.data.corpora import lines
+from ebar.data.corpus import lines
 from ebar.errors import UserError
 from ebar.estimators.models import device_of
 from ebar.journeys.decode import Decoding, decode

@@ -14,7 +14,7 @@ from pathlib import Path
 from ebar.bounds import Count, Natural
 from ebar.cli.show import show
 from ebar.config.reader import Answer, Manual, argument, read
-from ebar.data.corpora import lines
+from ebar.data.corpus import lines
 from ebar.evaluation.diversity import distinct, self_bleu
 
 MANUAL = Manual.of(__doc__)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from torch import Generator
 
 from ebar.bounds import Count
-from ebar.build.load import load_trained
 from ebar.build.terms import Term, read_feature
+from ebar.build.train import load_trained
 from ebar.cli.show import show
 from ebar.config.drawing import OfRun
 from ebar.config.reader import Manual, listed, read

@@ -14,7 +14,7 @@ from pathlib import Path
 from ebar.bounds import Natural
 from ebar.cli.show import show
 from ebar.config.reader import Answer, Manual, read
-from ebar.data.corpora import lines
+from ebar.data.corpus import lines
 from ebar.evaluation.ratings import blind
 from ebar.report.rating_page import write_rating_page
 from ebar.store.writing import replace, saving

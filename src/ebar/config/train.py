@@ -19,8 +19,7 @@ from ebar.data import DATA
 from ebar.heads import HEADS
 from ebar.objectives import OBJECTIVES
 from ebar.training.course import Training
-from ebar.training.optimisers import OPTIMISERS
-from ebar.training.schedules import SCHEDULES
+from ebar.training.optimisers import OPTIMISERS, SCHEDULES
 
 MANUAL = Manual.of(__doc__)
 

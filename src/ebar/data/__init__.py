@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from ebar.data.built_tokeniser import TOKENISERS
-from ebar.data.corpora import LanguageData, LinesData
-from ebar.data.corpus import Corpus
+from ebar.data.corpus import Corpus, LanguageData, LinesData
 from ebar.data.images import ImagesData
-from ebar.data.parallel_data import ParallelData
+from ebar.data.parallel import ParallelData
 from ebar.data.text import TextData
 from ebar.tables import Table
 

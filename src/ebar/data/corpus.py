@@ -1,19 +1,30 @@
-"""A corpus: sequences to train on, to validate with and to test on, and how they are read."""
+"""A corpus: sequences to train on, to validate with and to test on, and how they are read.
 
-from collections.abc import Mapping, Sequence
+Sequences of symbols: of a user's own files, one per line (.txt, .gz, .xz), or drawn from a known language.
+"""
+
+import gzip
+import lzma
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Int
-from torch import Tensor
+from torch import Generator, Tensor
 
-from ebar.automata.reading import Reading
+from ebar.automata.lift import Reading
+from ebar.bounds import Count
 from ebar.data.languages import Language
 from ebar.data.packed import PackedPairs
-from ebar.data.tokenisers import Alphabet, Tokeniser, reading_of
+from ebar.data.tokenisers import Alphabet, Tokeniser, encode_lines, reading_of
 from ebar.errors import UserError, choose
+from ebar.maths.randomness import folded
 from ebar.maths.rows import count_rows, evenly, take
 from ebar.types import Context, Sequences, Space
 
@@ -147,3 +158,163 @@ def at_most(part: Any, most: int | None) -> Any:
     """At most so many rows, evenly spread from the first to the last."""
     rows = count_rows(part)
     return part if most is None or most >= rows else take(part, evenly(rows, most))
+
+
+LANGUAGE = ("motif", "expression", "alphabet", "length", "presence", "stop")  # options that describe a language
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+
+
+@contextmanager
+def readable(path: Path, reached: Callable[[], str]) -> Iterator[Any]:
+    """A file, opened. An error while it is read becomes one sentence; `reached` says how far reading has come."""
+    try:
+        with OPENERS.get(path.suffix, open)(path, "rb") as file:
+            yield file
+    except FileNotFoundError:
+        raise UserError(f"There is no file {path}.") from None
+    except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError):
+        raise UserError(f"{path} cannot be decompressed past {reached()}: it is damaged or cut short.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file with their numbers, counted from 1; an empty line is an empty sequence."""
+    number = 0
+    with readable(path, lambda: f"line {number}") as file:
+        for number, raw in enumerate(file, 1):
+            try:
+                text = raw.decode()
+            except UnicodeDecodeError as error:
+                raise UserError(f"{path}, line {number}: byte {error.start + 1} is not UTF-8.") from None
+            yield number, text.removesuffix("\n").removesuffix("\r")
+    if number == 0:
+        raise UserError(f"{path} is empty: it needs one sequence per line.")
+
+
+def symbols_of(path: Path) -> str:
+    """The characters a file uses, in order: the alphabet where none is given."""
+    seen: set[str] = set()
+    for _, text in lines(path):
+        seen.update(text)
+    if not seen:
+        raise UserError(f"{path} holds only empty lines: it needs one sequence per line.")
+    return "".join(sorted(seen))
+
+
+def longest_of(path: Path, tokeniser: Tokeniser) -> int:
+    """Tokens in the longest line, an end not counted."""
+    return max(len(tokens) for _, tokens in _encoded(path, tokeniser))
+
+
+def read_corpus(path: Path, tokeniser: Tokeniser, space: Space) -> Sequences:
+    """One sequence per line, ended where the space has an end; a line that does not fit is an error that names it."""
+    if tokeniser.size > space.vocabulary or (space.end is not None and space.end < tokeniser.size):
+        raise ValueError(f"{tokeniser.size} tokens, and an end that is none of them, do not fit in {space}")
+    ending = [] if space.end is None else [space.end]
+    flat, lengths = array("q"), array("q")
+    for number, encoded in _encoded(path, tokeniser):
+        tokens = encoded + ending
+        if space.end is None and len(tokens) != space.length:
+            raise UserError(f"{path}, line {number}: {len(tokens)} tokens where each line must have {space.length}.")
+        if len(tokens) > space.length:
+            allowed = f"{space.length} allowed, the end included"
+            raise UserError(f"{path}, line {number}: {len(tokens)} tokens are more than the {allowed}.")
+        flat.extend(tokens)
+        lengths.append(len(tokens))
+    return padded(flat, lengths)
+
+
+def padded(flat: "array[int]", lengths: "array[int]") -> Sequences:
+    """Rows that stand one after another, as a batch."""
+    counts = torch.frombuffer(lengths, dtype=torch.long).clone()
+    x = Sequences(torch.zeros(len(counts), int(counts.max()), dtype=torch.long), counts)
+    if len(flat):
+        x.tokens[x.mask()] = torch.frombuffer(flat, dtype=torch.long)
+    return x
+
+
+def _encoded(path: Path, tokeniser: Tokeniser) -> Iterator[tuple[int, list[int]]]:
+    for number, text in lines(path):
+        yield number, encode_lines(tokeniser, [text], number, lambda line: f"{path}, line {line}")[0]
+
+
+def validation_size(training: int) -> int:
+    """|V| = min(max(b, ¼|D|), 2000) with b = min(|D|, 500): the authors' code of Parshakova et al. 2019."""
+    return min(max(min(training, 500), training // 4), 2000)
+
+
+SMALL: Mapping[str, Any] = {"bidirectional": {"layers": 2, "hidden": 64}}  # for sequences of a few symbols
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinesData:
+    """Your own sequences, one per line (.txt, .gz, .xz)."""
+
+    train: Path
+    """Training sequences."""
+    validation: Path | None = None
+    """Held-out sequences for early stopping; without a file, every fifth training line."""
+    test: Path | None = None
+    """Held-out sequences for `ebar evaluate`; without a file, the validation sequences."""
+    alphabet: str | None = None
+    """The symbols, in the order of their tokens; by default those of the training file."""
+
+    kind = "lines"
+    defaults = SMALL
+
+    def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:
+        """The alphabet is that of the training file, unless one is given."""
+        alphabet = Alphabet(self.alphabet if self.alphabet is not None else symbols_of(self.train))
+        space = ended_space(alphabet, longest_of(self.train, alphabet), maximal_length)
+        train = read_corpus(self.train, alphabet, space)
+        if self.validation is not None:
+            validation = read_corpus(self.validation, alphabet, space)
+        else:
+            train, validation = every_nth(train, 5, f"{self.train} has only", "lines")
+        test = validation if self.test is None else read_corpus(self.test, alphabet, space)
+        parts = {"train": train, "validation": validation, "test": test}
+        return Corpus(tokeniser=alphabet, space=space, parts=parts, source=self, held_out_batch=FEW_LOGITS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageData:
+    """Sequences drawn from a language whose entropy is known."""
+
+    motif: str | None = None
+    """Every sequence contains this string."""
+    expression: str | None = None
+    """Every sequence matches this regular expression, from its first symbol to its last."""
+    alphabet: str = "01"
+    """The symbols, in the order of their tokens."""
+    length: Count = 30
+    """Symbols in a sequence, the end not counted."""
+    presence: float = 1.0
+    """Share of sequences with the motif; the others are drawn from those without it."""
+    stop: float | None = None
+    """Chance to end before each symbol, for sequences of variable length; by default all have `length` symbols."""
+    size: Count = 500
+    """Training sequences. Validation has a quarter as many, at least 500 (or as many as these), at most 2,000."""
+    test_size: Count = 5000
+    """Held-out sequences for `ebar evaluate`."""
+    seed: int | None = None
+    """Of the draws; by default that of the run."""
+
+    kind = "language"
+    defaults = SMALL
+
+    def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:
+        """Drawn by the seed, its own or the one given here."""
+        language = Language(**{name: getattr(self, name) for name in LANGUAGE})
+        alphabet = Alphabet(self.alphabet)
+        space = ended_space(alphabet, self.length, maximal_length)
+        truth = language.distribution()
+        sizes = {"train": self.size, "validation": validation_size(self.size), "test": self.test_size}
+        seed = seed if self.seed is None else self.seed
+        parts = {
+            name: truth.sample(size, generator=Generator().manual_seed(folded(seed, place)))
+            for place, (name, size) in enumerate(sizes.items())
+        }
+        return Corpus(
+            tokeniser=alphabet, space=space, parts=parts, source=self, held_out_batch=FEW_LOGITS, language=language
+        )

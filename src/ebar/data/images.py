@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from ebar.bounds import Count
-from ebar.data.corpora import readable
-from ebar.data.corpus import Corpus
+from ebar.data.corpus import Corpus, readable
 from ebar.errors import UserError
 from ebar.maths.randomness import folded
 from ebar.types import Sequences, Space

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from ebar.bounds import Count
 from ebar.data.built_tokeniser import TOKENISER, Tokenised, build_tokeniser, written
-from ebar.data.corpora import lines, readable
-from ebar.data.corpus import Corpus, at_most, last_tenth
+from ebar.data.corpus import Corpus, at_most, last_tenth, lines, readable
 from ebar.data.hub import FilesOrDataset, HubTexts
 from ebar.data.packed import Packed, pack_stream
 from ebar.data.tokenisers import Bytes, Tokeniser, encode_lines

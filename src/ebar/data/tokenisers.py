@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from ebar.automata.reading import Reading
+from ebar.automata.lift import Reading
 from ebar.errors import UserError
 from ebar.types import Space
 

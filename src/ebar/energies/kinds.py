@@ -6,14 +6,12 @@ from typing import Annotated, Any, Literal
 
 from torch import nn
 
-from ebar.backbones.pretrained.lora import with_lora
+from ebar.backbones.pretrained.reading import with_lora
 from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.bounds import Amount, Bound, Count, Location, Natural, Share
 from ebar.data.tokenisers import Tokeniser
-from ebar.energies.encoders import Bidirectional, Causal, MaskedModel, copied
-from ebar.energies.loading import LoadedEncoder, freeze, load_encoder
-from ebar.energies.neural import Neural, Pool
-from ebar.energies.reencoded import Reencoded
+from ebar.energies.neural import Bidirectional, Causal, MaskedModel, Neural, Pool, copied
+from ebar.energies.reencoded import LoadedEncoder, Reencoded, freeze, load_encoder
 from ebar.errors import UserError
 from ebar.tables import Table
 

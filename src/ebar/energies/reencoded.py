@@ -1,13 +1,18 @@
-"""BiT* of Deng et al. 2020: a pretrained network reads the text that q's tokens spell, in tokens of its own."""
+"""BiT* of Deng et al. 2020: a pretrained network reads the text that q's tokens spell, in tokens of its own.
+
+Pretrained encoders, for energies that read text.
+"""
 
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from ebar.automata.reading import without_end
+from ebar.automata.lift import without_end
+from ebar.backbones.pretrained.reading import Precision, read_network
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import Tokeniser
 from ebar.energies.neural import Encoded, Pool
@@ -169,3 +174,29 @@ def _shared(prefix: str, whole: str) -> int:
     if whole.startswith(prefix):
         return len(prefix)
     return next(at for at, pair in enumerate(zip_longest(prefix, whole)) if pair[0] != pair[1])
+
+
+class LoadedEncoder(NamedTuple):
+    """A network that gives a vector for each token, and its tokeniser."""
+
+    network: nn.Module
+    tokeniser: PretrainedTokeniser
+
+
+def load_encoder(
+    where: str | Path, *, device: str | None = None, dtype: Precision | None = None, trust_remote_code: bool = False
+) -> LoadedEncoder:
+    """The body of an encoder (BERT and its kin) or of a causal model, without its head."""
+    network, tokenizer = read_network("AutoModel", where, device, dtype, trust_remote_code)
+    return LoadedEncoder(network, PretrainedTokeniser.of(tokenizer))
+
+
+def freeze(network: nn.Module, layers: int) -> None:
+    """The embeddings and the lowest layers learn no more: cheaper, and less to learn by heart."""
+    stacks = [part for part in network.modules() if isinstance(part, nn.ModuleList)]
+    if not stacks or layers > len(stacks[0]):
+        count = len(stacks[0]) if stacks else 0
+        raise UserError(f"The encoder has {count} layers, so {layers} of them cannot be frozen.")
+    network.get_input_embeddings().requires_grad_(False)  # type: ignore[operator]
+    for part in (*([network.embeddings] if hasattr(network, "embeddings") else []), *stacks[0][:layers]):
+        part.requires_grad_(False)

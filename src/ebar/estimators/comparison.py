@@ -10,8 +10,7 @@ from torch import Generator, Tensor
 from ebar.estimators.draws import Support
 from ebar.estimators.models import Model
 from ebar.maths.importance import all_warnings, check_weights
-from ebar.models.scoring import measured_energy, propose, score
-from ebar.models.tilted import Tilted
+from ebar.models.tilted import Tilted, measured_energy, propose, score
 from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Distribution, Sequences, Weighted, context_rows

@@ -16,7 +16,7 @@ from ebar.estimators.models import Model, common_space, device_of
 from ebar.features.feature import Features
 from ebar.maths import divergences
 from ebar.maths.enumeration import all_sequences
-from ebar.models.scoring import score
+from ebar.models.tilted import score
 from ebar.modes import in_evaluation_mode
 from ebar.types import Context, Sequences, Space, context_rows
 

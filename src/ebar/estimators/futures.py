@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from ebar.models.drawing import futures
-from ebar.models.scoring import measured_energy
+from ebar.models.tilted import measured_energy
 from ebar.modes import in_evaluation_mode
 from ebar.types import Context, Energy, Sequences, Space, State, Stepwise
 

@@ -18,8 +18,8 @@ from ebar.estimators.per_step import check_own, check_rows, log_closing_mean, me
 from ebar.maths.importance import check_weights
 from ebar.maths.jackknife import log_mean_bounds
 from ebar.models.drawing import draw_tokens
-from ebar.models.scoring import measured_energy
 from ebar.models.stepwise import LOGITS
+from ebar.models.tilted import measured_energy
 from ebar.modes import evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Energy, Estimate, Sequences, Space, Stepwise

@@ -14,7 +14,7 @@ from ebar.maths.importance import SMALLEST_SAMPLE, all_warnings, check_weights, 
 from ebar.maths.jackknife import half_width, log_rest, variance
 from ebar.maths.log_space import effective_sample_size, normalised
 from ebar.maths.proportions import wilson
-from ebar.models.reading import bound_features
+from ebar.models.tilted import bound_features
 from ebar.types import Context, Estimate, Weighted
 
 

@@ -19,8 +19,8 @@ from ebar.estimators.futures import BATCH, closing_energies, closing_place, futu
 from ebar.maths.importance import FEWEST_DRAWS, SMALLEST_SAMPLE, all_warnings, check_weights, diagnose
 from ebar.maths.jackknife import half_width, log_mean_bounds
 from ebar.maths.log_space import effective_sample_size
-from ebar.models.scoring import measured_energy
 from ebar.models.stepwise import belongs
+from ebar.models.tilted import measured_energy
 from ebar.modes import evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Energy, Estimate, Sequences, Space, State, Stepwise, context_rows

@@ -11,8 +11,8 @@ from ebar.errors import UserError
 from ebar.estimators.models import Model
 from ebar.estimators.moments import weighted_mean
 from ebar.maths.importance import all_warnings
-from ebar.models.scoring import score
 from ebar.models.stepwise import token_log_probs
+from ebar.models.tilted import score
 from ebar.modes import evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Distribution, Estimate, Sequences, Stepwise

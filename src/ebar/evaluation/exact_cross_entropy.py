@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ebar.automata.exploration import ranges
+from ebar.automata.deterministic import ranges
 from ebar.automata.graph import Graph
 from ebar.automata.measures import count, mean_length
 from ebar.automata.probabilistic import ProbabilisticAutomaton

@@ -14,7 +14,7 @@ from ebar.maths.importance import all_warnings, check_weights, diagnose
 from ebar.maths.jackknife import half_width, log_fall
 from ebar.maths.log_space import effective_sample_size, log_mean_exp
 from ebar.models.drawing import draw_tokens
-from ebar.models.scoring import measured_energy
+from ebar.models.tilted import measured_energy
 from ebar.modes import evaluation_mode
 from ebar.types import Context, Energy, Estimate, Sequences, State, Stepwise, context_rows
 

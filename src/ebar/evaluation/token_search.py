@@ -16,7 +16,7 @@ from ebar.energies.neural import blocks
 from ebar.errors import UserError
 from ebar.estimators.moments import weighted_mean
 from ebar.evaluation.ratings import exact_share
-from ebar.models.scoring import measured_energy, score
+from ebar.models.tilted import measured_energy, score
 from ebar.modes import evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Distribution, Energy, Estimate, Sequences, Space

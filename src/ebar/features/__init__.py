@@ -6,7 +6,7 @@ A feature is made without knowing a model's tokens, `Motif("101")`, and bound to
 from collections.abc import Callable
 from typing import Any
 
-from ebar.automata.reading import Reading
+from ebar.automata.lift import Reading
 from ebar.features.classifier import classifier
 from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Feature, Features, bind, negated

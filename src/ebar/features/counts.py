@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ebar.automata.lift import Reading, without_end
 from ebar.automata.motif import spell
-from ebar.automata.reading import Reading, without_end
 from ebar.errors import UserError
 from ebar.features.regular import UnboundError
 from ebar.types import Context, Sequences

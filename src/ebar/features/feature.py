@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.weak import TensorWeakRef, WeakIdKeyDictionary
 
 from ebar.automata.deterministic import Dfa
-from ebar.automata.reading import Reading
+from ebar.automata.lift import Reading
 from ebar.errors import UserError
 from ebar.modes import evaluation_mode
 from ebar.shapes import of_shape

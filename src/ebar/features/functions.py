@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ebar.automata.reading import Reading, without_end
+from ebar.automata.lift import Reading, without_end
 from ebar.errors import UserError
 from ebar.features.regular import UnboundError
 from ebar.modes import evaluation_mode

@@ -12,7 +12,7 @@ from torch import Tensor
 from ebar.automata import motif as motifs
 from ebar.automata.deterministic import Dfa
 from ebar.automata.expressions import compile_expression, compile_text
-from ebar.automata.reading import Reading
+from ebar.automata.lift import Reading
 from ebar.errors import UserError, choose
 from ebar.types import Context, Sequences
 

@@ -15,8 +15,7 @@ from ebar.objectives import OBJECTIVES
 from ebar.store.differences import as_yaml
 from ebar.store.fingerprint import fingerprint
 from ebar.training.course import Training
-from ebar.training.optimisers import OPTIMISERS, OptimiserConfig
-from ebar.training.schedules import SCHEDULES, Schedule
+from ebar.training.optimisers import OPTIMISERS, SCHEDULES, OptimiserConfig, Schedule
 from ebar.types import Objective
 
 

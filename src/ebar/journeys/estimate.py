@@ -14,8 +14,7 @@ from ebar.estimators.log_z import log_z_of
 from ebar.estimators.moments import moments_of
 from ebar.features.feature import Feature, Features
 from ebar.maths.randomness import default_generator
-from ebar.models.reading import bound_features
-from ebar.models.tilted import Tilted
+from ebar.models.tilted import Tilted, bound_features
 from ebar.samplers.draw import stream
 from ebar.samplers.importance import Importance
 from ebar.types import Distribution, Estimate, Sampler

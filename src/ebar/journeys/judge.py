@@ -19,14 +19,13 @@ from ebar.energies.neural import blocks
 from ebar.errors import UserError
 from ebar.estimators.models import device_of
 from ebar.evaluation.fooling import Compared, compared
-from ebar.models.scoring import measured_energy
+from ebar.models.tilted import measured_energy
 from ebar.objectives.nce import Contrasted, Nce
 from ebar.store.fingerprint import fingerprint
 from ebar.training import Batches, seeded
 from ebar.training.batches import OnDevice, moved, taken
 from ebar.training.best import Course, train_best
-from ebar.training.optimisers import AdamW, OptimiserConfig
-from ebar.training.schedules import Constant, Schedule
+from ebar.training.optimisers import AdamW, Constant, OptimiserConfig, Schedule
 from ebar.types import Context, Energy, Sequences
 
 

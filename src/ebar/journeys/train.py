@@ -14,7 +14,7 @@ from ebar.data.corpus import Corpus, Part
 from ebar.data.images import Images
 from ebar.errors import UserError
 from ebar.journeys.description import describe
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.store.differences import differences, named
 from ebar.store.writing import to_json
 from ebar.training import (
@@ -32,13 +32,11 @@ from ebar.training import (
     seeded,
     tensorboard,
 )
-from ebar.training.batches import OnDevice
+from ebar.training.batches import Budgeted, OnDevice, lengths_of
 from ebar.training.best import History, load_best, train_to_best
-from ebar.training.budgeted import Budgeted, lengths_of
 from ebar.training.course import Training
-from ebar.training.optimisers import Adam, OptimiserConfig
+from ebar.training.optimisers import Adam, Constant, OptimiserConfig, Schedule, for_steps
 from ebar.training.run import continue_from
-from ebar.training.schedules import Constant, Schedule, for_steps
 from ebar.training.state import restore
 from ebar.types import Objective
 

@@ -1,21 +1,158 @@
 """Models made for data: a backbone and a head of the tables, or a network of the user's own.
 
 What the data knows (vocabulary, lengths, image size, how tokens spell text) is not given again.
+
+A backbone and a head: a distribution read token by token.
+
+Any network that maps tokens to logits, as a stepwise model.
 """
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from torch import nn
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 
+from ebar.automata.lift import Reading
 from ebar.backbones import BACKBONES
+from ebar.backbones.backbone import Backbone, Quick, Reads, Stepper
 from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.heads import HEADS
-from ebar.models.autoregressive import Autoregressive
-from ebar.models.from_logits import FromLogits
-from ebar.types import Space
+from ebar.heads.head import Head
+from ebar.models.drawing import Advances, Placed, PlacedSteps
+from ebar.models.stepwise import ByChainRule, by_advancing, only_end_in_last_place
+from ebar.models.truncated import Truncatable
+from ebar.shapes import of_shape
+from ebar.types import Context, Sequences, Space
+
+
+class Autoregressive(Truncatable):
+    """q(x|C) = Πₜ softmax(head(backbone(C, x₍<t₎)))ₓₜ, the last place of the space being the end token's.
+
+    `log_prob` and `sample` are without dropout, whatever the mode: a number about the model is one about the model in
+    evaluation mode. `teacher_forced`, `start` and `advance` have dropout in training mode, as an objective wants it.
+    """
+
+    origin: dict[str, Any] | None = None  # backbone and head as a configuration has them, where it was made by name
+    reading: Reading | None = None  # how its tokens spell text, where it was made for data
+
+    def __init__(self, backbone: Backbone, head: Head, space: Space):
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+        self.space: Space = replace(space, completes=True) if getattr(backbone, "completes", False) else space
+
+    @property
+    def free_logits(self) -> bool:
+        return self.head.free_logits
+
+    def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], Placed]:
+        hidden, state = self.backbone.start(rows, context)
+        return self._after_step(hidden, 0), Placed(state, 0)
+
+    def advance(
+        self, tokens: Int[Tensor, "rows length"], state: Placed
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], Placed]:
+        hidden, after = self.backbone.advance(tokens, state.inner)
+        logits = only_end_in_last_place(self.head(hidden), state.place + 1, self.space)
+        return logits, Placed(after, state.place + tokens.shape[1])
+
+    def teacher_forced(
+        self, tokens: Int[Tensor, "rows length"], context: Context | None = None
+    ) -> Float[Tensor, "rows length vocabulary"]:
+        """Logits of each of the tokens given those before it, in one pass."""
+        if isinstance(self.backbone, Reads):
+            return self.from_inputs(self.backbone.embed(tokens[:, :-1]), context)[:, : tokens.shape[1]]
+        return by_advancing(self, tokens, context)
+
+    def from_inputs(
+        self, inputs: Float[Tensor, "rows length size"], context: Context | None = None
+    ) -> Float[Tensor, "rows places vocabulary"]:
+        """Logits before each input and after the last, where vectors stand in place of tokens."""
+        if not isinstance(self.backbone, Reads):
+            raise UserError(f"{type(self.backbone).__name__} reads tokens only, no vectors in their place.")
+        return only_end_in_last_place(self.head(self.backbone.read(inputs, context)), 0, self.space)
+
+    def stepper(self, state: Placed) -> Stepper:
+        """The quickest way to draw; without dropout only in evaluation mode where the backbone has no quicker one."""
+        if isinstance(self.backbone, Quick):
+            return PlacedSteps(self.backbone.stepper(state.inner), state.place, self._after_step)
+        return Advances(self, state)
+
+    def _after_step(self, hidden: Float[Tensor, "rows width"], place: int) -> Float[Tensor, "rows vocabulary"]:
+        return only_end_in_last_place(self.head(hidden)[:, None], place, self.space)[:, 0]
+
+
+class FromLogits(ByChainRule):
+    """A causal network, tokens [rows, length] → logits [rows, length, vocabulary] of what follows each, as a model.
+
+    It reads `beginning` before the first token, and a context as a prefix after it. It must not look ahead: what stands
+    right of a token must not change its logits. Each step reads the whole prefix anew, as the network has no memory
+    that we know of.
+    """
+
+    free_logits = True
+    reading: Reading | None = None  # how its tokens spell text, where it was made for data
+
+    def __init__(self, module: nn.Module, space: Space, *, beginning: int):
+        super().__init__()
+        self.module, self.space, self.beginning = module, space, beginning
+
+    def start(
+        self, rows: int, context: Context | None = None
+    ) -> tuple[Float[Tensor, "rows vocabulary"], Placed]:  # fmt: skip
+        state = self._begin(rows, context)
+        last = self._logits(state.inner.tokens).gather(1, self._places(state.inner.lengths - 1, 1))
+        return only_end_in_last_place(last, 0, self.space)[:, 0], state
+
+    def advance(
+        self, tokens: Int[Tensor, "rows length"], state: Placed
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], Placed]:
+        read = self._appended(state.inner, tokens)
+        logits = self._logits(read.tokens).gather(1, self._places(state.inner.lengths, tokens.shape[1]))
+        after = Placed(read, state.place + tokens.shape[1])
+        return only_end_in_last_place(logits, state.place + 1, self.space), after
+
+    def teacher_forced(
+        self, tokens: Int[Tensor, "rows length"], context: Context | None = None
+    ) -> Float[Tensor, "rows length vocabulary"]:
+        """Logits of each of the tokens given those before it, in one pass."""
+        before = self._begin(len(tokens), context).inner
+        read = self._appended(before, tokens[:, :-1])
+        logits = self._logits(read.tokens).gather(1, self._places(before.lengths - 1, tokens.shape[1]))
+        return only_end_in_last_place(logits, 0, self.space)
+
+    def _begin(self, rows: int, context: Context | None) -> Placed:
+        """All that each row has read, the beginning first."""
+        if context is None:
+            # Where the network's weights are, if it has any.
+            device = next((parameter.device for parameter in self.module.parameters()), None)
+            tokens = torch.full((rows, 1), self.beginning, device=device)
+            return Placed(Sequences(tokens, torch.ones_like(tokens[:, 0])), 0)
+        given = context.given
+        # Padding may hold anything, a token outside the vocabulary included.
+        tokens = F.pad(torch.where(given.mask(), given.tokens, self.beginning), (1, 0), value=self.beginning)
+        return Placed(Sequences(tokens, given.lengths + 1).repeat(rows // context.rows), 0)
+
+    def _appended(self, read: Sequences, tokens: Int[Tensor, "rows length"]) -> Sequences:
+        """Each row's tokens at its own end."""
+        room = F.pad(read.tokens, (0, tokens.shape[1]), value=self.beginning)
+        places = read.lengths[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
+        return Sequences(room.scatter(1, places, tokens), read.lengths + tokens.shape[1])
+
+    def _logits(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length vocabulary"]:
+        wanted = (*tokens.shape, self.space.vocabulary)
+        what = f"What the network makes of tokens {list(tokens.shape)}, a logit for each token of the vocabulary,"
+        return of_shape(self.module(tokens), wanted, what)
+
+    def _places(self, first: Int[Tensor, " rows"], length: int) -> Int[Tensor, "rows length vocabulary"]:
+        places = first[:, None] + torch.arange(length, device=first.device)
+        return places[:, :, None].expand(-1, -1, self.space.vocabulary)
 
 
 def assemble(

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ebar.backbones.pretrained.lora import merged
-from ebar.backbones.pretrained.reading import Precision, read_network
+from ebar.backbones.pretrained.reading import Precision, merged, read_network
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.errors import UserError
 from ebar.hugging_face import quiet, transformers

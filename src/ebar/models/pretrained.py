@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ebar.automata.reading import Reading
+from ebar.automata.lift import Reading
 from ebar.backbones.backbone import Stepper
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import reading_of

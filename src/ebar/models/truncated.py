@@ -1,19 +1,24 @@
-"""What a truncated sampler draws from, as a distribution that knows its own log-probabilities."""
+"""What a truncated sampler draws from, as a distribution that knows its own log-probabilities.
+
+A language model that goes on from one prompt, as a distribution without a context.
+"""
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Generator, Tensor, nn
 
 from ebar.backbones.backbone import Stepper
 from ebar.bounds import Amount, Count
 from ebar.errors import UserError
+from ebar.maths.randomness import default_generator
 from ebar.models.drawing import BLOCK, Placed, PlacedSteps, drawn_at_once, stepper_of
 from ebar.models.stepwise import ByChainRule, only_end_in_last_place
-from ebar.types import Context, Space, Stepwise
+from ebar.types import Context, SamplesWithLogProb, Sequences, Space, State, Stepwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,3 +153,53 @@ def keep_top_p(logits: Float[Tensor, "*batch vocabulary"], p: float) -> Float[Te
 def _rounding(logits: Tensor) -> float:
     """A difference that two ways of computing the same logits may show."""
     return 100 * torch.finfo(logits.dtype).eps
+
+
+class Prompted(nn.Module):
+    """q(x) = model(x|C) for one C: what is made for models without a context, moment matching say, can then be used."""
+
+    def __init__(self, model: Stepwise, prompt: Context):
+        super().__init__()
+        if prompt.rows != 1:
+            raise ValueError(f"a prompt is one row, not {prompt.rows}")
+        self.model = model
+        self.prompt = prompt
+
+    @property
+    def space(self) -> Space:
+        return self.model.space
+
+    @property
+    def free_logits(self) -> bool:
+        return self.model.free_logits
+
+    def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], State]:
+        return self.model.start(rows, self._only(context))
+
+    def advance(
+        self, tokens: Int[Tensor, "rows length"], state: Any
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], State]:
+        return self.model.advance(tokens, state)
+
+    def stepper(self, state: Any) -> Stepper:
+        return stepper_of(self.model, state)
+
+    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        return self.model.log_prob(x, self._only(context))
+
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator | None = None) -> Sequences:
+        return self.model.sample(n, self._only(context), generator=generator or default_generator())
+
+    def sample_with_log_prob(
+        self, n: int, context: Context | None = None, *, generator: Generator
+    ) -> tuple[Sequences, Float[Tensor, " batch"]]:
+        prompt = self._only(context)
+        if isinstance(self.model, SamplesWithLogProb):
+            return self.model.sample_with_log_prob(n, prompt, generator=generator)
+        x = self.model.sample(n, prompt, generator=generator)
+        return x, self.model.log_prob(x, prompt)
+
+    def _only(self, context: Context | None) -> Context:
+        if context is not None:
+            raise UserError("The model already has its prompt: give no other context.")
+        return self.prompt

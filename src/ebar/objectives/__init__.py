@@ -3,9 +3,8 @@
 from typing import Any
 
 from ebar.objectives.earm import Earm
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
 from ebar.objectives.policy_gradient import PolicyGradient, Rounds
-from ebar.objectives.scheduled_sampling import ScheduledSampling
+from ebar.objectives.scheduled_sampling import MaximumLikelihood, ScheduledSampling
 from ebar.tables import Table
 
 # A line here puts an objective in the configuration, the command line and the contract tests.

@@ -14,8 +14,7 @@ from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.maths.importance import SMALLEST_SAMPLE
 from ebar.maths.log_space import effective_sample_size, log_mean_exp, normalised
-from ebar.models.scoring import checked_energy, propose
-from ebar.models.tilted import Tilted
+from ebar.models.tilted import Tilted, checked_energy, propose
 from ebar.modes import evaluation_mode
 from ebar.types import Clock, Context, Distribution, Loss, Sequences
 

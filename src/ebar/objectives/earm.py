@@ -11,14 +11,12 @@ from torch import Generator, Tensor, nn
 
 from ebar.backbones.backbone import Reads
 from ebar.errors import UserError, choose
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.drawing import draw_fakes
 from ebar.models.stepwise import teacher_forced
-from ebar.objectives.contrastive import Contrast, ScoredTokens, contrast, past
+from ebar.objectives.contrastive import Contrast, ScoredTokens, TokenScores, contrast, past, token_scores
 from ebar.objectives.langevin import langevin, last_log_partition, reader
-from ebar.objectives.maximum_likelihood import Batch, cross_entropy, inside, parted
-from ebar.objectives.scheduled_sampling import FromPredictions
-from ebar.objectives.token_scores import TokenScores, token_scores
+from ebar.objectives.scheduled_sampling import Batch, FromPredictions, cross_entropy, inside, parted
 from ebar.types import Clock, Context, Loss, Sequences, context_rows
 
 COLLAPSED = 0.1  # median effective share of the fakes below which their weights are called collapsed

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from ebar.backbones.backbone import Reads
 from ebar.errors import UserError
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import only_end_in_last_place
 from ebar.modes import evaluation_mode
 from ebar.types import Context, Stepwise

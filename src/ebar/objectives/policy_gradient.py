@@ -22,8 +22,7 @@ from ebar.errors import UserError, choose
 from ebar.maths.divergences import DIVERGENCES
 from ebar.maths.importance import SMALLEST_SAMPLE, check_weights
 from ebar.maths.log_space import effective_sample_size, log_mean_exp
-from ebar.models.scoring import measured_energy, propose, score
-from ebar.models.tilted import Tilted
+from ebar.models.tilted import Tilted, measured_energy, propose, score
 from ebar.objectives.running import RunningMean, WeightedSums
 from ebar.types import Clock, Context, Distribution, Loss, Sequences, Target
 

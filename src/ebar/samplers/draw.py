@@ -14,8 +14,7 @@ from torch import Generator, Tensor
 
 from ebar.errors import UserError
 from ebar.maths.randomness import default_generator
-from ebar.models.scoring import measured_energy, propose, score
-from ebar.models.tilted import Tilted
+from ebar.models.tilted import Tilted, measured_energy, propose, score
 from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Distribution, Sampler, Sequences, Target, Weighted, context_rows

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from ebar.energies.own_logits import OwnLogits, Reading
+from ebar.energies.linear import OwnLogits, Reading
 from ebar.errors import UserError
 from ebar.maths.importance import check_weights
 from ebar.maths.log_space import effective_sample_size
-from ebar.models.scoring import measured_energy, propose
+from ebar.models.tilted import measured_energy, propose
 from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
 from ebar.samplers.beam import alike, beam_search, restored

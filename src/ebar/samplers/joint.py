@@ -15,8 +15,7 @@ from ebar.errors import UserError
 from ebar.maths.importance import FEWEST_DRAWS, all_warnings, check_weights, diagnose, pareto_k
 from ebar.maths.log_space import effective_sample_size, normalised
 from ebar.models.drawing import draw_tokens
-from ebar.models.scoring import measured_energy
-from ebar.models.tilted import Tilted
+from ebar.models.tilted import Tilted, measured_energy
 from ebar.models.truncated import Truncation
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw

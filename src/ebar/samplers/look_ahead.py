@@ -10,8 +10,7 @@ from torch import Generator
 from ebar.bounds import Count
 from ebar.energies.linear import Linear
 from ebar.errors import UserError, choose
-from ebar.models.scoring import measured_energy
-from ebar.models.tilted import Tilted
+from ebar.models.tilted import Tilted, measured_energy
 from ebar.modes import evaluation_mode
 from ebar.samplers.draw import BatchSampler, Setting, shares
 from ebar.samplers.guided import Guided

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ebar.bounds import Count
-from ebar.energies.bounded import bound_of
+from ebar.energies.linear import bound_of
 from ebar.errors import UserError
 from ebar.models.tilted import Tilted
 from ebar.samplers.accept import Attempts, CountingSampler, accept, weighed

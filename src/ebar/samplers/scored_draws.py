@@ -8,8 +8,7 @@ from torch import Generator, Tensor
 
 from ebar.features.feature import Features
 from ebar.maths.importance import check_weights
-from ebar.models.scoring import measured_energy, propose
-from ebar.models.tilted import Tilted
+from ebar.models.tilted import Tilted, measured_energy, propose
 from ebar.progress import bar
 from ebar.samplers.draw import shares
 from ebar.samplers.guided import Guided

@@ -8,8 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ebar.errors import UserError
-from ebar.models.scoring import measured_energy
-from ebar.models.tilted import Tilted
+from ebar.models.tilted import Tilted, measured_energy
 from ebar.samplers.protocols import Foresighted
 from ebar.types import Context, Sequences, State, Stepwise, Target
 

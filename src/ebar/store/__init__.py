@@ -11,10 +11,9 @@ refused with the names of what differs.
 """
 
 from ebar.store.fingerprint import describe, fingerprint, source_fingerprint
-from ebar.store.locking import locked
 from ebar.store.stages import Stage, open_stage, stage_seconds
 from ebar.store.store import Store, open_store
-from ebar.store.writing import once, replace, saving, to_json
+from ebar.store.writing import locked, once, replace, saving, to_json
 
 __all__ = [
     "Stage",

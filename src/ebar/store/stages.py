@@ -24,8 +24,7 @@ from ebar.errors import UserError
 from ebar.store.differences import changed, made_from_something_else
 from ebar.store.environment import versions
 from ebar.store.fingerprint import describe
-from ebar.store.locking import LOCK, locked
-from ebar.store.writing import TEMPORARY, remove_folder, replace, saving, sweep, to_json
+from ebar.store.writing import LOCK, TEMPORARY, locked, remove_folder, replace, saving, sweep, to_json
 
 FORMAT = "ebar stage 1"
 HEADER = "header.json"

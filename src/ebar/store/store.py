@@ -20,9 +20,8 @@ from ebar.maths.randomness import folded
 from ebar.store.differences import another_configuration, differences, named, of_another_kind
 from ebar.store.environment import environment
 from ebar.store.fingerprint import describe
-from ebar.store.locking import LOCK, locked
 from ebar.store.stages import CONFIG, HEADER, Header, Stage, entered
-from ebar.store.writing import replace, saving, sweep, to_json
+from ebar.store.writing import LOCK, locked, replace, saving, sweep, to_json
 
 ENVIRONMENT = "environment.json"
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ebar.models.scoring import measured_energy
+from ebar.models.tilted import measured_energy
 from ebar.testing.features import random_sequences, repadded
 from ebar.testing.laws import require, require_close
 from ebar.types import Context, Energy, Sequences, Space

@@ -1,7 +1,10 @@
-"""Batches that can be asked for again: the same ones for the same epoch, whenever."""
+"""Batches that can be asked for again: the same ones for the same epoch, whenever.
+
+Batches of about as many tokens each, of rows of about one length.
+"""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -9,6 +12,7 @@ from jaxtyping import Int
 from torch import Generator, Tensor
 
 from ebar.data.corpus import Stored
+from ebar.errors import UserError
 from ebar.maths.randomness import folded
 from ebar.maths.rows import count_rows, take
 from ebar.types import Context, Sequences
@@ -94,3 +98,111 @@ def _trimmed(tree: Any) -> Any:
     if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
         return tuple(_trimmed(branch) for branch in tree)
     return tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgeted:
+    """Every row once an epoch, in batches of at most `tokens` tokens, padding counted; targets and sources each.
+
+    Rows are sorted into classes of like lengths. Which rows of a class meet, and the order of the batches, are
+    drawn anew each epoch from (seed, epoch); how many rows of which class a batch holds is not, so that all
+    epochs have as many batches.
+    """
+
+    data: Any  # Sequences, (Sequences, Context), or stored rows with their lengths
+    tokens: int
+    seed: int = 0
+    shuffle: bool = True
+    most_rows: int | None = None  # in a batch
+    _ranks: Int[Tensor, " rows"] = field(init=False, repr=False, compare=False)
+    _bounds: Int[Tensor, " bounds"] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.most_rows is not None and self.most_rows < 1:
+            raise ValueError(f"a batch has at least one row, not {self.most_rows}")
+        lengths = lengths_of(self.data)
+        if len(lengths) == 0:
+            raise UserError("There is no training data: it has no rows.")
+        longest = int(lengths.max())
+        if longest > self.tokens:
+            raise UserError(
+                f"A sequence of {longest:,} tokens does not fit in batches of {self.tokens:,}: "
+                "allow more tokens in a batch, or shorter sequences only."
+            )
+        rounded = _rounded(lengths, self.tokens)
+        ranks, sizes = _classes(rounded)
+        object.__setattr__(self, "_ranks", ranks)
+        object.__setattr__(self, "_bounds", _cut(ranks, sizes, self.tokens, self.most_rows))
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def at(self, epoch: int, start: int) -> Iterator[Any]:
+        rows = count(self.data)
+        numbers, order = torch.arange(len(self)), torch.arange(rows)
+        if self.shuffle:
+            generator = Generator().manual_seed(folded(self.seed, epoch))
+            order, numbers = (torch.randperm(n, generator=generator) for n in (rows, len(self)))
+        order = order[self._ranks[order].argsort(stable=True)]
+        for number in numbers[start:].tolist():
+            yield taken(self.data, order[self._bounds[number] : self._bounds[number + 1]])
+
+
+def lengths_of(data: Any) -> Int[Tensor, "rows sides"]:
+    """How long each row is, in each of the sequences it is made of."""
+    if isinstance(data, Sequences):
+        return data.lengths.cpu()[:, None]
+    if isinstance(data, Context):
+        return lengths_of(data.given)
+    if isinstance(data, tuple):
+        return torch.cat([lengths_of(branch) for branch in data if branch is not None], 1)
+    lengths: Tensor = data.lengths
+    return lengths if lengths.dim() == 2 else lengths[:, None]
+
+
+def _rounded(lengths: Int[Tensor, "rows sides"], most: int) -> Int[Tensor, "rows sides"]:
+    """Up, by at most a sixteenth: rows of long sequences find others of their class. What is counted is this."""
+    steps = [1]
+    while steps[-1] < most:
+        steps.append(min(most, max(steps[-1] + 1, steps[-1] * 17 // 16)))
+    grid = torch.tensor(steps)
+    return grid[torch.searchsorted(grid, lengths.clamp(min=1).contiguous())]
+
+
+def _classes(rounded: Int[Tensor, "rows sides"]) -> tuple[Int[Tensor, " rows"], Int[Tensor, "classes sides"]]:
+    """Each row's class, and the lengths of each class.
+
+    In the order of the first length and then, to and fro, of the second: neighbours are alike, and need little
+    padding where a batch spans several.
+    """
+    sizes, of_row = torch.unique(rounded, dim=0, return_inverse=True)
+    if sizes.shape[1] == 1:
+        return of_row, sizes
+    first = sizes[:, 0].unique(return_inverse=True)[1]
+    second = torch.where(first % 2 == 0, sizes[:, 1], -sizes[:, 1])
+    order = second.argsort(stable=True)
+    order = order[first[order].argsort(stable=True)]
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order))
+    return place[of_row], sizes[order]
+
+
+def _cut(
+    ranks: Int[Tensor, " rows"], sizes: Int[Tensor, "classes sides"], budget: int, most: int | None
+) -> Int[Tensor, " bounds"]:
+    """Where batches end among the sorted rows: as late as the budget allows."""
+    bounds, begin, widest, at = [0], 0, [0] * sizes.shape[1], 0
+    for number, size in zip(ranks.bincount(minlength=len(sizes)).tolist(), sizes.tolist(), strict=True):
+        left = number
+        while left:
+            wide = [max(pair) for pair in zip(widest, size, strict=True)]
+            room = budget // max(wide)
+            room = room if most is None else min(room, most)
+            added = min(left, max(0, room - (at - begin)))
+            at, left = at + added, left - added
+            if added:
+                widest = wide
+            if left:
+                bounds.append(at)
+                begin, widest = at, [0] * len(size)
+    return torch.tensor([*bounds, at])

@@ -13,11 +13,10 @@ from ebar.training.batches import Source
 from ebar.training.checkpoints import Checkpoints
 from ebar.training.loop import measure
 from ebar.training.metrics import Sink
-from ebar.training.optimisers import AdamW, OptimiserConfig
+from ebar.training.optimisers import AdamW, Constant, OptimiserConfig, Schedule
 from ebar.training.players import Player, Players
 from ebar.training.randomness import seeded
 from ebar.training.run import Run, open_run
-from ebar.training.schedules import Constant, Schedule
 from ebar.training.state import restore_weights
 from ebar.training.train import Plan, Result, train
 from ebar.types import Objective

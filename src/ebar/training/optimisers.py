@@ -1,12 +1,20 @@
-"""Optimisers by name. Each is a frozen dataclass, its own configuration, that builds torch's."""
+"""Optimisers by name. Each is a frozen dataclass, its own configuration, that builds torch's.
 
+Learning-rate schedules: pure functions of the clock, so that resuming needs no hidden state.
+
+Each gives the factor on the optimiser's learning rate. Warm-up rises linearly, (step + 1)/warmup, so that the
+first step already moves.
+"""
+
+import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, TypeVar, cast, runtime_checkable
 
 from torch import nn, optim
 
 from ebar.tables import Table
+from ebar.types import Clock
 
 
 @runtime_checkable
@@ -87,3 +95,110 @@ class Asgd:
 
 
 OPTIMISERS: Table[Any] = Table("optimiser", {"adam": Adam, "adamw": AdamW, "sgd": Sgd, "asgd": Asgd})
+
+
+@runtime_checkable
+class Schedule(Protocol):
+    """The factor on the learning rate, given the steps and epochs completed so far."""
+
+    def factor(self, clock: Clock) -> float: ...
+
+
+@runtime_checkable
+class ForSteps(Protocol):
+    """A schedule or an objective that depends on how many steps training takes in all."""
+
+    def for_steps(self, steps: int) -> Any: ...
+
+
+T = TypeVar("T")
+
+
+def for_steps(entry: T, steps: int) -> T:
+    """The same schedule or objective for a training of `steps` steps, where it depends on their number."""
+    return cast(T, entry.for_steps(steps)) if isinstance(entry, ForSteps) else entry
+
+
+def _warm(step: int, warmup: int) -> float:
+    return min(1.0, (step + 1) / warmup) if warmup else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """1 once warm."""
+
+    warmup: int = 0
+
+    def factor(self, clock: Clock) -> float:
+        return _warm(clock.step, self.warmup)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Falling:
+    """From 1 to `floor` at `steps`, by default the end of training, and there it stays."""
+
+    steps: int | None = None
+    floor: float = 0.0
+    warmup: int = 0
+
+    def for_steps(self, steps: int) -> "_Falling":
+        return replace(self, steps=steps) if self.steps is None else self
+
+    def _done(self, step: int) -> float:
+        """The share of the way from the end of the warm-up to `steps`."""
+        if self.steps is None:
+            raise ValueError("the schedule does not know how many steps there are: give steps, or call for_steps")
+        return min(1.0, max(0.0, (step - self.warmup) / max(1, self.steps - self.warmup)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear(_Falling):
+    """From 1 straight down to `floor` at `steps`, by default the end of training, and there it stays."""
+
+    def factor(self, clock: Clock) -> float:
+        return _warm(clock.step, self.warmup) * (1 - (1 - self.floor) * self._done(clock.step))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cosine(_Falling):
+    """From 1 down half a cosine to `floor` at `steps`, by default the end of training, and there it stays.
+
+    Loshchilov & Hutter 2017, eq. 5.
+    """
+
+    def factor(self, clock: Clock) -> float:
+        half = (1 + math.cos(math.pi * self._done(clock.step))) / 2
+        return _warm(clock.step, self.warmup) * (self.floor + (1 - self.floor) * half)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InverseSquareRoot:
+    """√(warmup/(step + 1)) once warm: 1 at its peak. Vaswani et al. 2017, eq. 3, without the model's width."""
+
+    warmup: int = 0
+
+    def factor(self, clock: Clock) -> float:
+        scale = max(1, self.warmup)
+        return _warm(clock.step, self.warmup) * math.sqrt(scale / max(scale, clock.step + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InverseEpoch:
+    """1/(1 + epoch): Robbins & Monro's step sizes, one per pass over the data."""
+
+    warmup: int = 0
+
+    def factor(self, clock: Clock) -> float:
+        return _warm(clock.step, self.warmup) / (1 + clock.epoch)
+
+
+SCHEDULES: Table[Any] = Table(
+    "schedule",
+    {
+        "constant": Constant,
+        "linear": Linear,
+        "cosine": Cosine,
+        "inverse_square_root": InverseSquareRoot,
+        "inverse_epoch": InverseEpoch,
+    },
+)

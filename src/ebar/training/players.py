@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn, optim
 
 from ebar.modes import evaluation_mode
-from ebar.training.schedules import Constant, Schedule
+from ebar.training.optimisers import Constant, Schedule
 from ebar.types import Clock
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from ebar.automata.reading import Reading
+from ebar.automata.lift import Reading
 from ebar.build.control import read_constraints
 from ebar.data.tokenisers import reading_of
 from ebar.journeys.control.journey import Controlled, control

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from ebar.automata.reading import Reading
+from ebar.automata.lift import Reading
 from ebar.build.control import read_constraints
 from ebar.errors import UserError
 from ebar.features.classifier import classifier

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from ebar.automata.reading import Reading
+from ebar.automata.lift import Reading
 from ebar.build.control import fit_control, open_control, read_constraints
 from ebar.config.control import ControlConfig
 from ebar.config.reader import to_yaml
@@ -21,7 +21,7 @@ from ebar.journeys.control.constraints import Constraints
 from ebar.journeys.control.journey import Controlled
 from ebar.maths.enumeration import all_sequences
 from ebar.models.pretrained import Pretrained
-from ebar.models.prompted import Prompted
+from ebar.models.truncated import Prompted
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
 from ebar.samplers.scored_draws import ScoredDraws, draw_scored

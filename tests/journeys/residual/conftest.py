@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ebar.cli import main
-from ebar.recipes.data import toy_text
+from ebar.recipes.grid import toy_text
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from ebar.build.residual import load_residual, train_residual
 from ebar.config.reader import Chosen
 from ebar.config.residual import ResidualConfig
 from ebar.data.chunks import ChunksData
-from ebar.energies.encoders import Bidirectional, Causal
 from ebar.energies.kinds import ENERGIES
+from ebar.energies.neural import Bidirectional, Causal
 from ebar.errors import UserError
 from ebar.journeys.residual.evaluation import DRAWING
 from ebar.journeys.residual.journey import Residual as Trained

@@ -10,14 +10,14 @@ from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.data import LinesData
 from ebar.data.chunks import Chunks, Positives
 from ebar.data.corpus import Corpus
-from ebar.energies.encoders import bit, unit_from
 from ebar.energies.kinds import WarmUp
+from ebar.energies.neural import bit, unit_from
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.journeys.residual.journey import Residual, residual
 from ebar.journeys.residual.settings import Fitting, NegativesDraws
 from ebar.maths.enumeration import all_sequences
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.types import Context, Sequences, Space
 
 FITTING = Fitting(epochs=16, batch_size=20, learning_rate=3e-2, patience=9)

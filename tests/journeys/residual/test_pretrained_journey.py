@@ -58,7 +58,7 @@ def causal(vocabulary: int) -> Any:
 
 
 def words(positions: int = 64) -> tuple[Any, Tokenizer]:
-    from ebar.recipes.data import toy_text
+    from ebar.recipes.grid import toy_text
 
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(set(toy_text(100, 0).split()))]
     tokenizer = Tokenizer(models.WordLevel({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ebar.build.corpus import build_corpus
+from ebar.build.train import build_corpus
 from ebar.recipes.earm.images import BITS, FIGURE1, GAIN, TABLE5
 from ebar.recipes.earm.twins import configurations
 from ebar.store.writing import to_json

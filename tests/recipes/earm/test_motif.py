@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from ebar.build.corpus import build_corpus
 from ebar.build.gam import base_settings
-from ebar.build.model import build_model
+from ebar.build.train import build_corpus, build_model
 from ebar.config.reader import to_yaml
 from ebar.objectives import OBJECTIVES
 from ebar.objectives.scheduled_sampling import ScheduledSampling, chance_of_truth
@@ -29,7 +28,7 @@ from ebar.recipes.gam import data_efficiency
 from ebar.recipes.gam.cells import configured
 from ebar.recipes.recipe import Cell, Recipe
 from ebar.store.writing import to_json
-from ebar.training.schedules import for_steps
+from ebar.training.optimisers import for_steps
 
 RIVALS = (SCHEDULED, EARM, STUDENT)
 Run = tuple[Cell, dict[str, Any], Path]

@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import Generator
 
-from ebar.build.corpus import build_corpus
-from ebar.build.model import build_model
+from ebar.build.train import build_corpus, build_model
 from ebar.objectives.earm import Earm
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.recipes import SCALES, load
 from ebar.recipes.earm import language, tables, timing
 from ebar.recipes.earm.language import RECENT, WITHOUT_CE

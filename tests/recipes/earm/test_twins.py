@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ebar.build.corpus import build_corpus
-from ebar.build.model import load_model
+from ebar.build.train import build_corpus, load_model
 from ebar.cli import main
 from ebar.config.reader import to_yaml
 from ebar.config.train import read_train

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from ebar.cli import main
 from ebar.config.reader import to_yaml
-from ebar.recipes.residual.configurations import base_config, residual_config
+from ebar.recipes.residual.configurations import base_config, cells, residual_config
 from ebar.recipes.residual.run import run_cell
-from ebar.recipes.residual.settings import cells
 
 
 def test_the_commands_give_a_cells_figures_to_the_last_digit(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from ebar.features.feature import Feature, Features
 from ebar.features.functions import Predicate
 from ebar.features.regular import Motif, StartsWith
 from ebar.maths.enumeration import all_sequences
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.tabular import Tabular, number_of_prefixes
 from ebar.models.tilted import Tilted
 from ebar.samplers.look_ahead import guided

@@ -1,14 +1,19 @@
-"""A pretrained network and its tokenizer: a folder, a hub name, a .gguf file or a .bin file of llama2.c."""
+"""A pretrained network and its tokenizer: a folder, a hub name, a .gguf file or a .bin file of llama2.c.
 
+Low-rank adaptation (Hu et al. 2021), by peft: W + (α/r)·B·A, where only A and B learn.
+"""
+
+import copy
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from ebar.backbones.pretrained import llama2c
 from ebar.errors import UserError, choose
-from ebar.hugging_face import PICKLES, check_folder, hub_answers, read, refusal, transformers
+from ebar.hugging_face import PICKLES, check_folder, hub_answers, peft, quiet, read, refusal, transformers
 
 Precision = Literal["float64", "float32", "bfloat16", "float16", "8bit"]
 DTYPES = {
@@ -87,3 +92,36 @@ def _eight_bits(device: str | None) -> dict[str, Any]:
         "quantization_config": transformers().BitsAndBytesConfig(load_in_8bit=True),
         "device_map": device or "cuda",
     }
+
+
+def with_lora(
+    network: nn.Module, *, rank: int = 8, alpha: float | None = None, dropout: float = 0.0,
+    kind: Literal["causal", "encoder"] = "causal",
+) -> nn.Module:  # fmt: skip
+    """The network with matrices of low rank beside all its linear layers, only those learning; B is 0 at first.
+
+    α is 2·rank where none is given, so that the rank does not change the size of a step.
+    """
+    if rank < 1:
+        raise ValueError(f"rank must be at least 1, not {rank}")
+    library = peft()
+    configuration = library.LoraConfig(
+        r=rank, lora_alpha=2 * rank if alpha is None else alpha, lora_dropout=dropout, target_modules="all-linear",
+        task_type="CAUSAL_LM" if kind == "causal" else "FEATURE_EXTRACTION",
+    )  # fmt: skip
+    try:
+        with quiet():
+            made: nn.Module = library.get_peft_model(network, configuration)
+    except ValueError as error:
+        raise UserError(f"{type(network).__name__} cannot have low-rank matrices beside its own: {error}.") from None
+    return made
+
+
+def merged(network: nn.Module) -> nn.Module:
+    """A network without adapters that computes the same; the given one stays as it is."""
+    if not hasattr(network, "merge_and_unload"):
+        return network
+    with quiet():
+        twin: Any = copy.deepcopy(network)
+        made: nn.Module = twin.merge_and_unload()
+    return made

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
-from ebar.automata.reading import Reading
+from ebar.automata.lift import Reading
 from ebar.errors import UserError
 from ebar.estimators.moments import means_by_name
 from ebar.features.feature import Feature, Features, bind, negated

@@ -26,8 +26,8 @@ from jaxtyping import Float
 from safetensors.torch import save as to_bytes
 from torch import Generator, Tensor, nn
 
-from ebar.automata.reading import Reading
-from ebar.backbones.pretrained.lora import with_lora
+from ebar.automata.lift import Reading
+from ebar.backbones.pretrained.reading import with_lora
 from ebar.data.corpus import Corpus
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
@@ -54,11 +54,8 @@ from ebar.maths.log_space import effective_sample_size
 from ebar.maths.randomness import folded
 from ebar.models.loading import save_pretrained
 from ebar.models.pretrained import Pretrained
-from ebar.models.prompted import Prompted
-from ebar.models.reading import reading_of
-from ebar.models.scoring import measured_energy
-from ebar.models.tilted import Tilted
-from ebar.models.truncated import Truncated
+from ebar.models.tilted import Tilted, measured_energy, reading_of
+from ebar.models.truncated import Prompted, Truncated
 from ebar.samplers.draw import draw, shares
 from ebar.samplers.guided import Guided
 from ebar.samplers.importance import Resampling

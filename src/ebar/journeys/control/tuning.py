@@ -26,8 +26,7 @@ from ebar.evaluation.ngrams import unique_ratios
 from ebar.journeys.control.constraints import Constraints
 from ebar.journeys.control.report import MODEL, TARGET, Tuned, write_tune_page
 from ebar.maths.randomness import folded
-from ebar.models.scoring import propose, score
-from ebar.models.tilted import Tilted
+from ebar.models.tilted import Tilted, propose, score
 from ebar.objectives import PolicyGradient, Rounds
 from ebar.samplers.guided import Guided
 from ebar.samplers.scored_draws import ScoredDraws, draw_scored
@@ -35,9 +34,8 @@ from ebar.store.differences import as_yaml
 from ebar.store.writing import from_plain, once, plain, to_json
 from ebar.training import Plan, Player, open_run, seeded, train
 from ebar.training.best import History
-from ebar.training.optimisers import Adam
+from ebar.training.optimisers import Adam, Constant, Cosine
 from ebar.training.players import Learning
-from ebar.training.schedules import Constant, Cosine
 from ebar.training.state import restore_weights
 from ebar.training.stopping import Best
 from ebar.types import Distribution, Estimate, Sequences

@@ -16,14 +16,13 @@ from typing import Any
 import torch
 from torch import Generator, nn
 
-from ebar.data.corpora import read_corpus
-from ebar.data.corpus import Corpus
+from ebar.data.corpus import Corpus, read_corpus
 from ebar.errors import Interrupted, UserError
 from ebar.evaluation.moments import frequencies, mean_length
 from ebar.features.feature import Features
 from ebar.journeys.gam.settings import Distillation, Phase
 from ebar.maths.randomness import folded
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.samplers.look_ahead import guided
 from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.store.stages import Stage

@@ -25,8 +25,7 @@ from typing import Any, Literal
 
 from torch import Generator, nn
 
-from ebar.data.corpora import read_corpus
-from ebar.data.corpus import Corpus
+from ebar.data.corpus import Corpus, read_corpus
 from ebar.errors import Interrupted, UserError
 from ebar.estimators.models import device_of
 from ebar.features.feature import Features, bind

@@ -8,9 +8,8 @@ from ebar.data.corpus import Corpus
 from ebar.features.feature import Feature, Features
 from ebar.journeys.gam.figures import Figures, examples, motif_of
 from ebar.journeys.gam.rounds import Round
-from ebar.report.marks import spans_in, title_of
 from ebar.report.page import Beside, Figure, Folded, Legend, Part, Samples, Section, Table, Text, Warnings, write_page
-from ebar.report.plots import Dots, Line, Panel, draw
+from ebar.report.plots import Dots, Line, Panel, draw, spans_in, title_of
 from ebar.report.run_page import curve, flat
 from ebar.training.best import History
 from ebar.training.moment_matching import Fitted

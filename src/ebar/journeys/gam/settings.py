@@ -5,8 +5,7 @@ from typing import Any, Literal
 
 from ebar.bounds import Amount, Count
 from ebar.training.course import Training
-from ebar.training.optimisers import Adam
-from ebar.training.schedules import Constant, Cosine
+from ebar.training.optimisers import Adam, Constant, Cosine
 
 FLOOR = 0.02  # of the cosine schedule, as a share of the learning rate
 

@@ -13,11 +13,10 @@ import torch
 from torch import Generator, nn
 
 from ebar.journeys.residual.negatives import Negatives
-from ebar.models.autoregressive import Autoregressive
-from ebar.models.scoring import measured_energy
-from ebar.models.tilted import Tilted
-from ebar.objectives.maximum_likelihood import MaximumLikelihood
+from ebar.models.construction import Autoregressive
+from ebar.models.tilted import Tilted, measured_energy
 from ebar.objectives.policy_gradient import PolicyGradient
+from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.samplers.joint import chosen_by_energy
 from ebar.training import Batches, Source
 from ebar.training.best import Course, train_best

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
 from ebar.data.chunks import Positives
-from ebar.energies.bounded import bound_of
+from ebar.energies.linear import bound_of
 from ebar.errors import UserError
 from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
 from ebar.estimators.last_step import LastStep, last_step
@@ -21,7 +21,7 @@ from ebar.journeys.residual.base import Base
 from ebar.journeys.residual.negatives import Negatives, draw_negatives, energies_of
 from ebar.journeys.residual.settings import Measuring
 from ebar.maths.randomness import folded
-from ebar.models.scoring import measured_energy
+from ebar.models.tilted import measured_energy
 from ebar.samplers.joint import chosen_by_energy
 from ebar.store.writing import plain
 from ebar.training.batches import moved

@@ -19,8 +19,8 @@ from torch import Generator, nn
 
 from ebar.data.chunks import Chunks, Positives
 from ebar.data.corpus import Corpus
-from ebar.energies.encoders import Bidirectional
 from ebar.energies.kinds import WarmUp
+from ebar.energies.neural import Bidirectional
 from ebar.errors import UserError
 from ebar.estimators.log_z import log_z
 from ebar.estimators.per_step import Steps, per_step

@@ -20,7 +20,7 @@ from torch import Generator, Tensor, nn
 from ebar.errors import UserError
 from ebar.estimators.models import device_of
 from ebar.maths.randomness import folded
-from ebar.models.scoring import measured_energy, propose
+from ebar.models.tilted import measured_energy, propose
 from ebar.progress import bar
 from ebar.store.stages import description_of, open_stage, read_tensors
 from ebar.training.batches import moved

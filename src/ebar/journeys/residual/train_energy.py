@@ -9,21 +9,19 @@ from torch import Generator, nn
 
 from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.data.chunks import Chunks, Positives
-from ebar.energies.encoders import MaskedModel
 from ebar.energies.kinds import WarmUp
+from ebar.energies.neural import MaskedModel
 from ebar.errors import UserError
 from ebar.journeys.residual.negatives import Negatives
 from ebar.journeys.residual.settings import Fitting
 from ebar.maths.randomness import folded
-from ebar.objectives.masked import Masked
-from ebar.objectives.nce import Contrasted, Nce
+from ebar.objectives.nce import Contrasted, Masked, Nce
 from ebar.store.writing import to_json
 from ebar.training import Batches, Patience, Plan, Player, Result, Sink, open_run, seeded
 from ebar.training.batches import OnDevice, taken
 from ebar.training.best import Course, train_best, train_to_best
-from ebar.training.optimisers import AdamW
+from ebar.training.optimisers import AdamW, Cosine
 from ebar.training.players import Learning
-from ebar.training.schedules import Cosine
 
 WARM_UP, HELD_OUT = 8, 64  # what the seed of the warm-up is folded with; chunks in one of its held-out batches
 EpochNegatives = Negatives | Callable[[int], Negatives]

@@ -1,25 +1,63 @@
 """A word that must occur, and one that half of all texts are to have: moments, look-ahead, KL over tuning.
 
 A cell is a configuration of `ebar control fit`, and one of `ebar control tune`.
+
+A random language model of seventy letters, for the smallest scale.
 """
 
 import json
+import shutil
+import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ebar.build.control import fit_control
 from ebar.config.control import ControlConfig
+from ebar.hugging_face import quiet, transformers
 from ebar.journeys.control.report import MODEL, TARGET
 from ebar.journeys.control.tuning import Tuning
-from ebar.recipes.control.toy import write_toy
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves, Points
 from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
 from ebar.recipes.residual.configurations import path_of
-from ebar.store.writing import plain, to_json
+from ebar.store.writing import TEMPORARY, plain, to_json
+
+LETTERS = "Ġ" + string.ascii_letters + string.digits + ".,!?'-"  # Ġ is a blank
+END = "<end>"
+
+
+def write_toy(folder: Path) -> Path:
+    """A folder as transformers saves it, written once."""
+    if folder.exists():
+        return folder
+    import tokenizers
+
+    library = transformers()
+    pieces = [*LETTERS, "ab", END]
+    configuration = library.GPT2Config(
+        vocab_size=len(pieces), n_positions=32, n_embd=16, n_layer=1, n_head=2, initializer_range=0.2,
+        bos_token_id=len(pieces) - 1, eos_token_id=len(pieces) - 1, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+    )  # fmt: skip
+    backend = tokenizers.Tokenizer(
+        tokenizers.models.BPE(vocab={piece: token for token, piece in enumerate(pieces)}, merges=[("a", "b")])
+    )
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer = library.PreTrainedTokenizerFast(tokenizer_object=backend, bos_token=END, eos_token=END)
+    temporary = folder.with_name(TEMPORARY + folder.name)
+    shutil.rmtree(temporary, ignore_errors=True)
+    with torch.random.fork_rng(devices=[]), quiet():
+        torch.manual_seed(0)
+        library.GPT2LMHeadModel(configuration).save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+    temporary.rename(folder)
+    return folder
+
 
 MOMENT, LAMBDA, GAIN = "moment", "λ", "effective samples per draw"
 STEERED, AFTER, POLICY = "looking ahead, unweighted", "p", "best π"

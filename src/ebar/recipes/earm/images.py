@@ -11,7 +11,7 @@ from torch import Generator
 from ebar.data.images import Images
 from ebar.evaluation.cross_entropy import bits_difference, bits_per_dimension
 from ebar.maths.randomness import folded
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.recipes.claims import Claim
 from ebar.recipes.earm.twins import BASE, EARM, PAPER, curves, each_twin, laid, train_twins, twin_grid
 from ebar.recipes.figures import Figure, Figures

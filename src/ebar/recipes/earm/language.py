@@ -10,7 +10,6 @@ from ebar.data.text import read_tokens, texts_of
 from ebar.data.tokenisers import Bytes
 from ebar.evaluation.cross_entropy import cross_entropy, cross_entropy_difference
 from ebar.recipes.claims import Claim
-from ebar.recipes.data import PARTS
 from ebar.recipes.earm.twins import (
     BASE,
     EARM,
@@ -25,6 +24,7 @@ from ebar.recipes.earm.twins import (
     twin_grid,
 )
 from ebar.recipes.figures import Figure, Figures, found
+from ebar.recipes.grid import PARTS
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves, Points
 from ebar.recipes.recipe import Cell, Reading, Recipe, Row

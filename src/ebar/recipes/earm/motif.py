@@ -12,9 +12,8 @@ from typing import Any
 
 from torch import Generator
 
-from ebar.build.corpus import build_corpus
 from ebar.build.gam import base_settings, make_gam
-from ebar.build.train import train_branches
+from ebar.build.train import build_corpus, train_branches
 from ebar.config.reader import Chosen
 from ebar.config.train import TrainConfig
 from ebar.data.corpus import Corpus
@@ -23,7 +22,7 @@ from ebar.evaluation.moments import frequencies, mean_length
 from ebar.features.feature import Features
 from ebar.journeys.gam.figures import DRAWS, motif_of
 from ebar.maths.randomness import folded
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.recipes.claims import Claim
 from ebar.recipes.figures import Figure, Figures, found
 from ebar.recipes.gam.cells import configured, gam_grid

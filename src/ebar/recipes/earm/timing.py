@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 
-from ebar.build.corpus import build_corpus
-from ebar.build.model import build_model
+from ebar.build.train import build_corpus, build_model
 from ebar.config.train import TrainConfig
 from ebar.journeys.train import training_batches
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.objectives import OBJECTIVES
 from ebar.recipes.earm.translation import translation_grid
 from ebar.recipes.earm.twins import BASE, PAPER, configurations
@@ -20,7 +19,7 @@ from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Points
 from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
 from ebar.training import seeded
-from ebar.training.schedules import for_steps
+from ebar.training.optimisers import for_steps
 from ebar.types import Clock, Objective
 
 # Seconds on a V100, 12 layers.

@@ -11,10 +11,9 @@ from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.exposure_bias import exposure_bias
 from ebar.evaluation.translation import bleu, bleu_by_length, bleu_difference, meteor, rouge
 from ebar.maths.randomness import folded
-from ebar.models.autoregressive import Autoregressive
-from ebar.recipes.data import PARTS
+from ebar.models.construction import Autoregressive
 from ebar.recipes.earm.twins import BASE, EARM, curves, train_twins, twin_grid
-from ebar.recipes.grid import Grid, at
+from ebar.recipes.grid import PARTS, Grid, at
 from ebar.recipes.recipe import Cell, Reading, Row
 from ebar.samplers.beam import decode
 from ebar.samplers.energy_resampling import energy_resampling

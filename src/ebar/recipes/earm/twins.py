@@ -4,16 +4,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ebar.build.corpus import build_corpus
-from ebar.build.train import train_as, train_branches
+from ebar.build.train import build_corpus, train_as, train_branches
 from ebar.config.reader import read_tree
 from ebar.config.train import MANUAL, TrainConfig
 from ebar.data.corpus import Corpus
 from ebar.journeys.train import Trained
-from ebar.models.autoregressive import Autoregressive
-from ebar.recipes.data import PARTS, file_of, toy_file
+from ebar.models.construction import Autoregressive
 from ebar.recipes.figures import Figure, found
-from ebar.recipes.grid import Grid
+from ebar.recipes.grid import PARTS, Grid, file_of, toy_file
 from ebar.recipes.layout import Layout
 from ebar.recipes.recipe import Cell, Result, Row
 

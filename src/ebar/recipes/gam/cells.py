@@ -1,17 +1,27 @@
-"""Runs of `ebar gam` for the experiments of Parshakova et al. 2019, and figures that the recipes have in common."""
+"""Runs of `ebar gam` for the experiments of Parshakova et al. 2019, and figures that the recipes have in common.
+
+What the recipes without a configuration share: training in memory, on sequences in memory.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from ebar.build.gam import make_gam
 from ebar.config.gam import MANUAL, GamConfig
 from ebar.config.reader import read_tree
+from ebar.data.corpus import FEW_LOGITS, Corpus, Part
 from ebar.journeys.gam.figures import DRAWS
+from ebar.journeys.train import train
 from ebar.recipes.figures import Figure
 from ebar.recipes.grid import Grid
 from ebar.recipes.recipe import Cell, Reading, Row
+from ebar.training.course import Training
+from ebar.training.optimisers import Adam
+from ebar.types import Space
 
 # The spellings in the paper's captions are typos or slips of character recognition; these are those of the code.
 PURE = ("10001010001", "01011101101", "001001100111", "1011100111001", "10001011111000")
@@ -198,3 +208,21 @@ def items(row: Row, cells: Sequence[Cell]) -> str:
 
 
 READING = Reading(items=items, departures=departures)
+
+
+def learn(
+    module: nn.Module, data: Part, held_out: Part, *, learning_rate: float, seed: int, objective: Any = None,
+    **training: Any,
+) -> int:  # fmt: skip
+    """Trains a module, by maximum likelihood unless told otherwise; it keeps its best weights. The number of steps.
+
+    The seed decides everything random, dropout too.
+    """
+    space = getattr(module, "space", Space(2, 1))
+    corpus = Corpus(space=space, tokeniser=None, parts={"train": data, "validation": held_out})
+    how = Training(**{"clip": 1.0, "held_out_batch": FEW_LOGITS, **training})
+    trained = train(
+        module, corpus, objective=objective, training=how, optimiser=Adam(learning_rate=learning_rate), seed=seed
+    )
+    assert trained.result is not None
+    return trained.result.position.step

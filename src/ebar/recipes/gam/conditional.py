@@ -19,7 +19,7 @@ from ebar.models.tilted import Tilted
 from ebar.objectives.conditional_moments import ConditionalMoments
 from ebar.recipes.claims import Claim
 from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.gam.small import learn
+from ebar.recipes.gam.cells import learn
 from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves

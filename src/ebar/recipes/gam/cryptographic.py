@@ -17,12 +17,11 @@ from ebar.estimators.log_z import log_z
 from ebar.evaluation.cross_entropy import negative_log_scores
 from ebar.features.feature import Features
 from ebar.maths.randomness import folded
-from ebar.models.autoregressive import Autoregressive
-from ebar.models.construction import assemble
+from ebar.models.construction import Autoregressive, assemble
 from ebar.models.tilted import Tilted
 from ebar.recipes.claims import Claim
 from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.gam.small import learn
+from ebar.recipes.gam.cells import learn
 from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves

@@ -20,12 +20,11 @@ from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.maths import divergences
 from ebar.maths.randomness import folded
-from ebar.models.autoregressive import Autoregressive
-from ebar.models.construction import assemble
+from ebar.models.construction import Autoregressive, assemble
 from ebar.models.tilted import Tilted
 from ebar.objectives import MaximumLikelihood, PolicyGradient, Rounds
 from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.gam.small import learn
+from ebar.recipes.gam.cells import learn
 from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves
@@ -37,9 +36,8 @@ from ebar.samplers.resample import systematic
 from ebar.samplers.surrogate import NGram
 from ebar.training.batches import Batches
 from ebar.training.loop import fit
-from ebar.training.optimisers import Adam
+from ebar.training.optimisers import Adam, Constant, Cosine
 from ebar.training.players import Player
-from ebar.training.schedules import Constant, Cosine
 from ebar.types import Distribution, Sequences, Weighted
 
 LANGUAGE = Language(motif="1011100", length=10)

@@ -17,8 +17,8 @@ from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Points, chosen
 from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
+from ebar.recipes.residual.configurations import CELLS, LANGUAGE_MODEL
 from ebar.recipes.residual.run import base_figures, best_figures, trained
-from ebar.recipes.residual.settings import CELLS, LANGUAGE_MODEL
 from ebar.store.writing import once, plain
 from ebar.types import Estimate
 

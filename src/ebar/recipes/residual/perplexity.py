@@ -11,7 +11,7 @@ from ebar.recipes.figures import Figure, Figures, found
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Points, chosen, split
 from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
-from ebar.recipes.residual.readings import BASES, BY_TASK, MODEL, NAMES, RUNS, TASK, cell_of, energies_of, named
+from ebar.recipes.residual.run import BASES, BY_TASK, MODEL, NAMES, RUNS, TASK, cell_of, energies_of, named
 from ebar.recipes.statistics import crossed, over_items, over_seeds
 from ebar.types import Estimate
 

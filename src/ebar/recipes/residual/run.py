@@ -1,6 +1,9 @@
-"""One run: a base, its rivals and its energies, measured on the same prefixes and the same draws of the base."""
+"""One run: a base, its rivals and its energies, measured on the same prefixes and the same draws of the base.
 
-from collections.abc import Mapping
+What the recipes of Deng et al. 2020 share: their runs, names in their rows, and what their intervals are over.
+"""
+
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,12 +12,10 @@ import torch
 from torch import Generator, nn
 
 from ebar.backbones.transformer import BidirectionalTransformer
-from ebar.build.corpus import build_corpus
-from ebar.build.model import build_model, load_model
 from ebar.build.residual import load_base, load_chunks, train_residual
-from ebar.build.train import train_as
+from ebar.build.train import build_corpus, build_model, load_model, train_as
 from ebar.data.chunks import Positives
-from ebar.energies.encoders import bit
+from ebar.energies.neural import bit
 from ebar.estimators.per_step import per_step
 from ebar.evaluation.cross_entropy import cross_entropy_difference, negative_log_scores
 from ebar.evaluation.next_words import next_words
@@ -28,11 +29,11 @@ from ebar.journeys.residual.journey import Residual
 from ebar.journeys.residual.negatives import draw_negatives
 from ebar.journeys.train import train
 from ebar.maths.randomness import folded
-from ebar.models.autoregressive import Autoregressive
+from ebar.models.construction import Autoregressive
 from ebar.models.locally_residual import LocallyResidual
-from ebar.models.scoring import measured_energy
-from ebar.recipes.recipe import Cell
-from ebar.recipes.residual.configurations import base_config, residual_config
+from ebar.models.tilted import measured_energy
+from ebar.recipes.recipe import Cell, Items, Result, Row
+from ebar.recipes.residual.configurations import base_config, cells, residual_config
 from ebar.samplers.joint import chosen_by_energy
 from ebar.store.writing import once, plain
 from ebar.training import OPTIMISERS, SCHEDULES, seeded
@@ -212,3 +213,45 @@ def _distilled(cell: Cell, joint: Residual, folder: Path) -> dict[str, Any] | No
     }
     x, prefixes = joint.chunks.test
     return {name: plain(cross_entropy_difference(one, base, x, context=prefixes)) for name, one in students.items()}
+
+
+PAPER = "Deng et al. 2020"
+RUNS: dict[str, Any] = {"grid": cells, "run": run_cell, "runs": "residual/text"}
+TASK = ("base", "corpus")
+MODEL = (*TASK, "model")
+BY_TASK: dict[str, Any] = {"panels": TASK, "title": "{base} on {corpus}"}
+NAMES = {"base": "base LM", "ralm": "RALM", "balm": "BALM", "unit": "UniT", "bit": "BiT", "pretrained": "BiT*"}
+BASES = {"transformer": "Transformer", "smollm2": "SmolLM2-135M", "stories260k": "stories260K"}
+
+
+def named(cell: Cell, kind: str) -> dict[str, Any]:
+    """What a row is about."""
+    return {"corpus": cell["corpus"], "base": BASES[cell["base"]], "model": NAMES[kind]}
+
+
+def energies_of(cell: Cell, result: dict[str, Any]) -> list[Result]:
+    """Every energy of a cell, as a run of its own."""
+    return [
+        ({**named(cell, kind), "energy seed": seed, "parameters": run["parameters"]}, run)
+        for kind, runs in result["energies"].items()
+        for seed, run in enumerate(runs)
+    ]
+
+
+def cell_of(row: Row, cells: Sequence[Cell]) -> Cell:
+    """The run that a row is of, with the settings that its energy has of its own."""
+    own = {(cell["corpus"], BASES[cell["base"]]): cell for cell in reversed(cells)}
+    found = own[row.settings["corpus"], row.settings["base"]]
+    kind = next(kind for kind, name in NAMES.items() if name == row.settings["model"])
+    return {**found, **found["energies"].get(kind, {}).get("figures", {})}
+
+
+def prefixes_of(key: str | None = None) -> Items:
+    """Says over how many prefixes the intervals are: all of the test text's, or as many as one part of a run has."""
+
+    def items(row: Row, cells: Sequence[Cell]) -> str:
+        cell = cell_of(row, cells)
+        count = cell["test_chunks"] if key is None else min(cell[key]["prefixes"], cell["test_chunks"])
+        return f"{count} prefixes, one energy seed"
+
+    return items

@@ -8,7 +8,7 @@ from ebar.recipes.figures import Figure, Figures, found
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves, Points, chosen
 from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
-from ebar.recipes.residual.readings import BY_TASK, MODEL, PAPER, RUNS, TASK, cell_of, energies_of, prefixes_of
+from ebar.recipes.residual.run import BY_TASK, MODEL, PAPER, RUNS, TASK, cell_of, energies_of, prefixes_of
 from ebar.recipes.statistics import over_seeds
 from ebar.types import Estimate
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Generator, nn
 
-from ebar.data.corpora import OPENERS
+from ebar.data.corpus import OPENERS
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.features.feature import Features
@@ -19,9 +19,8 @@ from ebar.progress import bar
 from ebar.samplers.draw import proposal_for
 from ebar.samplers.look_ahead import LookAhead, check_look_ahead, guided
 from ebar.samplers.rejection import QuasiRejection, Rejection
-from ebar.store.locking import locked
 from ebar.store.stages import Header, Stage, damaged, entered
-from ebar.store.writing import plain, saving, write_all
+from ebar.store.writing import locked, plain, saving, write_all
 from ebar.training.distillation.distilled import Distilled, Record, Sums, both, record_path, summary
 from ebar.training.distillation.rounds import draw_round, find_ceiling, independent
 from ebar.training.stopping import interruptible

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from ebar.features.feature import Features
 from ebar.maths.enumeration import all_sequences
-from ebar.models.scoring import propose
+from ebar.models.tilted import propose
 from ebar.modes import evaluation_mode
 from ebar.progress import bar, shown
 from ebar.samplers.guided import Guided

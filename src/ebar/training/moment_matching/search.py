@@ -17,8 +17,7 @@ from ebar.estimators.models import device_of
 from ebar.features.feature import Features, Followed
 from ebar.maths.exponential_family import match
 from ebar.maths.log_space import effective_sample_size
-from ebar.models.scoring import measured_energy
-from ebar.models.tilted import Tilted
+from ebar.models.tilted import Tilted, measured_energy
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
 from ebar.training.moment_matching.pool import Mixture, allowed
