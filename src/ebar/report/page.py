@@ -3,12 +3,14 @@
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from ebar.types import Estimate
 
 Span = tuple[int, int] | tuple[int, int, int]  # [start, stop), and the number of a colour
 COLOURS = 6
+STYLE = (files("ebar.report") / "page.css").read_text("utf-8")
 WIDE = 4  # columns, above which intervals stand below their values
 
 
@@ -163,24 +165,3 @@ def _marked(line: str, spans: Sequence[Span]) -> str:
 
 def _mark(text: str, colour: int) -> str:
     return f"<mark{f' class=c{colour % COLOURS}' if colour else ''}>{text}</mark>"
-
-
-STYLE = """
-:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
-main { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: break-word }
-h1 { font-size: 1.6rem } h2 { font-size: 1.15rem; margin-top: 2rem; border-bottom: 1px solid #8884 }
-h3 { font-size: 1rem; margin: .8rem 0 .2rem }
-.scroll { overflow-x: auto } table { border-collapse: collapse; margin: .8rem 0 }
-th, td { padding: .25rem .8rem .25rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #8883 }
-td.number { white-space: nowrap } .wide small { display: block; line-height: 1.1 }
-td.number { font-variant-numeric: tabular-nums } small { opacity: .75 }
-pre { background: #8881; padding: .8rem; overflow-x: auto; margin: .3rem 0 }
-mark { background: #ffd54a; color: #000 } mark.c1 { background: #8fd6ff } mark.c2 { background: #b6e88a }
-mark.c3 { background: #ffb3a7 } mark.c4 { background: #d9bfff } mark.c5 { background: #d0d0d0 }
-.beside { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 0 1.5rem }
-.beside > div { min-width: 0 }
-figure { margin: 1rem 0 } figure svg { max-width: 100%; height: auto; background: #fff; border-radius: 4px }
-figcaption { font-size: .9rem; opacity: .8 } summary { cursor: pointer }
-.warning { padding-left: 1.2rem } .warning li { color: #b25000 } .fine { opacity: .75 }
-@media (prefers-color-scheme: dark) { .warning li { color: #ffb066 } }
-"""

@@ -22,7 +22,7 @@ from ebar.errors import UserError
 from ebar.types import Sequences
 
 PLAIN = (bool, int, float, str)
-SOURCES = (".py", ".yaml", ".json", ".toml")
+SOURCES = (".py", ".yaml", ".json", ".toml", ".css", ".html", ".js")
 
 
 def fingerprint(*things: object) -> str:
