@@ -1,9 +1,9 @@
 """The public names of ebar, listed once: `__init__.py` reads this file, type checkers and editors do too."""
 
-from ebar.automata import Dfa as Dfa
-from ebar.automata import ProbabilisticAutomaton as ProbabilisticAutomaton
-from ebar.automata import compile_expression as compile_expression
-from ebar.automata import lift as lift
+from ebar.automata.deterministic import Dfa as Dfa
+from ebar.automata.expressions import compile_expression as compile_expression
+from ebar.automata.lift import lift as lift
+from ebar.automata.probabilistic import ProbabilisticAutomaton as ProbabilisticAutomaton
 from ebar.backbones.lstm import Lstm as Lstm
 from ebar.backbones.pixelcnn import GatedPixelCnn as GatedPixelCnn
 from ebar.backbones.pixelcnn import PixelCnn as PixelCnn

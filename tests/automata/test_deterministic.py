@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebar.automata import Dfa, contains, ends_with, product, spell, starts_with
+from ebar.automata.deterministic import Dfa, product
+from ebar.automata.motif import contains, ends_with, spell, starts_with
 from ebar.errors import UserError
 from tests.automata.strings import all_strings, batch
 

@@ -5,7 +5,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ebar.automata import compile_expression, compile_text, contains, spell
+from ebar.automata.expressions import compile_expression, compile_text
+from ebar.automata.motif import contains, spell
 from ebar.errors import UserError
 from tests.automata.strings import all_strings, batch
 

@@ -6,7 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebar.automata import byte_level, compile_expression, compile_text, lift, spell
+from ebar.automata.expressions import compile_expression, compile_text
+from ebar.automata.lift import byte_level, lift
+from ebar.automata.motif import spell
 from tests.automata.strings import all_strings, batch
 
 TEXT = "the cat sat on the mat; the naïve café cost 12 € and the cat ate 日本 rice: ça va, 34 cats 🙂. " * 3

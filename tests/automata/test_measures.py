@@ -5,26 +5,12 @@ import pytest
 import torch
 
 import ebar.automata.recursion as recursion
-from ebar.automata import (
-    UNBOUNDED,
-    Arcs,
-    ProbabilisticAutomaton,
-    capped,
-    compile_expression,
-    contains,
-    count,
-    ends_with,
-    entropy,
-    expected_count,
-    from_arcs,
-    intersection,
-    kl,
-    mean_length,
-    mixture,
-    probability,
-    stopping_noise,
-    white_noise,
-)
+from ebar.automata.construction import UNBOUNDED, capped, from_arcs, intersection, mixture, stopping_noise, white_noise
+from ebar.automata.expressions import compile_expression
+from ebar.automata.graph import Arcs
+from ebar.automata.measures import count, entropy, expected_count, kl, mean_length, probability
+from ebar.automata.motif import contains, ends_with
+from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.errors import UserError
 from ebar.types import Space
 from tests.automata.test_probabilistic import NAMES, automata, loop, support

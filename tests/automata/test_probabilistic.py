@@ -5,25 +5,23 @@ import pytest
 import torch
 from torch import Generator
 
-from ebar.automata import (
+from ebar.automata.construction import (
     UNBOUNDED,
-    Arcs,
     EmptyLanguageError,
-    ProbabilisticAutomaton,
     capped,
-    compile_expression,
-    contains,
-    ends_with,
     from_arcs,
     intersection,
     mixture,
-    product,
     proper,
     reweighted,
-    starts_with,
     stopping_noise,
     white_noise,
 )
+from ebar.automata.deterministic import product
+from ebar.automata.expressions import compile_expression
+from ebar.automata.graph import Arcs
+from ebar.automata.motif import contains, ends_with, starts_with
+from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.errors import UserError
 from ebar.types import Context, Distribution, SamplesWithLogProb, Sequences, Space, State, Stepwise
 from tests.automata.strings import all_strings, batch

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from ebar.automata import contains, intersection, probability, white_noise
+from ebar.automata.construction import intersection, white_noise
+from ebar.automata.measures import probability
+from ebar.automata.motif import contains
 from ebar.energies.linear import Linear
 from ebar.estimators import exact
 from ebar.estimators.log_z import log_z

@@ -273,7 +273,7 @@ def test_errors_say_what_to_do(trained: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_a_run_in_use_by_another_process_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from ebar.training import open_run
+    from ebar.training.run import open_run
 
     with open_run(tmp_path / "busy", config="", seed=0):
         assert "in use" in complaint(capsys, "train", "--runs", str(tmp_path), "--name", "busy", *TINY)

@@ -16,7 +16,7 @@ from torch import Generator, nn
 
 import ebar.energies
 import ebar.models
-from ebar.automata import Dfa
+from ebar.automata.deterministic import Dfa
 from ebar.automata.lift import Reading
 from ebar.backbones.lstm import Lstm
 from ebar.data import TOKENISERS

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ebar.automata import kl
+from ebar.automata.measures import kl
 from ebar.data import languages
 from ebar.data.languages import Language
 from ebar.errors import UserError

@@ -12,8 +12,7 @@ from ebar.data.parallel import encoded_pairs, read_parallel
 from ebar.data.text import blocks_of, read_tokens, windows
 from ebar.data.tokenisers import Bytes
 from ebar.errors import UserError
-from ebar.training import Batches
-from ebar.training.batches import Budgeted
+from ebar.training.batches import Batches, Budgeted
 from tests.store.disk import Dead, failing
 
 ROWS = torch.arange(2)

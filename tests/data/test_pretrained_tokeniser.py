@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from ebar.automata import compile_text, lift
+from ebar.automata.expressions import compile_text
+from ebar.automata.lift import lift
 from ebar.data.built_tokeniser import Bpe, read_tokeniser
 from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import EncodesMany, Storable, Tokeniser

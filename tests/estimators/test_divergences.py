@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from ebar.automata import intersection, starts_with, stopping_noise, white_noise
+from ebar.automata.construction import intersection, stopping_noise, white_noise
+from ebar.automata.motif import starts_with
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators import exact, models

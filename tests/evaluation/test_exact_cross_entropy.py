@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Generator
 
-from ebar.automata import capped, count, entropy, kl, stopping_noise, white_noise
+from ebar.automata.construction import capped, stopping_noise, white_noise
+from ebar.automata.measures import count, entropy, kl
 from ebar.backbones.lstm import Lstm
 from ebar.data.languages import Language
 from ebar.energies.linear import Linear

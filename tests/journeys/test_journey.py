@@ -28,7 +28,7 @@ from ebar.models.construction import Autoregressive
 from ebar.samplers.importance import Importance
 from ebar.training.course import Training
 from ebar.training.distillation import distil
-from ebar.training.moment_matching import Newton
+from ebar.training.moment_matching.newton import Newton
 from ebar.training.optimisers import Adam
 from ebar.types import Clock
 

@@ -19,7 +19,10 @@ from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.objectives.conditional_moments import ConditionalMoments
 from ebar.testing.enumeration import whole_space
-from ebar.training import OPTIMISERS, Batches, Player, fit
+from ebar.training.batches import Batches
+from ebar.training.loop import fit
+from ebar.training.optimisers import OPTIMISERS
+from ebar.training.players import Player
 from ebar.types import Clock, Context, Objective, Sequences, Space, context_rows
 from tests.models.examples import lstm
 

@@ -20,7 +20,13 @@ from ebar.models.tilted import Tilted
 from ebar.objectives import PolicyGradient, Rounds
 from ebar.objectives.running import RunningMean, WeightedSums
 from ebar.testing.enumeration import whole_space
-from ebar.training import OPTIMISERS, Batches, Plan, Player, fit, open_run, seeded, train
+from ebar.training.batches import Batches
+from ebar.training.loop import fit
+from ebar.training.optimisers import OPTIMISERS
+from ebar.training.players import Player
+from ebar.training.randomness import seeded
+from ebar.training.run import open_run
+from ebar.training.train import Plan, train
 from ebar.types import Clock, Context, Loss, Objective, Sequences, Space
 
 SPACE = Space(2, 3)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ebar.automata import contains, count, entropy, mean_length, probability, spell, starts_with
+from ebar.automata.measures import count, entropy, mean_length, probability
+from ebar.automata.motif import contains, spell, starts_with
 from ebar.data.languages import Language
 
 FOLDER = os.environ.get("EBAR_ORACLES")

@@ -13,8 +13,14 @@ from safetensors.torch import save_file
 from torch import Generator, nn
 
 from ebar.objectives import MaximumLikelihood
-from ebar.training import OPTIMISERS, Batches, Plan, Player, fit, measure, open_run, seeded, train
+from ebar.training.batches import Batches
 from ebar.training.distributed import processes, rank, same_everywhere
+from ebar.training.loop import fit, measure
+from ebar.training.optimisers import OPTIMISERS
+from ebar.training.players import Player
+from ebar.training.randomness import seeded
+from ebar.training.run import open_run
+from ebar.training.train import Plan, train
 from ebar.types import Clock, Loss
 from tests.training.tiny import Bigram, data
 

@@ -3,7 +3,7 @@ import torch
 
 from ebar.maths.randomness import folded
 from ebar.maths.rows import count_rows, named_tensors, share
-from ebar.training import Batches, Source
+from ebar.training.batches import Batches, Source
 from ebar.types import Context, Sequences
 from tests.training.tiny import data
 

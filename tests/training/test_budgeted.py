@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from torch import Generator
 
 from ebar.errors import UserError
-from ebar.training import Source
-from ebar.training.batches import Budgeted
+from ebar.training.batches import Budgeted, Source
 from ebar.types import Context, Sequences
 
 

@@ -11,8 +11,13 @@ import torch
 from torch import Generator, nn
 
 from ebar.errors import UserError
-from ebar.training import OPTIMISERS, Best, Checkpoint, Checkpoints, Player, Position, restore_weights, seeded
-from ebar.training.state import capture, restore
+from ebar.training.checkpoints import Checkpoint, Checkpoints
+from ebar.training.loop import Position
+from ebar.training.optimisers import OPTIMISERS
+from ebar.training.players import Player
+from ebar.training.randomness import seeded
+from ebar.training.state import capture, restore, restore_weights
+from ebar.training.stopping import Best
 
 
 def checkpoint(step: int, best_step: int | None = None) -> Checkpoint:

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ebar.training import Run
+from ebar.training.run import Run
 from tests.training import several
 from tests.training.tiny import kept
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ebar.training import Run
+from ebar.training.run import Run
 from tests.training.tiny import kept
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,10 @@ from torch import Generator, Tensor, nn
 
 from ebar.errors import UserError
 from ebar.objectives import MaximumLikelihood
-from ebar.training import OPTIMISERS, Batches, NonFiniteError, Player, Position, fit, measure
+from ebar.training.batches import Batches
+from ebar.training.loop import NonFiniteError, Position, fit, measure
+from ebar.training.optimisers import OPTIMISERS
+from ebar.training.players import Player
 from ebar.types import Clock, Loss, Objective
 from tests.training.tiny import Bigram, data
 

@@ -8,8 +8,7 @@ import pytest
 
 from ebar import progress
 from ebar.errors import UserError
-from ebar.training import Console, tensorboard
-from ebar.training.metrics import lines
+from ebar.training.metrics import Console, lines, tensorboard
 
 
 def test_numbers_come_back_exactly_and_the_file_is_strict_json(tmp_path):

@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn, optim
 
-from ebar.training import OPTIMISERS, SCHEDULES, Player, averaged, evaluating
+from ebar.training.optimisers import OPTIMISERS, SCHEDULES
+from ebar.training.players import Player, averaged, evaluating
 from ebar.types import Clock
 
 

@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch import Generator
 
-from ebar.training import seeded
-from ebar.training.randomness import capture, restore, restore_among
+from ebar.training.randomness import capture, restore, restore_among, seeded
 
 
 def draws(generator: Generator) -> list[float]:

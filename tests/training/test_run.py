@@ -15,7 +15,7 @@ from ebar.config.train import TrainConfig
 from ebar.errors import UserError
 from ebar.journeys.control.tuning import Tuning
 from ebar.store.differences import as_yaml, differences, named, of_another_kind
-from ebar.training import open_run
+from ebar.training.run import open_run
 
 HOLDER = """
 import fcntl, sys

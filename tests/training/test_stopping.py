@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from ebar.training import Best, Patience
+from ebar.training.stopping import Best, Patience
 
 
 def test_a_better_value_resets_the_count():

@@ -15,8 +15,14 @@ from torch import Generator
 
 from ebar.errors import UserError
 from ebar.objectives import MaximumLikelihood
-from ebar.training import OPTIMISERS, Batches, Patience, Plan, Player, Position, Result, open_run, seeded, train
-from ebar.training.stopping import interruptible
+from ebar.training.batches import Batches
+from ebar.training.loop import Position
+from ebar.training.optimisers import OPTIMISERS
+from ebar.training.players import Player
+from ebar.training.randomness import seeded
+from ebar.training.run import open_run
+from ebar.training.stopping import Patience, interruptible
+from ebar.training.train import Plan, Result, train
 from ebar.types import Clock, Loss
 from tests.training.tiny import Bigram, data, kept
 

@@ -11,7 +11,13 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ebar.objectives import MaximumLikelihood
-from ebar.training import OPTIMISERS, SCHEDULES, Batches, Plan, Player, Result, measure, open_run, seeded, train
+from ebar.training.batches import Batches
+from ebar.training.loop import measure
+from ebar.training.optimisers import OPTIMISERS, SCHEDULES
+from ebar.training.players import Player
+from ebar.training.randomness import seeded
+from ebar.training.run import open_run
+from ebar.training.train import Plan, Result, train
 from ebar.types import Clock, Context, Loss, Sequences, Space
 
 

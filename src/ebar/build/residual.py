@@ -20,7 +20,7 @@ from ebar.journeys.residual.base import Base
 from ebar.maths.randomness import folded
 from ebar.models.loading import from_pretrained
 from ebar.store.writing import saving
-from ebar.training import seeded
+from ebar.training.randomness import seeded
 from ebar.types import Space
 
 RECURRENT = ("lstm",)  # backbones that read as far as they are asked to

@@ -21,8 +21,10 @@ from ebar.errors import UserError
 from ebar.journeys.train import SHAPE, Trained, train
 from ebar.models.construction import Autoregressive, assemble
 from ebar.objectives import OBJECTIVES
-from ebar.training import OPTIMISERS, SCHEDULES, distributed, seeded
+from ebar.training import distributed
 from ebar.training.best import History, load_best
+from ebar.training.optimisers import OPTIMISERS, SCHEDULES
+from ebar.training.randomness import seeded
 from ebar.types import Space
 
 

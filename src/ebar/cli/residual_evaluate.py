@@ -22,7 +22,7 @@ from ebar.config.reader import Manual, read
 from ebar.journeys.residual.report import write_residual_page
 from ebar.journeys.residual.settings import Measuring
 from ebar.progress import shown
-from ebar.training import Run
+from ebar.training.run import Run
 
 MANUAL = Manual.of(__doc__)
 

@@ -15,7 +15,7 @@ from ebar.journeys.residual.evaluation import Evaluation
 from ebar.journeys.residual.journey import Residual
 from ebar.journeys.residual.report import write_residual_page
 from ebar.store.writing import to_json
-from ebar.training import open_run
+from ebar.training.run import open_run
 from ebar.types import Estimate
 
 

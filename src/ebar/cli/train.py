@@ -9,7 +9,8 @@ from ebar.build.train import train_as
 from ebar.cli.folder import Place, carry_out
 from ebar.config.reader import read
 from ebar.config.train import MANUAL, TrainConfig
-from ebar.training import Result, distributed
+from ebar.training import distributed
+from ebar.training.train import Result
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,23 +5,12 @@ from dataclasses import dataclass
 
 import torch
 
-from ebar.automata import (
-    Dfa,
-    EmptyLanguageError,
-    ProbabilisticAutomaton,
-    capped,
-    compile_expression,
-    contains,
-    count,
-    entropy,
-    intersection,
-    mean_length,
-    mixture,
-    probability,
-    spell,
-    stopping_noise,
-    white_noise,
-)
+from ebar.automata.construction import EmptyLanguageError, capped, intersection, mixture, stopping_noise, white_noise
+from ebar.automata.deterministic import Dfa
+from ebar.automata.expressions import compile_expression
+from ebar.automata.measures import count, entropy, mean_length, probability
+from ebar.automata.motif import contains, spell
+from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.errors import UserError
 from ebar.types import Space
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Generator
 
-from ebar.automata import entropy, measures
+from ebar.automata import measures
 from ebar.data.corpus import Corpus
 from ebar.data.tokenisers import Bytes, Tokeniser
 from ebar.errors import UserError
@@ -88,7 +88,7 @@ def _sequences(
     }
     if data.language is not None:
         truth = data.language.distribution()
-        nats = entropy(truth)
+        nats = measures.entropy(truth)
         figures["entropy"] = Estimate.exact(nats)
         figures["entropy_per_token"] = Estimate.exact(nats / measures.mean_length(truth))
         # CE − H is KL(language‖model), whatever the test set's size: what the model still has to learn.

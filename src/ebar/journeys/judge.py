@@ -22,10 +22,10 @@ from ebar.evaluation.fooling import Compared, compared
 from ebar.models.tilted import measured_energy
 from ebar.objectives.nce import Contrasted, Nce
 from ebar.store.fingerprint import fingerprint
-from ebar.training import Batches, seeded
-from ebar.training.batches import OnDevice, moved, taken
+from ebar.training.batches import Batches, OnDevice, moved, taken
 from ebar.training.best import Course, train_best
 from ebar.training.optimisers import AdamW, Constant, OptimiserConfig, Schedule
+from ebar.training.randomness import seeded
 from ebar.types import Context, Energy, Sequences
 
 

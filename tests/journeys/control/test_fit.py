@@ -26,7 +26,7 @@ from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
 from ebar.samplers.scored_draws import ScoredDraws, draw_scored
 from ebar.samplers.surrogate import Uniform
-from ebar.training.moment_matching import Newton
+from ebar.training.moment_matching.newton import Newton
 from ebar.types import Context, Sequences
 
 MUST, HALF = "expression:abc=1", "expression: =0.5"

@@ -18,8 +18,8 @@ from ebar.maths.enumeration import all_sequences
 from ebar.models.loading import from_pretrained
 from ebar.models.pretrained import Pretrained
 from ebar.objectives import PolicyGradient
-from ebar.training import open_run
 from ebar.training.players import Learning
+from ebar.training.run import open_run
 from ebar.types import Clock, Estimate, Loss
 
 TERMS = ("expression:abc=1", "expression: =0.5")

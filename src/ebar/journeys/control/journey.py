@@ -64,8 +64,8 @@ from ebar.samplers.resample import multinomial
 from ebar.samplers.scored_draws import ScoredDraws, draw_scored
 from ebar.store import Store, open_store
 from ebar.store.writing import TEMPORARY, from_plain, once, replace_folder, saving, to_json
-from ebar.training.moment_matching import Fitted, Newton
-from ebar.training.moment_matching.newton import UnsatisfiedError
+from ebar.training.moment_matching.matching import Fitted
+from ebar.training.moment_matching.newton import Newton, UnsatisfiedError
 from ebar.training.moment_matching.search import Pilot, Search
 from ebar.types import Context, Distribution, Estimate, Sampler, Sequences, Stepwise, Weighted
 

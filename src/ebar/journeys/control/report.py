@@ -11,7 +11,7 @@ from ebar.journeys.control.constraints import Constraints
 from ebar.report.page import Beside, Figure, Folded, Part, Samples, Section, Table, Text, Warnings, write_page
 from ebar.report.plots import Dots, Line, Panel, draw
 from ebar.store.writing import plain
-from ebar.training.moment_matching import Fitted
+from ebar.training.moment_matching.matching import Fitted
 from ebar.types import Estimate
 
 TARGET, MODEL = "KL(p‖π)", "KL(π‖q)"

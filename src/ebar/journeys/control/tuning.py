@@ -32,12 +32,14 @@ from ebar.samplers.guided import Guided
 from ebar.samplers.scored_draws import ScoredDraws, draw_scored
 from ebar.store.differences import as_yaml
 from ebar.store.writing import from_plain, once, plain, to_json
-from ebar.training import Plan, Player, open_run, seeded, train
 from ebar.training.best import History
 from ebar.training.optimisers import Adam, Constant, Cosine
-from ebar.training.players import Learning
+from ebar.training.players import Learning, Player
+from ebar.training.randomness import seeded
+from ebar.training.run import open_run
 from ebar.training.state import restore_weights
 from ebar.training.stopping import Best
+from ebar.training.train import Plan, train
 from ebar.types import Distribution, Estimate, Sequences
 
 FLOOR = 0.02  # of the cosine schedule, as a share of the learning rate

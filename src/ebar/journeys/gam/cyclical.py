@@ -30,7 +30,7 @@ from ebar.store.writing import replace as replace_file
 from ebar.store.writing import saving, to_json
 from ebar.training.batches import Batches
 from ebar.training.distillation import Distilled, distil
-from ebar.training.moment_matching import Fitted, Matching
+from ebar.training.moment_matching.matching import Fitted, Matching
 from ebar.training.optimisers import Adam
 from ebar.training.players import Player
 from ebar.training.randomness import seeded

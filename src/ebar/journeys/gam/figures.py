@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Generator
 
-from ebar.automata import entropy, measures
+from ebar.automata import measures
 from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.estimators.divergences import divergence
@@ -31,7 +31,7 @@ from ebar.samplers.guided import Guided
 from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead
 from ebar.store.writing import plain
-from ebar.training.moment_matching import Fitted
+from ebar.training.moment_matching.matching import Fitted
 from ebar.types import Estimate, Sequences, Stepwise
 
 DRAWS = 2000  # from r and π, as in Parshakova et al. 2019
@@ -115,7 +115,7 @@ def measure(
     truth = None if language is None else language.distribution()
     small = exact and truth is not None and count_prefixes(truth.graph) <= LARGEST  # mixtures with noise are not
     length = None if truth is None else measures.mean_length(truth)
-    h = None if truth is None or length is None else entropy(truth) / length
+    h = None if truth is None or length is None else measures.entropy(truth) / length
     motif = motif_of(data)
     last = rounds[-1]
     generator = Generator(device=device_of(last.base)).manual_seed(folded(seed, CHECKING))

@@ -46,7 +46,8 @@ from ebar.store.store import ENVIRONMENT, Store, open_store
 from ebar.store.writing import to_json
 from ebar.training.best import History
 from ebar.training.distillation import Distilled, distil
-from ebar.training.moment_matching import Fitted, Matching, Newton
+from ebar.training.moment_matching.matching import Fitted, Matching
+from ebar.training.moment_matching.newton import Newton
 from ebar.training.randomness import seeded
 from ebar.types import Sampler, Sequences, Stepwise
 

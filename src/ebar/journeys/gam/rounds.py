@@ -7,7 +7,7 @@ from ebar.features.feature import Features
 from ebar.models.tilted import Tilted
 from ebar.training.best import History
 from ebar.training.distillation import Distilled
-from ebar.training.moment_matching import Fitted
+from ebar.training.moment_matching.matching import Fitted
 from ebar.types import Sequences, Stepwise
 
 

@@ -18,7 +18,7 @@ from ebar.models.tilted import Tilted, measured_energy
 from ebar.objectives.policy_gradient import PolicyGradient
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.samplers.joint import chosen_by_energy
-from ebar.training import Batches, Source
+from ebar.training.batches import Batches, Source
 from ebar.training.best import Course, train_best
 from ebar.types import Context, Energy, Sequences
 

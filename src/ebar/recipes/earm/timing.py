@@ -18,8 +18,8 @@ from ebar.recipes.earm.twins import BASE, PAPER, configurations
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Points
 from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
-from ebar.training import seeded
 from ebar.training.optimisers import for_steps
+from ebar.training.randomness import seeded
 from ebar.types import Clock, Objective
 
 # Seconds on a V100, 12 layers.

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Generator
 
-from ebar.automata import entropy
+from ebar.automata.measures import entropy
 from ebar.data.languages import Language
 from ebar.energies.conditional import ConditionalLinear, Constant, Network, Recurrent, distinct
 from ebar.estimators.log_z import log_z

@@ -36,9 +36,9 @@ from ebar.recipes.recipe import Cell, Items, Result, Row
 from ebar.recipes.residual.configurations import base_config, cells, residual_config
 from ebar.samplers.joint import chosen_by_energy
 from ebar.store.writing import once, plain
-from ebar.training import OPTIMISERS, SCHEDULES, seeded
 from ebar.training.best import Course, History
-from ebar.training.optimisers import Adam, AdamW
+from ebar.training.optimisers import OPTIMISERS, SCHEDULES, Adam, AdamW
+from ebar.training.randomness import seeded
 from ebar.types import Distribution
 
 

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from ebar.features.feature import Features
 from ebar.tables import Table
-from ebar.training.moment_matching.first_order import ImportanceMoments, RejectionMoments, Schedule
+from ebar.training.moment_matching.first_order import ImportanceMoments, RejectionMoments
 from ebar.training.moment_matching.matching import Fitted, Matching
 from ebar.training.moment_matching.newton import Newton
 from ebar.types import Distribution, Sequences
@@ -30,15 +30,3 @@ def match_moments(
 ) -> Fitted:
     """λ by the method given, Newton's by default; see `Matching.fit`."""
     return method.fit(base, features, data=data, moments=moments, proposal=proposal, generator=generator)
-
-
-__all__ = [
-    "MATCHING",
-    "Fitted",
-    "ImportanceMoments",
-    "Matching",
-    "Newton",
-    "RejectionMoments",
-    "Schedule",
-    "match_moments",
-]
