@@ -64,13 +64,13 @@ from ebar.models.construction import Autoregressive as Autoregressive
 from ebar.models.construction import FromLogits as FromLogits
 from ebar.models.construction import autoregressive as autoregressive
 from ebar.models.construction import encoder_decoder as encoder_decoder
+from ebar.models.construction import from_pretrained as from_pretrained
 from ebar.models.construction import gated_pixelcnn as gated_pixelcnn
 from ebar.models.construction import lstm as lstm
 from ebar.models.construction import pixelcnn as pixelcnn
+from ebar.models.construction import save_pretrained as save_pretrained
 from ebar.models.construction import transformer as transformer
 from ebar.models.construction import wrap as wrap
-from ebar.models.loading import from_pretrained as from_pretrained
-from ebar.models.loading import save_pretrained as save_pretrained
 from ebar.models.pretrained import Pretrained as Pretrained
 from ebar.models.tabular import Tabular as Tabular
 from ebar.models.tilted import Tilted as Tilted

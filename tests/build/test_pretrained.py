@@ -17,7 +17,7 @@ from ebar.backbones.pretrained.reading import merged, with_lora
 from ebar.energies.reencoded import load_encoder
 from ebar.errors import UserError
 from ebar.hugging_face import quiet
-from ebar.models.loading import from_pretrained, save_pretrained
+from ebar.models.construction import from_pretrained, save_pretrained
 from ebar.models.pretrained_stepper import PretrainedStepper
 from ebar.models.stepwise import ancestral_by_token, token_log_probs
 from ebar.types import Context, Sequences, Space

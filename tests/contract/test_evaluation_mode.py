@@ -22,7 +22,6 @@ from ebar.estimators import (
     divergences,
     draws,
     exact,
-    futures,
     last_step,
     log_z,
     per_step,
@@ -42,7 +41,7 @@ from ebar.features.regular import Motif
 from ebar.maths.enumeration import all_sequences
 from ebar.models.stepwise import teacher_forced
 from ebar.models.tilted import Tilted
-from ebar.samplers import SAMPLERS, accept, beam, greedy, joint, look_ahead, moves, scored_draws, twists
+from ebar.samplers import SAMPLERS, beam, joint, look_ahead, metropolis, rejection, scored_draws, smc
 from ebar.samplers import draw as drawing
 from ebar.samplers.energy_resampling import energy_resampling
 from ebar.samplers.guided import Guided
@@ -115,7 +114,7 @@ class World:
         after, self.after = self.base.advance(self.stems, self.base.start(2)[1])
         self.logits = after[:, 0].detach()
         self.scene = self.setting(self.other, self.context)
-        self.walkers = moves.begin(self.scene, 4)
+        self.walkers = metropolis.begin(self.scene, 4)
 
     def setting(self, proposal: Any = None, context: Context | None = None, target: Any = None) -> drawing.Setting:
         return drawing.Setting(self.p if target is None else target, proposal, context, self.generator())
@@ -136,9 +135,9 @@ class World:
     def moved(self, move: Any) -> Any:
         return move(self.walkers, self.scene._replace(generator=self.generator()))
 
-    def prefixes(self) -> twists.Prefixes:
+    def prefixes(self) -> smc.Prefixes:
         x = Sequences(self.stems, torch.ones(2, dtype=torch.long))
-        return twists.Prefixes(self.p, self.base, x, None, torch.zeros(2).double(), self.after)
+        return smc.Prefixes(self.p, self.base, x, None, torch.zeros(2).double(), self.after)
 
     def sampler(self, name: str) -> Any:
         sizes: dict[str, dict[str, Any]] = {
@@ -186,10 +185,10 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "estimators.exact.moments": lambda w: exact.moments(w.gam, w.features, w.context),
     "estimators.exact.divergence": lambda w: exact.divergence("kl", w.p, w.other, w.context),
     "estimators.exact.entropy": lambda w: exact.entropy(w.p, w.context),
-    "estimators.futures.future_energies": lambda w: futures.future_energies(
+    "estimators.per_step.future_energies": lambda w: per_step.future_energies(
         w.base, w.energy, w.stems, w.logits, w.after, None, 3, generator=w.generator()
     ),
-    "estimators.futures.closing_energies": lambda w: futures.closing_energies(
+    "estimators.per_step.closing_energies": lambda w: per_step.closing_energies(
         w.energy, torch.tensor([0, 1, 1]), torch.arange(3), w.one, ENDING
     ),
     "estimators.last_step.last_step": lambda w: last_step.last_step(w.fixed, w.energy, fixed(w), w.context),
@@ -244,7 +243,7 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "evaluation.token_search.search": lambda w: token_search.search(
         w.energy, w.base, w.x, w.context, how=token_search.TokenSearch(steps=2, candidates=2), generator=w.generator()
     ),
-    "samplers.accept.accept": lambda w: accept.accept(
+    "samplers.rejection.accept": lambda w: rejection.accept(
         w.setting(w.other, w.context), 3, 0.0, ceiling_is_bound=False, batch_size=64, max_proposals=10**6
     ),
     "samplers.beam.beam_search": lambda w: beam.beam_search(w.base, w.context, width=2, best=2),
@@ -275,7 +274,7 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         energy_resampling(w.base, w.context, candidates=3, proposal=w.other, generator=w.generator()),
         energy_resampling(w.base, w.context, candidates=3, distinct=True, generator=w.generator()),
     ],
-    "samplers.greedy.greedy": lambda w: greedy.greedy(w.base, w.context),
+    "samplers.beam.greedy": lambda w: beam.greedy(w.base, w.context),
     "samplers.guided.Guided.log_prob": lambda w: w.guided.log_prob(w.x, w.context),
     "samplers.guided.Guided.sample": lambda w: w.guided.sample(3, w.context, generator=w.generator()),
     "samplers.guided.Guided.sample_with_log_prob": lambda w: w.guided.sample_with_log_prob(
@@ -294,28 +293,28 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "samplers.metropolis.Metropolis.attempted": lambda w: list(
         Metropolis(chains=4, burn_in=3).attempted(w.setting(w.other), 6)
     ),
-    "samplers.accept.CountingSampler.attempts": lambda w: list(
+    "samplers.rejection.CountingSampler.attempts": lambda w: list(
         Metropolis(chains=4, burn_in=3).attempts(w.p, 6, proposal=w.other, generator=w.generator())
     ),
-    "samplers.moves.walkers_at": lambda w: moves.walkers_at(w.scene, w.x, torch.zeros(3).double()),
-    "samplers.moves.begin": lambda w: moves.begin(w.scene._replace(generator=w.generator()), 3),
-    "samplers.moves.independent": lambda w: w.moved(moves.independent),
-    "samplers.moves.suffix": lambda w: w.moved(moves.suffix),
-    "samplers.moves.token": lambda w: w.moved(moves.token),
-    "samplers.moves.step": lambda w: moves.step(
-        w.walkers, moves.suffix, w.scene._replace(generator=w.generator())
+    "samplers.metropolis.walkers_at": lambda w: metropolis.walkers_at(w.scene, w.x, torch.zeros(3).double()),
+    "samplers.metropolis.begin": lambda w: metropolis.begin(w.scene._replace(generator=w.generator()), 3),
+    "samplers.metropolis.independent": lambda w: w.moved(metropolis.independent),
+    "samplers.metropolis.suffix": lambda w: w.moved(metropolis.suffix),
+    "samplers.metropolis.token": lambda w: w.moved(metropolis.token),
+    "samplers.metropolis.step": lambda w: metropolis.step(
+        w.walkers, metropolis.suffix, w.scene._replace(generator=w.generator())
     ),
     "samplers.rejection.QuasiRejection.ceiling": lambda w: QuasiRejection().ceiling(w.setting(w.other)),
     "samplers.rejection.QuasiRejection.attempted": lambda w: list(
         QuasiRejection().attempted(w.setting(w.other), 4)
     ),
-    "samplers.moves.redraw": lambda w: moves.redraw(
+    "samplers.metropolis.redraw": lambda w: metropolis.redraw(
         w.base, w.walkers.x, w.walkers.x.mask(), w.context, keep_length=False, generator=w.generator()
     ),
     "samplers.rejection.Rejection.attempted": lambda w: list(
         Rejection().attempted(w.setting(target=w.gam), 4)
     ),
-    "samplers.twists.energy": lambda w: twists.energy(w.prefixes()),
+    "samplers.smc.energy": lambda w: smc.energy(w.prefixes()),
 } | {
     f"{sampler.__module__.removeprefix('ebar.')}.{sampler.__name__}.batches": partial(stream, name)
     for name, sampler in SAMPLERS.items()
@@ -325,51 +324,46 @@ MEASURES: dict[str, Callable[[World], Any]] = {
 DOES_NOT_MEASURE = {
     "estimators.certified": "certified_log_z certified_perplexity check_inside",
     "estimators.divergences": "kl_from_model kl_to_model sampled",
-    "estimators.effective_samples": "EffectiveSamples.to_dict budget budget_or_reason effective_samples "
+    "estimators.effective_samples": "budget budget_or_reason effective_samples "
     "effective_samples_of_base mean_influence same_draws",
     "estimators.draws": "Support.warnings check_draws few_groups log_totals",
-    "estimators.futures": "closing_place closings one_row",
+    "estimators.exact": "common_space device_of is_enumerable",
     "estimators.joint_perplexity": "difference doubt interval joint_perplexity",
     "estimators.log_z": "from_batches log_mean log_z_of",
-    "estimators.models": "common_space device_of is_enumerable",
     "estimators.moments": "feature_means means_by_name moments_of weighted_mean",
-    "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between",
+    "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between closing_place "
+    "closings one_row",
     "estimators.comparison": "source_of",
-    "evaluation.diversity": "bleu_of distinct self_bleu",
+    "evaluation.diversity": "bleu_of distinct self_bleu items_of ngrams unique_difference unique_ratios",
     "evaluation.energy_distributions": "energy_distributions",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
     "evaluation.exposure_bias": "share",
     "evaluation.fooling": "compared paired_difference verdict",
     "evaluation.moments": "frequency mean_length moment_distance true_moment true_moments",
     "evaluation.next_words": "NextWords.others NextWords.under_base NextWords.under_joint Strata.share",
-    "evaluation.ngrams": "items_of ngrams unique_difference unique_ratios",
     "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per",
     "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test",
     "evaluation.token_search": "Scores.log_q_per_token Scores.mean_energy Scores.taken_for_real Searched.rows "
     "random_tokens",
     "evaluation.translation": "bleu bleu_by_length bleu_counts bleu_difference bleu_of_counts check_pairs "
     "meteor resampled_sums rouge",
-    "samplers.accept": "CountingSampler.attempted coin weighed",
     "samplers.annealed": "next_rung",
-    "samplers.beam": "Beams.first alike by_source restored score",
-    "samplers.draw": "BatchSampler.batches group_size numbered proposal_for shares",
+    "samplers.beam": "Beams.first alike by_source restored score limits",
+    "samplers.draw": "BatchSampler.batches group_size numbered proposal_for shares "
+    "Bounded.log_bound Foresighted.expected_log_weight RatioBounded.log_ratio_bound",
     "samplers.files": "load_draws save_draws",
-    "samplers.greedy": "limits",
     # One step at a time is in the model's own mode, as for every stepwise model: whoever measures by steps is above.
     "samplers.guided": "Guided.advance Guided.expected_log_weight Guided.log_ratio_bound Guided.plain Guided.start "
     "Guided.tilted GuidedState.select",
     "samplers.guided_states": "JointStates.others_bound JointStates.scores joint_states",
     "samplers.joint": "chosen_by_energy",
     "samplers.look_ahead": "check_look_ahead",
-    "samplers.metropolis": "chain_groups effective_draws integrated_autocorrelation_time moves_in",
-    "samplers.moves": "Walkers.select",
-    "samplers.protocols": "Bounded.log_bound Foresighted.expected_log_weight RatioBounded.log_ratio_bound",
-    "samplers.rejection": "Rejection.bound",
+    "samplers.metropolis": "chain_groups effective_draws integrated_autocorrelation_time moves_in Walkers.select",
+    "samplers.rejection": "Rejection.bound CountingSampler.attempted coin weighed",
     "samplers.resample": "at_offsets flat in_groups multinomial repeated resampled systematic systems",
-    "samplers.smc": "Cloud.select",
+    "samplers.smc": "Cloud.select base_to_follow none potential twist_for",
     "samplers.surrogate": "backward log_largest_ratio NGram.fit Surrogate.fit Tally.add Tally.empty Uniform.fit",
     "samplers.trade_off": "acceptance divergence log_beta_for total_variation trade_off",
-    "samplers.twists": "base_to_follow none potential twist_for",
 }
 
 

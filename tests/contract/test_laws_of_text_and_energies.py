@@ -20,8 +20,7 @@ from ebar.automata.deterministic import Dfa
 from ebar.automata.lift import Reading
 from ebar.backbones.lstm import Lstm
 from ebar.data import TOKENISERS
-from ebar.data.built_tokeniser import read_tokeniser
-from ebar.data.pretrained_tokeniser import PretrainedTokeniser
+from ebar.data.built_tokeniser import PretrainedTokeniser, read_tokeniser
 from ebar.data.tokenisers import Alphabet
 from ebar.energies.conditional import ConditionalLinear, MeanPool
 from ebar.energies.kinds import ENERGIES as KINDS

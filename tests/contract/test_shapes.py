@@ -33,8 +33,8 @@ from ebar.objectives.nce import Contrasted, Nce
 from ebar.objectives.policy_gradient import PolicyGradient
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw
-from ebar.samplers.twists import Prefixes
-from ebar.samplers.twists import energy as energy_twist
+from ebar.samplers.smc import Prefixes
+from ebar.samplers.smc import energy as energy_twist
 from ebar.types import Clock, Context, Estimate, Sequences, Space, Weighted
 from tests.estimators.exact_per_step import exact_per_step
 from tests.models.examples import FIXED

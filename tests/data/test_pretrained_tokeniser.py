@@ -8,8 +8,7 @@ import torch
 
 from ebar.automata.expressions import compile_text
 from ebar.automata.lift import lift
-from ebar.data.built_tokeniser import Bpe, read_tokeniser
-from ebar.data.pretrained_tokeniser import PretrainedTokeniser
+from ebar.data.built_tokeniser import Bpe, PretrainedTokeniser, read_tokeniser
 from ebar.data.tokenisers import EncodesMany, Storable, Tokeniser
 from ebar.errors import UserError
 from ebar.types import Sequences

@@ -16,9 +16,8 @@ from ebar.features.functions import Predicate
 from ebar.features.regular import Motif
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
-from ebar.samplers.draw import draw
+from ebar.samplers.draw import Bounded, draw
 from ebar.samplers.look_ahead import LookAhead
-from ebar.samplers.protocols import Bounded
 from ebar.samplers.rejection import Rejection
 from ebar.types import Context, Energy, Sequences, Space
 

@@ -22,8 +22,7 @@ from transformers import (
     RobertaModel,
 )
 
-from ebar.data.built_tokeniser import Bpe
-from ebar.data.pretrained_tokeniser import PretrainedTokeniser
+from ebar.data.built_tokeniser import Bpe, PretrainedTokeniser
 from ebar.data.tokenisers import Alphabet, Bytes, Words
 from ebar.energies.linear import bound_of
 from ebar.energies.neural import Encoder, Neural

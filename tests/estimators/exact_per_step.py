@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ebar.estimators.futures import one_row
-from ebar.estimators.per_step import check_rows
+from ebar.estimators.per_step import check_rows, one_row
 from ebar.maths.enumeration import all_sequences
 from ebar.models.stepwise import token_log_probs
 from ebar.models.tilted import measured_energy

@@ -7,7 +7,7 @@ from ebar.automata.construction import intersection, stopping_noise, white_noise
 from ebar.automata.motif import starts_with
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
-from ebar.estimators import exact, models
+from ebar.estimators import exact
 from ebar.estimators.divergences import divergence, entropy
 from ebar.features.feature import Features
 from ebar.maths.divergences import DIVERGENCES
@@ -22,7 +22,7 @@ LEVEL = 0.999999  # 24 intervals a run: one false alarm in 40,000 runs
 @pytest.fixture
 def too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretends that nothing can be enumerated, so that the truth is known and yet sampled for."""
-    monkeypatch.setattr(models, "ENUMERABLE", 0)
+    monkeypatch.setattr(exact, "ENUMERABLE", 0)
 
 
 def pairs(system: Small) -> dict[str, tuple[object, object]]:

@@ -6,7 +6,7 @@ import torch
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators import exact
-from ebar.estimators.models import common_space, is_enumerable
+from ebar.estimators.exact import common_space, is_enumerable
 from ebar.features.feature import Features
 from ebar.maths.divergences import DIVERGENCES
 from ebar.maths.enumeration import all_sequences

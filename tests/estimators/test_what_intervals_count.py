@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.energies.linear import Linear
-from ebar.estimators import models
+from ebar.estimators import exact
 from ebar.estimators.divergences import divergence, entropy
 from ebar.estimators.draws import Support
 from ebar.estimators.joint_perplexity import joint_perplexity
@@ -28,7 +28,7 @@ ONE_TOKEN = Space(2, 1)
 @pytest.fixture
 def too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretends that nothing can be enumerated, so that the truth is known and yet sampled for."""
-    monkeypatch.setattr(models, "ENUMERABLE", 0)
+    monkeypatch.setattr(exact, "ENUMERABLE", 0)
 
 
 def table(*chances: float) -> Tabular:

@@ -8,8 +8,7 @@ import torch
 from torch import Generator
 
 from ebar.errors import UserError
-from ebar.evaluation.diversity import _scores, _table, distinct, self_bleu
-from ebar.evaluation.ngrams import items_of
+from ebar.evaluation.diversity import _scores, _table, distinct, items_of, self_bleu
 from ebar.types import Sequences
 
 ODD = ["the cat sat on the mat", "the cat is on the mat", "the the the", "a", "", "on the mat on the mat on", "a dog"]

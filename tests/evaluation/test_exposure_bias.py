@@ -14,7 +14,7 @@ from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import token_log_probs
 from ebar.models.tabular import Tabular
-from ebar.samplers.greedy import greedy
+from ebar.samplers.beam import greedy
 from ebar.types import Context, Sequences, Space, Stepwise
 
 SPACE = Space(3, 4, 2)  # tokens a = 0, b = 1, end = 2

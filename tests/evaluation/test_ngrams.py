@@ -7,7 +7,7 @@ import torch
 from torch import Generator
 
 from ebar.errors import UserError
-from ebar.evaluation.ngrams import Unique, items_of, ngrams, unique_difference, unique_ratios
+from ebar.evaluation.diversity import Unique, items_of, ngrams, unique_difference, unique_ratios
 from ebar.types import Sequences
 
 TEXTS = ["a b a b", "a b c", "d"]
@@ -56,7 +56,7 @@ def random_texts(rows: int, generator: Generator, length: int = 12) -> Sequences
 
 def test_leaving_out_is_counting_again(generator: Generator) -> None:
     x = random_texts(40, generator)
-    from ebar.evaluation.ngrams import _counted, _pooled
+    from ebar.evaluation.diversity import _counted, _pooled
 
     for n, per_context in ((1, 1), (2, 1), (1, 4), (2, 4)):
         texts = items_of(x)

@@ -7,10 +7,9 @@ import torch
 
 from ebar.energies.linear import Linear
 from ebar.evaluation.cross_entropy import cross_entropy
-from ebar.evaluation.diversity import distinct
+from ebar.evaluation.diversity import distinct, unique_ratios
 from ebar.evaluation.exposure_bias import share
 from ebar.evaluation.moments import frequency
-from ebar.evaluation.ngrams import unique_ratios
 from ebar.features.feature import Features
 from ebar.maths.proportions import wilson
 from ebar.models.tabular import Tabular

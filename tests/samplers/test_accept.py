@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.samplers import resample
-from ebar.samplers.accept import coin
+from ebar.samplers.rejection import coin
 from ebar.samplers.resample import at_offsets, multinomial, systematic
 
 ONE_LESS = 1 - 2.0**-53  # the largest number below 1

@@ -12,8 +12,7 @@ from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import ancestral
 from ebar.models.tabular import Tabular
-from ebar.samplers.beam import alike, beam_search, by_source, decode, score
-from ebar.samplers.greedy import greedy
+from ebar.samplers.beam import alike, beam_search, by_source, decode, greedy, score
 from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space, Stepwise
 

@@ -5,15 +5,14 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.models.tabular import Tabular
-from ebar.samplers import accept
+from ebar.samplers import rejection
 from ebar.samplers.annealed import Annealed
 from ebar.samplers.draw import draw
 from ebar.samplers.guided_states import joint_states
-from ebar.samplers.moves import redraw
+from ebar.samplers.metropolis import redraw
 from ebar.samplers.rejection import Rejection
-from ebar.samplers.smc import Smc
+from ebar.samplers.smc import TWISTS, Prefixes, Smc
 from ebar.samplers.surrogate import NGram, Tally
-from ebar.samplers.twists import TWISTS, Prefixes
 from ebar.types import Sequences, Space
 from tests.samplers.worlds import ENDING, FIXED, ScriptedCoin, linear_world, world
 
@@ -22,7 +21,7 @@ def test_proposals_after_the_last_acceptance_are_not_counted(monkeypatch, genera
     """Three refused, then in a batch of twelve the first three accepted and nine refused: k = 3, N = 6."""
     verdicts = [False] * 3 + [True] * 3 + [False] * 9
     coin = ScriptedCoin(verdicts)
-    monkeypatch.setattr(accept, "coin", coin)
+    monkeypatch.setattr(rejection, "coin", coin)
     (part,) = Rejection(log_bound=30.0).attempts(world(FIXED).target, 3, generator=generator)
     assert coin.tossed == len(verdicts)
     assert (part.accepted.tolist(), part.proposed.tolist()) == ([3], [6])

@@ -8,10 +8,9 @@ from torch import Tensor
 from ebar.errors import UserError
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
-from ebar.samplers import accept
+from ebar.samplers import rejection
 from ebar.samplers.ancestral import Ancestral
-from ebar.samplers.draw import draw
-from ebar.samplers.protocols import Bounded
+from ebar.samplers.draw import Bounded, draw
 from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space, Target
@@ -32,7 +31,7 @@ def test_proposals_are_counted_up_to_the_last_one_accepted(batch_size, monkeypat
     """Acceptances at the 2nd, 3rd and 7th proposal: k = 3, N = 7, so Z is exp(log_bound)·2/6."""
     verdicts = [False, True, True, False, False, False, True, True, True, True] + [True] * 100
     coin = ScriptedCoin(verdicts)
-    monkeypatch.setattr(accept, "coin", coin)
+    monkeypatch.setattr(rejection, "coin", coin)
     # A batch holds half as many draws as proposals: three draws need a batch of six.
     sampler = Rejection(log_bound=math.log(6.0), batch_size=max(batch_size, 6))
     (part,) = sampler.attempts(world(FIXED).target, 3, generator=generator)

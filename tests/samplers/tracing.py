@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from ebar.models.stepwise import ancestral
 from ebar.models.tabular import Tabular
-from ebar.samplers import moves, smc
+from ebar.samplers import metropolis, smc
 from ebar.samplers.resample import RESAMPLERS, at_offsets
 from ebar.types import Context, Sequences
 
@@ -81,9 +81,9 @@ class TracedTabular(Tabular):
 def traced(monkeypatch: pytest.MonkeyPatch) -> Tracer:
     """A tracer in the place of all the randomness of samplers."""
     tracer = Tracer()
-    for module in (moves, smc):
+    for module in (metropolis, smc):
         monkeypatch.setattr(module, "draw_tokens", tracer.tokens)
-    monkeypatch.setattr(moves, "coin", tracer.coin)
+    monkeypatch.setattr(metropolis, "coin", tracer.coin)
     monkeypatch.setitem(RESAMPLERS, "systematic", tracer.systematic)
     monkeypatch.setitem(RESAMPLERS, "multinomial", tracer.multinomial)
     return tracer

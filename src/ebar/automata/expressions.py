@@ -1,16 +1,224 @@
-"""Regular expressions as automata: over an alphabet of one-character tokens, or over text as UTF-8 bytes."""
+"""Regular expressions as automata: over an alphabet of one-character tokens, or over text as UTF-8 bytes.
+
+From a tree to an automaton by derivatives: the state after a letter is the expression of what may still follow.
+Complement and intersection cost no more than union, and a bounded repetition is counted down, never written out.
+Derivatives of a chain are kept as sets of alternatives, so there are no more states than subsets of the terms.
+Brzozowski 1964; Antimirov 1996.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import no_type_check
 
 import numpy as np
 import torch
 from jaxtyping import Int
 
-from ebar.automata.charsets import UNICODE, Charset, charset
-from ebar.automata.derivatives import automaton
+from ebar.automata.charsets import UNICODE, Charset, charset, partition
 from ebar.automata.deterministic import Dfa
-from ebar.automata.syntax import parse
+from ebar.automata.syntax import Both, Chain, Chars, Either, Other, Repeat, Tree, parse
 from ebar.errors import UserError
+
+STATES = 20_000  # before minimisation
+WORK = 1_500_000  # terms handled: a second or two
+
+
+@no_type_check  # at run time: these hold no shapes and are made by the million
+@dataclass(frozen=True, slots=True, eq=False)
+class Term:
+    """What may still follow; made by `Terms`, which gives equal terms one identity."""
+
+    kind: str  # letter, empty, chain, either, both, other, repeat
+    nullable: bool  # may the string end here?
+    parts: "tuple[Term, ...]" = ()
+    mask: int = 0  # of the classes, for a letter
+    low: int = 0  # for a repeat
+    high: int | None = None
+
+
+@no_type_check
+class Terms:
+    """Simplifying constructors of terms over `classes` letters, and their derivatives."""
+
+    def __init__(self, classes: int):
+        self.work = 0
+        self.known: dict[object, Term] = {}
+        self.derived: dict[tuple[Term, int], Term] = {}
+        self.never = self.letter(0)
+        self.empty = self._known("empty", Term("empty", True))
+        self.all = self.repeat(self.letter((1 << classes) - 1), 0, None)
+
+    def _known(self, key: object, term: Term) -> Term:
+        self._spend(1)
+        return self.known.setdefault(key, term)
+
+    def _spend(self, amount: int) -> None:
+        self.work += amount
+        if self.work > WORK:
+            raise UserError("The regular expression needs too large an automaton: simplify it or repeat less.")
+
+    def _flat(self, kind: str, term: Term) -> tuple[Term, ...]:
+        parts = term.parts if term.kind == kind else (term,)
+        self._spend(len(parts))
+        return parts
+
+    def letter(self, mask: int) -> Term:
+        return self._known(mask, Term("letter", False, mask=mask))
+
+    def chain(self, head: Term, tail: Term) -> Term:
+        if head is self.never or tail is self.never:
+            return self.never
+        heads = []
+        while head.kind == "chain":  # to the right, so that a derivative looks at one head
+            heads.append(head.parts[0])
+            head = head.parts[1]
+        heads.append(head)
+        self._spend(len(heads))
+        for first in reversed(heads):
+            if tail.kind == "empty":
+                tail = first
+            elif first.kind != "empty" and not (first is tail is self.all):
+                parts = (first, tail)
+                tail = self._known(parts, Term("chain", first.nullable and tail.nullable, parts))
+        return tail
+
+    def either(self, terms: list[Term]) -> Term:
+        flat = {part for term in terms for part in self._flat("either", term)}
+        letters = {part for part in flat if part.kind == "letter"}
+        rest = flat - letters
+        mask = 0
+        for part in letters:
+            mask |= part.mask
+        if mask:
+            rest.add(self.letter(mask))
+        if self.all in rest:
+            return self.all
+        if self.empty in rest and sum(part.nullable for part in rest) > 1:
+            rest.discard(self.empty)
+        if len(rest) < 2:
+            return rest.pop() if rest else self.never
+        nullable = any(part.nullable for part in rest)
+        return self._known(("either", frozenset(rest)), Term("either", nullable, tuple(rest)))
+
+    def both(self, terms: list[Term]) -> Term:
+        rest = {part for term in terms for part in self._flat("both", term)} - {self.all}
+        if self.never in rest:
+            return self.never
+        if len(rest) < 2:
+            return rest.pop() if rest else self.all
+        nullable = all(part.nullable for part in rest)
+        if self.empty in rest:
+            return self.empty if nullable else self.never
+        return self._known(("both", frozenset(rest)), Term("both", nullable, tuple(rest)))
+
+    def other(self, term: Term) -> Term:
+        if term is self.never:
+            return self.all
+        if term is self.all:
+            return self.never
+        if term.kind == "other":
+            return term.parts[0]
+        return self._known(("other", term), Term("other", not term.nullable, (term,)))
+
+    def repeat(self, term: Term, low: int, high: int | None) -> Term:
+        if term.kind == "empty" or high == 0:
+            return self.empty
+        if term is self.never:
+            return self.empty if low == 0 else term
+        if term.kind == "repeat" and term.low <= 1:  # (x{0,a}){0,b} leaves no gaps: it is x{0,ab}
+            low, high = low * term.low, None if high is None or term.high is None else high * term.high
+            term = term.parts[0]
+        low = 0 if term.nullable else low
+        if low == high == 1:
+            return term
+        return self._known(("repeat", term, low, high), Term("repeat", low == 0, (term,), low=low, high=high))
+
+    def derivative(self, term: Term, letter: int) -> Term:
+        """What may follow once `letter` has been read."""
+        key = (term, letter)
+        if key not in self.derived:
+            self._spend(1)
+            self.derived[key] = self._derivative(term, letter)
+        return self.derived[key]
+
+    def _derivative(self, term: Term, letter: int) -> Term:
+        match term.kind:
+            case "letter":
+                return self.empty if term.mask >> letter & 1 else self.never
+            case "empty":
+                return self.never
+            case "repeat":
+                rest = self.repeat(term.parts[0], max(term.low - 1, 0), None if term.high is None else term.high - 1)
+                return self._before(self.derivative(term.parts[0], letter), rest)
+            case "other":
+                return self.other(self.derivative(term.parts[0], letter))
+            case "both":
+                return self.both([self.derivative(part, letter) for part in term.parts])
+            case "either":
+                return self.either([self.derivative(part, letter) for part in term.parts])
+        ways = []
+        while term.kind == "chain":
+            self._spend(1)
+            head, tail = term.parts
+            ways.append(self._before(self.derivative(head, letter), tail))
+            if not head.nullable:
+                return self.either(ways)
+            term = tail
+        return self.either([*ways, self.derivative(term, letter)])
+
+    def _before(self, term: Term, tail: Term) -> Term:
+        return self.either([self.chain(part, tail) for part in self._flat("either", term)])
+
+
+def automaton(tree: Tree, universe: Charset, *, anywhere: bool) -> tuple[Dfa, list[Charset]]:
+    """The minimal automaton of a tree over classes of characters that it need not tell apart, and the classes."""
+    masks, classes = partition(_charsets(tree), universe)
+    terms = Terms(len(classes))
+    start = _term(tree, terms, masks)
+    if anywhere:
+        start = terms.chain(terms.all, terms.chain(start, terms.all))
+    number, queue, rows = {start: 0}, [start], []
+    for term in queue:
+        row = []
+        for letter in range(len(classes)):
+            after = terms.derivative(term, letter)
+            if after not in number:
+                number[after] = len(queue)
+                queue.append(after)
+            row.append(number[after])
+        rows.append(row)
+        if len(queue) > STATES:
+            raise UserError(f"The regular expression needs over {STATES} states: simplify it or repeat less.")
+    table = torch.from_numpy(np.array(rows, dtype=np.int64).reshape(len(queue), len(classes)))
+    return Dfa(table, torch.tensor([term.nullable for term in queue])).minimised(), classes
+
+
+def _charsets(tree: Tree) -> list[Charset]:
+    if isinstance(tree, Chars):
+        return [tree.chars]
+    if isinstance(tree, Other | Repeat):
+        return _charsets(tree.part)
+    return list(dict.fromkeys(chars for part in tree.parts for chars in _charsets(part)))
+
+
+def _term(tree: Tree, terms: Terms, masks: dict[Charset, int]) -> Term:
+    match tree:
+        case Chars(chars):
+            return terms.letter(masks[chars])
+        case Chain(parts):
+            chained = terms.empty
+            for part in reversed(parts):
+                chained = terms.chain(_term(part, terms, masks), chained)
+            return chained
+        case Either(parts):
+            return terms.either([_term(part, terms, masks) for part in parts])
+        case Both(parts):
+            return terms.both([_term(part, terms, masks) for part in parts])
+        case Other(part):
+            return terms.other(_term(part, terms, masks))
+        case Repeat(part, low, high):
+            return terms.repeat(_term(part, terms, masks), low, high)
+
 
 DEAD = 0
 # First lead byte and how many, continuation bytes, smallest code point: below it the encoding is overlong.

@@ -11,7 +11,7 @@ from ebar.config.reader import described
 from ebar.errors import UserError
 from ebar.features.feature import Feature
 from ebar.journeys.control.journey import Controlled, control
-from ebar.models.loading import from_pretrained
+from ebar.models.construction import from_pretrained
 
 
 def fit_control(config: ControlConfig, folder: Path | None) -> Controlled:

@@ -9,7 +9,7 @@ from ebar.build.train import load_trained
 from ebar.config.drawing import Drawing, TiltedDrawing
 from ebar.data.corpus import Corpus
 from ebar.data.tokenisers import reading_of
-from ebar.estimators.models import device_of
+from ebar.estimators.exact import device_of
 from ebar.models.tilted import Tilted
 from ebar.samplers import SAMPLERS
 from ebar.samplers.guided import Guided

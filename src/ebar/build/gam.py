@@ -16,8 +16,8 @@ from ebar.models.construction import Autoregressive
 from ebar.samplers import SAMPLERS
 from ebar.store.store import Store, open_store
 from ebar.store.writing import to_json
-from ebar.training.best import History
 from ebar.training.moment_matching import MATCHING
+from ebar.training.train import History
 
 
 def base_settings(config: GamConfig) -> TrainConfig:

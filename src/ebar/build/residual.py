@@ -18,7 +18,7 @@ from ebar.errors import UserError
 from ebar.journeys.residual import journey
 from ebar.journeys.residual.base import Base
 from ebar.maths.randomness import folded
-from ebar.models.loading import from_pretrained
+from ebar.models.construction import from_pretrained
 from ebar.store.writing import saving
 from ebar.training.randomness import seeded
 from ebar.types import Space

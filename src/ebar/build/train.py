@@ -22,9 +22,9 @@ from ebar.journeys.train import SHAPE, Trained, train
 from ebar.models.construction import Autoregressive, assemble
 from ebar.objectives import OBJECTIVES
 from ebar.training import distributed
-from ebar.training.best import History, load_best
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES
 from ebar.training.randomness import seeded
+from ebar.training.train import History, load_best
 from ebar.types import Space
 
 

@@ -24,7 +24,7 @@ from ebar.config.drawing import OfRun
 from ebar.config.reader import Manual, option, read
 from ebar.data.corpus import lines
 from ebar.errors import UserError
-from ebar.estimators.models import device_of
+from ebar.estimators.exact import device_of
 from ebar.journeys.decode import Decoding, decode
 from ebar.progress import shown
 

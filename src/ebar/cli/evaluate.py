@@ -21,7 +21,7 @@ from ebar.build.train import load_trained
 from ebar.cli.show import show
 from ebar.config.drawing import OfRun
 from ebar.config.reader import Manual, listed, read
-from ebar.estimators.models import device_of
+from ebar.estimators.exact import device_of
 from ebar.journeys.evaluate import evaluate
 from ebar.progress import shown
 

@@ -16,8 +16,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ebar.bounds import Count
+from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.corpus import Corpus, at_most, last_tenth
-from ebar.data.pretrained_tokeniser import PretrainedTokeniser
 from ebar.data.text import TextData, Texts, TextSource, read_tokens, texts_of, windows
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError

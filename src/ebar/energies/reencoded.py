@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ebar.automata.lift import without_end
 from ebar.backbones.pretrained.reading import Precision, read_network
-from ebar.data.pretrained_tokeniser import PretrainedTokeniser
+from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import Tokeniser
 from ebar.energies.neural import Encoded, Pool
 from ebar.errors import UserError

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from ebar.estimators.draws import Support
-from ebar.estimators.models import Model
+from ebar.estimators.exact import Model
 from ebar.maths.importance import all_warnings, check_weights
 from ebar.models.tilted import Tilted, measured_energy, propose, score
 from ebar.modes import in_evaluation_mode

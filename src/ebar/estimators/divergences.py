@@ -12,7 +12,7 @@ from ebar.errors import UserError, choose
 from ebar.estimators import exact
 from ebar.estimators.comparison import Comparison, comparison_of, draw_comparison, source_of
 from ebar.estimators.draws import few_groups
-from ebar.estimators.models import Model, is_enumerable
+from ebar.estimators.exact import Model, is_enumerable
 from ebar.maths.divergences import DIVERGENCES
 from ebar.maths.importance import all_warnings, diagnose
 from ebar.maths.jackknife import half_width, log_rest

@@ -13,8 +13,16 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.futures import BATCH, closing_energies, closing_place, one_row
-from ebar.estimators.per_step import check_own, check_rows, log_closing_mean, mean_between
+from ebar.estimators.per_step import (
+    BATCH,
+    check_own,
+    check_rows,
+    closing_energies,
+    closing_place,
+    log_closing_mean,
+    mean_between,
+    one_row,
+)
 from ebar.maths.importance import check_weights
 from ebar.maths.jackknife import log_mean_bounds
 from ebar.models.drawing import draw_tokens

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.models import Model
+from ebar.estimators.exact import Model
 from ebar.estimators.moments import weighted_mean
 from ebar.maths.importance import all_warnings
 from ebar.models.stepwise import token_log_probs

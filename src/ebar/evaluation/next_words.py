@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.futures import BATCH, future_energies
+from ebar.estimators.per_step import BATCH, future_energies
 from ebar.maths.importance import all_warnings, check_weights, diagnose
 from ebar.maths.jackknife import half_width, log_fall
 from ebar.maths.log_space import effective_sample_size, log_mean_exp

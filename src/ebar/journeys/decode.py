@@ -11,15 +11,14 @@ from torch import Generator, Tensor
 from ebar.bounds import Count
 from ebar.data.corpus import Corpus
 from ebar.errors import UserError
-from ebar.estimators.models import device_of
+from ebar.estimators.exact import device_of
 from ebar.maths.randomness import default_generator
 from ebar.models.stepwise import token_log_probs
 from ebar.models.truncated import Truncation
 from ebar.modes import in_evaluation_mode
-from ebar.samplers.beam import alike, by_source, restored
+from ebar.samplers.beam import Limit, alike, by_source, restored
 from ebar.samplers.beam import decode as search
 from ebar.samplers.energy_resampling import energy_resampling
-from ebar.samplers.greedy import Limit
 from ebar.training.batches import moved
 from ebar.types import Context, Sequences, Space, Stepwise
 

@@ -12,7 +12,7 @@ from ebar.automata import measures
 from ebar.data.corpus import Corpus
 from ebar.data.tokenisers import Bytes, Tokeniser
 from ebar.errors import UserError
-from ebar.estimators.models import device_of
+from ebar.estimators.exact import device_of
 from ebar.evaluation.cross_entropy import bits_per_dimension, cross_entropy, stream_cost
 from ebar.evaluation.moments import frequencies, mean_length
 from ebar.evaluation.translation import bleu, bleu_by_length

@@ -17,15 +17,15 @@ from torch import Tensor, nn
 
 from ebar.energies.neural import blocks
 from ebar.errors import UserError
-from ebar.estimators.models import device_of
+from ebar.estimators.exact import device_of
 from ebar.evaluation.fooling import Compared, compared
 from ebar.models.tilted import measured_energy
 from ebar.objectives.nce import Contrasted, Nce
 from ebar.store.fingerprint import fingerprint
 from ebar.training.batches import Batches, OnDevice, moved, taken
-from ebar.training.best import Course, train_best
 from ebar.training.optimisers import AdamW, Constant, OptimiserConfig, Schedule
 from ebar.training.randomness import seeded
+from ebar.training.train import Course, train_best
 from ebar.types import Context, Energy, Sequences
 
 

@@ -19,7 +19,6 @@ from ebar.store.differences import differences, named
 from ebar.store.writing import to_json
 from ebar.training import distributed
 from ebar.training.batches import Batches, Budgeted, OnDevice, lengths_of
-from ebar.training.best import History, load_best, train_to_best
 from ebar.training.course import Training
 from ebar.training.loop import measure
 from ebar.training.metrics import Console, tensorboard
@@ -29,7 +28,7 @@ from ebar.training.randomness import seeded
 from ebar.training.run import Run, continue_from, open_run
 from ebar.training.state import restore
 from ebar.training.stopping import Patience
-from ebar.training.train import Plan, Result
+from ebar.training.train import History, Plan, Result, load_best, train_to_best
 from ebar.types import Objective
 
 SHAPE = "shape.json"  # in a run folder: the shape of the data that the backbone was built for

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ebar.automata.lift import Reading
 from ebar.backbones.backbone import Stepper
-from ebar.data.pretrained_tokeniser import PretrainedTokeniser
+from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import reading_of
 from ebar.errors import UserError
 from ebar.models.drawing import Advances

@@ -12,8 +12,7 @@ from torch import Tensor
 from ebar.bounds import Count
 from ebar.errors import UserError, choose
 from ebar.samplers.draw import BatchSampler, Setting, group_size, numbered, shares
-from ebar.samplers.metropolis import moves_in
-from ebar.samplers.moves import Walkers, begin, step
+from ebar.samplers.metropolis import Walkers, begin, moves_in, step
 from ebar.samplers.resample import RESAMPLERS, flat, in_groups, repeated, resampled, systems
 from ebar.types import Weighted
 

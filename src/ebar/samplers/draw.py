@@ -6,7 +6,7 @@ that stream: between two batches the caller's own mode is in force.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -18,6 +18,34 @@ from ebar.models.tilted import Tilted, measured_energy, propose, score
 from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
 from ebar.types import Context, Distribution, Sampler, Sequences, Target, Weighted, context_rows
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """An energy with a known floor: −E(x, C) ≤ log_bound for every x and C."""
+
+    def log_bound(self) -> float: ...
+
+
+@runtime_checkable
+class RatioBounded(Protocol):
+    """A proposal that knows how far above it a target can rise: log P(x|C) − log proposal(x|C) ≤ bound."""
+
+    def log_ratio_bound(self, target: Target) -> float | None:
+        """None where it does not know."""
+        ...
+
+
+@runtime_checkable
+class Foresighted(Protocol):
+    """A stepwise proposal that guesses from a prefix what the finished sequence's importance weight will be."""
+
+    def expected_log_weight(self, state: Any) -> Float[Tensor, " rows"]:
+        """log [base(x≤t) · ψ(x≤t) / proposal(x≤t)], where ψ guesses E_base[exp(−E) | x≤t].
+
+        Any finite guess keeps sequential Monte Carlo exact; −inf only where no continuation has P > 0.
+        """
+        ...
 
 
 def proposal_for(target: Target, proposal: Distribution | None) -> Distribution:

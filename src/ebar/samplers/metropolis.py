@@ -1,21 +1,196 @@
-"""Metropolis–Hastings: many chains side by side."""
+"""Metropolis–Hastings: many chains side by side.
+
+Moves leave q(x)·w(x)^power invariant, for many walkers at once; w = P/q, so power 1 is the target P.
+"""
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
+from jaxtyping import Bool, Float, Int
+from torch import Generator, Tensor
+from torch.nn import functional as F
 
 from ebar.bounds import Count, Natural
 from ebar.errors import UserError, choose
-from ebar.samplers.accept import Attempts, CountingSampler
+from ebar.models.drawing import draw_tokens, stepper_of
+from ebar.modes import in_evaluation_mode
 from ebar.samplers.draw import Setting, shares
-from ebar.samplers.moves import MOVES, Move, begin, step
-from ebar.types import Space, Weighted
+from ebar.samplers.rejection import Attempts, CountingSampler, coin
+from ebar.types import Context, Sequences, Space, Stepwise, Weighted, context_rows
+
+
+class Walkers(NamedTuple):
+    """Where each walker stands, context-major."""
+
+    x: Sequences  # as wide as the space is long
+    log_q: Float[Tensor, " walkers"]
+    log_weight: Float[Tensor, " walkers"]  # log P − log q
+
+    def select(self, rows: Int[Tensor, " selected"]) -> "Walkers":
+        return Walkers(self.x.select(rows), self.log_q[rows], self.log_weight[rows])
+
+
+def walkers_at(setting: Setting, x: Sequences, log_q: Float[Tensor, " walkers"]) -> Walkers:
+    """Walkers that stand at x, with their weights."""
+    inside = torch.where(x.mask(), x.tokens, 0)  # padding may hold anything
+    length = setting.proposal.space.after(setting.context).length
+    wide = Sequences(F.pad(inside, (0, length - x.tokens.shape[1])), x.lengths)
+    return Walkers(wide, log_q, setting.log_weights(wide, log_q))
+
+
+def _stepwise(setting: Setting) -> Stepwise:
+    if isinstance(setting.proposal, Stepwise):
+        return setting.proposal
+    raise UserError("Token and suffix moves need a proposal that goes token by token: use the independent move.")
+
+
+# A move returns where it would go, x′, and log [q(x)·K(x→x′)]⁻¹·[q(x′)·K(x′→x)]: the part of the Hastings ratio
+# that does not depend on w.
+Move = Callable[[Walkers, Setting], tuple[Walkers, Float[Tensor, " walkers"]]]
+
+
+def begin(setting: Setting, walkers: int) -> Walkers:
+    """`walkers` for each row of the context, each at a draw from the proposal."""
+    return walkers_at(setting, *setting.propose(walkers))
+
+
+def independent(walkers: Walkers, setting: Setting) -> tuple[Walkers, Float[Tensor, " walkers"]]:
+    """x′ ~ q: everything cancels but w."""
+    there = begin(setting, len(walkers.log_q) // setting.rows)
+    return there, torch.zeros_like(there.log_q)
+
+
+def suffix(walkers: Walkers, setting: Setting) -> tuple[Walkers, Float[Tensor, " walkers"]]:
+    """Cut at a place t uniform over x's own, keep x<t, draw the rest from q(·|x<t).
+
+    Given t, K(x→x′) = q(x′≥t|x<t)/|x|, and x′ has a place t too, so the way back cuts there with probability 1/|x′|:
+    q's part cancels and |x|/|x′| is left. t = 0 is a fresh draw, hence irreducible wherever q > 0.
+    """
+    cut = _uniform_place(walkers.x.lengths, walkers.x, setting.generator)
+    free = torch.arange(walkers.x.tokens.shape[1], device=cut.device) >= cut[:, None]
+    new = redraw(_stepwise(setting), walkers.x, free, setting.context, keep_length=False, generator=setting.generator)
+    log_shorter = torch.log(walkers.x.lengths.double() / new.x.lengths)
+    return walkers_at(setting, new.x, new.log_q), log_shorter.to(new.log_q.dtype)
+
+
+def token(walkers: Walkers, setting: Setting) -> tuple[Walkers, Float[Tensor, " walkers"]]:
+    """Replace one token, at a uniform place, by a draw from q(·|x<t) other than the end; the length stays.
+
+    Both ways choose t alike and condition on the same x<t, so what is left is q(x′)/q(x) · q(xₜ|x<t)/q(x′ₜ|x<t).
+    Where a space has an end this move alone never changes a length: alternate it with another.
+    """
+    x, space = walkers.x, setting.proposal.space
+    inner = x.lengths - int(space.end is not None)
+    place = _uniform_place(inner.clamp(min=1), x, setting.generator)
+    free = torch.arange(x.tokens.shape[1], device=place.device) == place[:, None]
+    free = free & (inner > 0)[:, None]  # where there is only the end, the walker stays
+    new = redraw(_stepwise(setting), x, free, setting.context, keep_length=True, generator=setting.generator)
+    # Tokens further on may be impossible after the new one; outside q's support there is nothing to weigh.
+    possible = new.log_q > -math.inf
+    tokens = torch.where(possible[:, None], new.x.tokens, x.tokens)
+    there = walkers_at(setting, Sequences(tokens, x.lengths), torch.where(possible, new.log_q, walkers.log_q))
+    return there, torch.where(possible, new.log_q - walkers.log_q - new.log_gain, 0.0)
+
+
+MOVES: dict[str, Move] = {"independent": independent, "suffix": suffix, "token": token}
+
+
+@torch.no_grad()
+def step(
+    walkers: Walkers, move: Move, setting: Setting, power: float | Float[Tensor, " walkers"] = 1.0
+) -> tuple[Walkers, Bool[Tensor, " walkers"]]:
+    """One Metropolis–Hastings step for every walker, and which of them moved."""
+    there, log_ratio = move(walkers, setting)
+    log_ratio = log_ratio + power * there.log_weight - power * walkers.log_weight
+    # A walker that stands where the target is 0 takes any move: it carries no probability that could be misplaced.
+    accepted = coin(torch.where(walkers.log_weight == -math.inf, 0.0, log_ratio), setting.generator)
+    tokens = torch.where(accepted[:, None], there.x.tokens, walkers.x.tokens)
+    lengths = torch.where(accepted, there.x.lengths, walkers.x.lengths)
+    log_q = torch.where(accepted, there.log_q, walkers.log_q)
+    log_weight = torch.where(accepted, there.log_weight, walkers.log_weight)
+    return Walkers(Sequences(tokens, lengths), log_q, log_weight), accepted
+
+
+def _uniform_place(count: Int[Tensor, " walkers"], x: Sequences, generator: Generator) -> Int[Tensor, " walkers"]:
+    """A place below `count`, all equally likely."""
+    inside = torch.arange(x.tokens.shape[1], device=count.device) < count[:, None]
+    return draw_tokens(torch.where(inside, -torch.log(count.double())[:, None], -math.inf), generator)
+
+
+class Redrawn(NamedTuple):
+    """x with some places drawn anew."""
+
+    x: Sequences  # as wide as the space is long
+    log_q: Float[Tensor, " walkers"]  # of the whole
+    log_gain: Float[Tensor, " walkers"]  # Σ over the free places of x: log q(new|·) − log q(old|·)
+
+
+@torch.no_grad()
+@in_evaluation_mode
+def redraw(
+    model: Stepwise,
+    x: Sequences,
+    free: Bool[Tensor, "walkers length"],
+    context: Context | None,
+    *,
+    keep_length: bool,
+    generator: Generator,
+) -> Redrawn:
+    """Token by token, from q(·|what stands before) where a place is free, else as in x.
+
+    With `keep_length` a free place draws anything but the end. x is as wide as the space is long; what is free past
+    its length has no old token, and no gain.
+    """
+    space, rows = model.space.after(context), len(x.lengths)
+    conditions = context_rows(context)
+    logits, state = model.start(conditions, context)
+    condition = torch.arange(conditions, device=logits.device).repeat_interleave(rows // conditions)
+    logits, state = logits[condition], state.select(condition)
+    stepper = stepper_of(model, state)
+    tokens, lengths = torch.zeros_like(x.tokens), torch.full_like(x.lengths, space.length)
+    log_q, log_gain = torch.zeros_like(logits[:, 0]), torch.zeros_like(logits[:, 0])
+    going = torch.arange(rows, device=logits.device)
+    for place in range(space.length):
+        log_probs = torch.log_softmax(logits, -1)
+        new = _chosen(
+            log_probs, x.tokens[going, place], free[going, place], space.end if keep_length else None, generator
+        )
+        tokens[going, place] = new
+        step = log_probs.gather(1, new[:, None]).squeeze(1)
+        log_q[going] += step
+        was = log_probs.gather(1, x.tokens[going, place, None]).squeeze(1)
+        log_gain[going] += torch.where(free[going, place] & (place < x.lengths[going]), step - was, 0.0)
+        if space.end is not None and bool((new == space.end).any()):
+            lengths[going[new == space.end]] = place + 1
+            goes_on = (new != space.end).nonzero().squeeze(1)
+            going, new = going[goes_on], new[goes_on]
+            if len(going) == 0:
+                break
+            stepper.keep(goes_on)
+        if place + 1 < space.length:
+            logits = stepper.step(new)
+    return Redrawn(Sequences(tokens, lengths), log_q, log_gain)
+
+
+def _chosen(
+    log_probs: Float[Tensor, "rows vocabulary"],
+    old: Int[Tensor, " rows"],
+    free: Bool[Tensor, " rows"],
+    barred: int | None,
+    generator: Generator,
+) -> Int[Tensor, " rows"]:
+    """The old token, or a draw from all but the barred one."""
+    if not bool(free.any()):
+        return old
+    options = log_probs[free]
+    if barred is not None:
+        options[:, barred] = -math.inf
+    return old.index_put((free.nonzero().squeeze(1),), draw_tokens(options, generator))
+
 
 FEWEST_GROUPS = 30
 

@@ -1,17 +1,160 @@
-"""Rejection sampling: exact draws where a bound on P/q is known, and draws at a measured distance where none is."""
+"""Rejection sampling: exact draws where a bound on P/q is known, and draws at a measured distance where none is.
+
+Proposals are accepted with probability min(1, w/ceiling), until every row of the context has enough.
+"""
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
+from torch.nn import functional as F
 
 from ebar.bounds import Count
 from ebar.energies.linear import bound_of
 from ebar.errors import UserError
 from ebar.models.tilted import Tilted
-from ebar.samplers.accept import Attempts, CountingSampler, accept, weighed
-from ebar.samplers.draw import Setting, group_size, numbered, proposal_for, shares
-from ebar.samplers.protocols import Bounded, RatioBounded
-from ebar.types import Distribution, Target, Weighted
+from ebar.samplers.draw import BatchSampler, Bounded, RatioBounded, Setting, group_size, numbered, proposal_for, shares
+from ebar.types import Context, Distribution, Sequences, Target, Weighted
+
+
+class Attempts(NamedTuple):
+    """Draws, with what it took to get them."""
+
+    x: Sequences  # context-major
+    accepted: Int[Tensor, " rows"]
+    proposed: Int[Tensor, " rows"]
+    reached: Int[Tensor, "rows draws"] | None = None  # the number of the proposal that became each draw, from 1
+    log_excess: Float[Tensor, "rows draws"] | None = None  # log w − log ceiling of each draw
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Over all rows of the context."""
+        return float(self.accepted.sum() / self.proposed.sum())
+
+
+def coin(log_probability: Float[Tensor, "*shape"], generator: Generator) -> Tensor:
+    """True with the given probability, for each entry; log-probabilities above 0 count as 0.
+
+    The uniform number has two words of 53 bits, whatever the type of the log-probabilities: it lies in (0, 1], its
+    least value is 2⁻¹⁰⁶, and so a chance of e⁻⁶⁰ is one. A float32 of 24 bits is 0 once in 2²⁴ times, which is below
+    every positive probability.
+    """
+    words = torch.rand(
+        2, *log_probability.shape, generator=generator, dtype=torch.float64, device=log_probability.device
+    )
+    uniform = words[0] + (1 - words[1]) * 2.0**-53
+    return uniform.log() <= log_probability.double()
+
+
+class CountingSampler(BatchSampler):
+    """A sampler that also tells what its draws took."""
+
+    __slots__ = ()
+
+    def attempts(
+        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
+        generator: Generator,
+    ) -> Iterator[Attempts]:  # fmt: skip
+        """The draws of `stream`, with the numbers of proposals or moves they took instead of weights."""
+        return self.attempted(Setting(target, proposal, context, generator), n)
+
+    @abstractmethod
+    def attempted(self, setting: Setting, n: int) -> Iterator[Attempts]: ...
+
+
+@torch.no_grad()
+def accept(
+    setting: Setting,
+    wanted: int,
+    log_ceiling: float,
+    *,
+    ceiling_is_bound: bool,
+    batch_size: int,
+    max_proposals: int,
+) -> Attempts:
+    """Propose until `wanted` have been accepted in each row; `proposed` counts up to the last one accepted.
+
+    Rows that have enough are no longer proposed for. Each row's proposals form one i.i.d. sequence however they
+    are batched, so what lies past its last acceptance can be thrown away without changing the law of anything.
+    """
+    _, _, context, generator = setting
+    rows, device = setting.rows, setting.generator.device
+    have = torch.zeros(rows, dtype=torch.long, device=device)
+    proposed, refused_in_a_row = have.clone(), have.clone()
+    tokens = torch.zeros(rows * wanted, setting.proposal.space.length, dtype=torch.long, device=device)
+    lengths, reached = torch.zeros(2, rows * wanted, dtype=torch.long, device=device)
+    log_excess = torch.zeros(rows * wanted, dtype=torch.float64, device=device)
+    while True:
+        active = (have < wanted).nonzero().squeeze(1)
+        if len(active) == 0:
+            x = Sequences(tokens[:, : int(lengths.max())], lengths)
+            return Attempts(x, have, proposed, reached.view(rows, wanted), log_excess.view(rows, wanted))
+        missing = wanted - have[active]
+        # As many as the slowest row should still need, were its rate so far the true one.
+        expected = missing * (proposed[active] + 1) / (have[active] + 1)
+        size = int(expected.max().ceil().clamp(max=batch_size // len(active), min=1))
+        own = setting._replace(context=None if context is None else context.select(active))
+        x, log_q = own.propose(size)
+        excess = own.log_weights(x, log_q).view(-1, size) - log_ceiling
+        if ceiling_is_bound:
+            _check_bound(excess, log_ceiling)
+        accepted = coin(excess, generator)
+        rank = accepted.cumsum(1)
+        kept = accepted & (rank <= missing[:, None])
+        slot = (active * wanted + have[active])[:, None] + rank - 1
+        chosen = x.select(kept.flatten())
+        tokens[slot[kept], : chosen.tokens.shape[1]] = chosen.tokens
+        lengths[slot[kept]] = chosen.lengths
+        number = proposed[active, None] + torch.arange(1, size + 1, device=device)
+        reached[slot[kept]], log_excess[slot[kept]] = number[kept], excess[kept].double()
+        before_enough = (rank < missing[:, None]).sum(1)
+        proposed[active] += (before_enough + 1).clamp(max=size)
+        have[active] += kept.sum(1)
+        since_last = (rank == rank[:, -1:]).sum(1) - 1  # proposals after the last acceptance, if there was one
+        refused_in_a_row[active] = torch.where(accepted.any(1), since_last, refused_in_a_row[active] + size)
+        if bool(((refused_in_a_row >= max_proposals) & (have < wanted)).any()):
+            rate = float(have.sum() / proposed.sum())
+            raise UserError(
+                f"{max_proposals:,} proposals in a row were refused (acceptance so far {rate:.2g}): use a proposal "
+                "that looks ahead, or importance or smc, or raise max_proposals."
+            )
+
+
+def weighed(part: Attempts, log_ceiling: float, group_size: int) -> Weighted:
+    """The draws with weights that estimate Z, in groups of some `group_size` draws.
+
+    The proposals from one group's last draw to the next group's are as many as a negative binomial says, N for the
+    k-th acceptance, and (k−1)/(N−1) is unbiased for the acceptance probability when k ≥ 2 (k/N is not; Haldane 1945).
+    It does not depend on what was accepted. So ceiling·(k−1)/(N−1), the group's estimate of E[min(w, ceiling)], times
+    max(1, w/ceiling) are proper weights, and those of one group depend on one another through N.
+    """
+    assert part.reached is not None
+    assert part.log_excess is not None
+    draws = part.reached.shape[1]
+    groups = max(1, min(draws // 2, round(draws / group_size)))
+    group = torch.arange(draws, device=part.reached.device) * groups // draws
+    sizes = torch.bincount(group)
+    ends = part.reached[:, sizes.cumsum(0) - 1]
+    proposed = ends - F.pad(ends[:, :-1], (1, 0))
+    log_rate = torch.log((sizes - 1) / (proposed - 1).double())
+    return Weighted(part.x, log_ceiling + log_rate[:, group] + part.log_excess.clamp(min=0), group)
+
+
+def _check_bound(excess: Float[Tensor, "rows draws"], log_bound: float) -> None:
+    """A weight above the bound makes rejection sampling wrong, so it is never let pass; rounding is."""
+    above = float(excess.max())
+    rounding = 1000 * torch.finfo(excess.dtype).eps * max(1.0, abs(log_bound))
+    if above > rounding:
+        raise UserError(
+            f"A weight exceeds the bound of rejection sampling by {above:.4g} nats: "
+            f"log_bound must be at least {log_bound + above:.6g}, not {log_bound:.6g}."
+        )
+
 
 PILOT = 1000  # proposals for each row of the context, to find the ceiling with
 

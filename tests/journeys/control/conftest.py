@@ -11,7 +11,7 @@ from ebar.automata.lift import Reading
 from ebar.build.control import read_constraints
 from ebar.data.tokenisers import reading_of
 from ebar.journeys.control.journey import Controlled, control
-from ebar.models.loading import from_pretrained
+from ebar.models.construction import from_pretrained
 from ebar.models.pretrained import Pretrained
 
 PIECES = ["a", "b", "ab", "Ġ", "c", "<end>"]  # Ġ is a blank

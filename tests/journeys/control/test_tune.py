@@ -15,7 +15,7 @@ from ebar.journeys.control.journey import Controlled
 from ebar.journeys.control.report import MODEL, TARGET, Tuned
 from ebar.journeys.control.tuning import Tuning, measured, policy_gradient
 from ebar.maths.enumeration import all_sequences
-from ebar.models.loading import from_pretrained
+from ebar.models.construction import from_pretrained
 from ebar.models.pretrained import Pretrained
 from ebar.objectives import PolicyGradient
 from ebar.training.players import Learning

@@ -22,10 +22,10 @@ from ebar.models.tilted import Tilted
 from ebar.samplers.look_ahead import guided
 from ebar.store.writing import to_json
 from ebar.training.moment_matching import MATCHING, match_moments
+from ebar.training.moment_matching.conclusion import _larger
 from ebar.training.moment_matching.first_order import ImportanceMoments, RejectionMoments, Schedule
 from ebar.training.moment_matching.matching import Fitted
 from ebar.training.moment_matching.newton import Newton
-from ebar.training.moment_matching.uncertainty import _larger
 from ebar.types import Context, Sequences, Space
 from tests.models.examples import lstm
 

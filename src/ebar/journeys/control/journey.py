@@ -41,8 +41,8 @@ from ebar.estimators.effective_samples import (
     mean_influence,
     same_draws,
 )
+from ebar.estimators.exact import device_of
 from ebar.estimators.log_z import log_mean
-from ebar.estimators.models import device_of
 from ebar.estimators.moments import means_by_name
 from ebar.features.feature import Features, Followed
 from ebar.journeys.control.constraints import Constraints, Wanted
@@ -52,7 +52,7 @@ from ebar.journeys.train import seed_of
 from ebar.maths.importance import all_warnings
 from ebar.maths.log_space import effective_sample_size
 from ebar.maths.randomness import folded
-from ebar.models.loading import save_pretrained
+from ebar.models.construction import save_pretrained
 from ebar.models.pretrained import Pretrained
 from ebar.models.tilted import Tilted, measured_energy, reading_of
 from ebar.models.truncated import Prompted, Truncated

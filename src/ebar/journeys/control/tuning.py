@@ -20,9 +20,9 @@ from ebar.bounds import Amount, Count, Natural, at_least, check
 from ebar.errors import Interrupted
 from ebar.estimators.divergences import kl_from_model, kl_to_model
 from ebar.estimators.effective_samples import same_draws
-from ebar.estimators.models import device_of
+from ebar.estimators.exact import device_of
 from ebar.estimators.moments import means_by_name
-from ebar.evaluation.ngrams import unique_ratios
+from ebar.evaluation.diversity import unique_ratios
 from ebar.journeys.control.constraints import Constraints
 from ebar.journeys.control.report import MODEL, TARGET, Tuned, write_tune_page
 from ebar.maths.randomness import folded
@@ -32,14 +32,13 @@ from ebar.samplers.guided import Guided
 from ebar.samplers.scored_draws import ScoredDraws, draw_scored
 from ebar.store.differences import as_yaml
 from ebar.store.writing import from_plain, once, plain, to_json
-from ebar.training.best import History
 from ebar.training.optimisers import Adam, Constant, Cosine
 from ebar.training.players import Learning, Player
 from ebar.training.randomness import seeded
 from ebar.training.run import open_run
 from ebar.training.state import restore_weights
 from ebar.training.stopping import Best
-from ebar.training.train import Plan, train
+from ebar.training.train import History, Plan, train
 from ebar.types import Distribution, Estimate, Sequences
 
 FLOOR = 0.02  # of the cosine schedule, as a share of the learning rate

@@ -11,8 +11,8 @@ from ebar.automata import measures
 from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.estimators.divergences import divergence
+from ebar.estimators.exact import device_of
 from ebar.estimators.log_z import log_z
-from ebar.estimators.models import device_of
 from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.exact_cross_entropy import (
     LARGEST,

@@ -27,7 +27,7 @@ from torch import Generator, nn
 
 from ebar.data.corpus import Corpus, read_corpus
 from ebar.errors import Interrupted, UserError
-from ebar.estimators.models import device_of
+from ebar.estimators.exact import device_of
 from ebar.features.feature import Features, bind
 from ebar.journeys.gam.cyclical import cyclical
 from ebar.journeys.gam.figures import Figures, measure
@@ -44,11 +44,11 @@ from ebar.store.fingerprint import describe, fingerprint
 from ebar.store.stages import CONFIG, Stage, stage_seconds
 from ebar.store.store import ENVIRONMENT, Store, open_store
 from ebar.store.writing import to_json
-from ebar.training.best import History
 from ebar.training.distillation import Distilled, distil
 from ebar.training.moment_matching.matching import Fitted, Matching
 from ebar.training.moment_matching.newton import Newton
 from ebar.training.randomness import seeded
+from ebar.training.train import History
 from ebar.types import Sampler, Sequences, Stepwise
 
 CHECKS = 10_000  # draws of P_λ, for its log Z and for KL(p‖π)

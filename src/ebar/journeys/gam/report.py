@@ -11,8 +11,8 @@ from ebar.journeys.gam.rounds import Round
 from ebar.report.page import Beside, Figure, Folded, Legend, Part, Samples, Section, Table, Text, Warnings, write_page
 from ebar.report.plots import Dots, Line, Panel, draw, spans_in, title_of
 from ebar.report.run_page import curve, flat
-from ebar.training.best import History
 from ebar.training.moment_matching.matching import Fitted
+from ebar.training.train import History
 
 SHOWN = 12  # samples of each kind
 SMALLEST = 1e-16  # shown on a logarithmic scale

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from ebar.features.feature import Features
 from ebar.models.tilted import Tilted
-from ebar.training.best import History
 from ebar.training.distillation import Distilled
 from ebar.training.moment_matching.matching import Fitted
+from ebar.training.train import History
 from ebar.types import Sequences, Stepwise
 
 

@@ -6,7 +6,7 @@ import torch
 
 from ebar.data.tokenisers import Tokeniser, decode_after
 from ebar.errors import UserError
-from ebar.estimators.models import device_of
+from ebar.estimators.exact import device_of
 from ebar.models.construction import Autoregressive
 from ebar.models.pretrained import Pretrained
 from ebar.types import Context, Sequences, Space, Stepwise

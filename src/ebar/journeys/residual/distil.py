@@ -19,7 +19,7 @@ from ebar.objectives.policy_gradient import PolicyGradient
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.samplers.joint import chosen_by_energy
 from ebar.training.batches import Batches, Source
-from ebar.training.best import Course, train_best
+from ebar.training.train import Course, train_best
 from ebar.types import Context, Energy, Sequences
 
 Chunks = tuple[Sequences, Context]

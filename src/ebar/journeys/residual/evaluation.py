@@ -15,8 +15,8 @@ from ebar.errors import UserError
 from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
 from ebar.estimators.last_step import LastStep, last_step
 from ebar.evaluation.cross_entropy import negative_log_scores
+from ebar.evaluation.diversity import Unique, unique_ratios
 from ebar.evaluation.energy_distributions import EnergyDistributions, energy_distributions
-from ebar.evaluation.ngrams import Unique, unique_ratios
 from ebar.journeys.residual.base import Base
 from ebar.journeys.residual.negatives import Negatives, draw_negatives, energies_of
 from ebar.journeys.residual.settings import Measuring

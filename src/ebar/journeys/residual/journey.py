@@ -42,8 +42,8 @@ from ebar.samplers.joint import Generated, generate
 from ebar.store.store import Store
 from ebar.store.writing import saving
 from ebar.training.batches import moved
-from ebar.training.best import load_best
 from ebar.training.players import Learning
+from ebar.training.train import load_best
 from ebar.types import Estimate, Sampler, Sequences, Stepwise
 
 NEGATIVES, WEIGHTS = 3, 7  # what the seeds of the negatives and of the energy's first weights are folded with

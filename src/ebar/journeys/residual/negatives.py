@@ -18,7 +18,7 @@ from safetensors.torch import save
 from torch import Generator, Tensor, nn
 
 from ebar.errors import UserError
-from ebar.estimators.models import device_of
+from ebar.estimators.exact import device_of
 from ebar.maths.randomness import folded
 from ebar.models.tilted import measured_energy, propose
 from ebar.progress import bar

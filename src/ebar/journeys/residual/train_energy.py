@@ -18,14 +18,13 @@ from ebar.maths.randomness import folded
 from ebar.objectives.nce import Contrasted, Masked, Nce
 from ebar.store.writing import to_json
 from ebar.training.batches import Batches, OnDevice, taken
-from ebar.training.best import Course, train_best, train_to_best
 from ebar.training.metrics import Sink
 from ebar.training.optimisers import AdamW, Cosine
 from ebar.training.players import Learning, Player
 from ebar.training.randomness import seeded
 from ebar.training.run import open_run
 from ebar.training.stopping import Patience
-from ebar.training.train import Plan, Result
+from ebar.training.train import Course, Plan, Result, train_best, train_to_best
 
 WARM_UP, HELD_OUT = 8, 64  # what the seed of the warm-up is folded with; chunks in one of its held-out batches
 EpochNegatives = Negatives | Callable[[int], Negatives]

@@ -18,8 +18,8 @@ from ebar.data.chunks import Positives
 from ebar.energies.neural import bit
 from ebar.estimators.per_step import per_step
 from ebar.evaluation.cross_entropy import cross_entropy_difference, negative_log_scores
+from ebar.evaluation.diversity import unique_difference
 from ebar.evaluation.next_words import next_words
-from ebar.evaluation.ngrams import unique_difference
 from ebar.evaluation.token_search import TokenSearch, random_tokens, search
 from ebar.journeys.judge import Judge, fooling
 from ebar.journeys.residual.base import Base
@@ -36,9 +36,9 @@ from ebar.recipes.recipe import Cell, Items, Result, Row
 from ebar.recipes.residual.configurations import base_config, cells, residual_config
 from ebar.samplers.joint import chosen_by_energy
 from ebar.store.writing import once, plain
-from ebar.training.best import Course, History
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES, Adam, AdamW
 from ebar.training.randomness import seeded
+from ebar.training.train import Course, History
 from ebar.types import Distribution
 
 

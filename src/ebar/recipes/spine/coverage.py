@@ -14,8 +14,8 @@ from torch import Generator, Tensor
 from ebar.energies.linear import Linear
 from ebar.estimators import exact
 from ebar.estimators.divergences import divergence
+from ebar.estimators.exact import Model
 from ebar.estimators.log_z import log_z
-from ebar.estimators.models import Model
 from ebar.estimators.moments import moments
 from ebar.features.counts import Length
 from ebar.features.feature import Features

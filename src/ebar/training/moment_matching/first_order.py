@@ -22,7 +22,7 @@ from ebar.errors import UserError
 from ebar.features.feature import Features
 from ebar.maths.exponential_family import tilt
 from ebar.progress import bar
-from ebar.samplers.accept import coin
+from ebar.samplers.rejection import coin
 from ebar.training.moment_matching.conclusion import conclude
 from ebar.training.moment_matching.matching import Fitted, Matching, Problem, Wanted
 from ebar.training.moment_matching.pool import Mixture, Pool, Solution

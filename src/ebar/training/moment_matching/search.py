@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
 from ebar.energies.linear import Linear
-from ebar.estimators.models import device_of
+from ebar.estimators.exact import device_of
 from ebar.features.feature import Features, Followed
 from ebar.maths.exponential_family import match
 from ebar.maths.log_space import effective_sample_size
