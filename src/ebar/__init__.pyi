@@ -80,13 +80,13 @@ from ebar.objectives.earm import Earm as Earm
 from ebar.objectives.policy_gradient import PolicyGradient as PolicyGradient
 from ebar.objectives.scheduled_sampling import MaximumLikelihood as MaximumLikelihood
 from ebar.objectives.scheduled_sampling import ScheduledSampling as ScheduledSampling
-from ebar.samplers.ancestral import Ancestral as Ancestral
 from ebar.samplers.annealed import Annealed as Annealed
 from ebar.samplers.beam import beam_search as beam_search
 from ebar.samplers.draw import draw as draw
 from ebar.samplers.energy_resampling import energy_resampling as energy_resampling
 from ebar.samplers.files import load_draws as load_draws
 from ebar.samplers.files import save_draws as save_draws
+from ebar.samplers.importance import Ancestral as Ancestral
 from ebar.samplers.importance import Importance as Importance
 from ebar.samplers.importance import Resampling as Resampling
 from ebar.samplers.look_ahead import LookAhead as LookAhead

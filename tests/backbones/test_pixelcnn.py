@@ -5,8 +5,8 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.backbones.backbone import Backbone, Quick, Reads
-from ebar.backbones.masked_convolution import MaskedConvolution
 from ebar.backbones.pixelcnn import GatedPixelCnn, PixelCnn, gated
+from ebar.backbones.raster import MaskedConvolution
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive

@@ -11,7 +11,7 @@ from torch import Generator
 from ebar.build.train import build_corpus, load_model
 from ebar.cli import main
 from ebar.config.train import read_train
-from ebar.training.checkpoints import Checkpoints
+from ebar.training.run import Checkpoints
 from ebar.types import Context
 from tests.build.runs import text, words_for
 

@@ -18,7 +18,6 @@ from torch import Generator, Tensor, nn
 from ebar.data.languages import Language
 from ebar.energies.linear import Linear
 from ebar.estimators import (
-    comparison,
     divergences,
     draws,
     exact,
@@ -41,7 +40,7 @@ from ebar.features.regular import Motif
 from ebar.maths.enumeration import all_sequences
 from ebar.models.stepwise import teacher_forced
 from ebar.models.tilted import Tilted
-from ebar.samplers import SAMPLERS, beam, joint, look_ahead, metropolis, rejection, scored_draws, smc
+from ebar.samplers import SAMPLERS, beam, joint, look_ahead, metropolis, rejection, smc
 from ebar.samplers import draw as drawing
 from ebar.samplers.energy_resampling import energy_resampling
 from ebar.samplers.guided import Guided
@@ -204,10 +203,10 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "estimators.per_step.log_closing_mean": lambda w: per_step.log_closing_mean(
         w.energy, torch.tensor([0, 1, 1]), torch.zeros(3).double(), w.one, ENDING
     ),
-    "estimators.comparison.draw_comparison": lambda w: comparison.draw_comparison(
+    "estimators.divergences.draw_comparison": lambda w: divergences.draw_comparison(
         [w.base, w.other], (w.p, w.other), 20, context=w.context, generator=w.generator()
     ),
-    "estimators.comparison.comparison_of": lambda w: comparison.comparison_of(
+    "estimators.divergences.comparison_of": lambda w: divergences.comparison_of(
         drawing.draw(w.sampler("importance"), w.p, 10, generator=w.generator()), w.p, w.other
     ),
     "estimators.draws.Support.see": lambda w: seen(w),
@@ -263,7 +262,7 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         w.sampler("smc").stream(w.p, 8, proposal=w.other, generator=w.generator())
     ),
     "samplers.joint.generate": lambda w: joint.generate(w.base, w.energy, w.one, generator=w.generator()),
-    "samplers.scored_draws.draw_scored": lambda w: scored_draws.draw_scored(
+    "samplers.look_ahead.draw_scored": lambda w: look_ahead.draw_scored(
         w.gam, 6, ahead=w.guided, features=w.features, rows=4, generator=w.generator()
     ),
     "samplers.draw.draw": lambda w: [
@@ -323,7 +322,7 @@ MEASURES: dict[str, Callable[[World], Any]] = {
 # Functions of numbers, texts, spaces, automata and random numbers.
 DOES_NOT_MEASURE = {
     "estimators.certified": "certified_log_z certified_perplexity check_inside",
-    "estimators.divergences": "kl_from_model kl_to_model sampled",
+    "estimators.divergences": "kl_from_model kl_to_model sampled source_of",
     "estimators.effective_samples": "budget budget_or_reason effective_samples "
     "effective_samples_of_base mean_influence same_draws",
     "estimators.draws": "Support.warnings check_draws few_groups log_totals",
@@ -333,16 +332,15 @@ DOES_NOT_MEASURE = {
     "estimators.moments": "feature_means means_by_name moments_of weighted_mean",
     "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between closing_place "
     "closings one_row",
-    "estimators.comparison": "source_of",
     "evaluation.diversity": "bleu_of distinct self_bleu items_of ngrams unique_difference unique_ratios",
     "evaluation.energy_distributions": "energy_distributions",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
     "evaluation.exposure_bias": "share",
-    "evaluation.fooling": "compared paired_difference verdict",
     "evaluation.moments": "frequency mean_length moment_distance true_moment true_moments",
     "evaluation.next_words": "NextWords.others NextWords.under_base NextWords.under_joint Strata.share",
     "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per",
-    "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test",
+    "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test "
+    "compared paired_difference verdict",
     "evaluation.token_search": "Scores.log_q_per_token Scores.mean_energy Scores.taken_for_real Searched.rows "
     "random_tokens",
     "evaluation.translation": "bleu bleu_by_length bleu_counts bleu_difference bleu_of_counts check_pairs "

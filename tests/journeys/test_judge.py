@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.energies.neural import bit
 from ebar.errors import UserError
-from ebar.evaluation.fooling import compared, paired_difference, verdict
+from ebar.evaluation.ratings import compared, paired_difference, verdict
 from ebar.journeys.judge import Judge, energies, fooling
 from ebar.training.optimisers import Adam
 from ebar.types import Context, Sequences

@@ -18,7 +18,7 @@ from ebar.maths.log_space import effective_sample_size
 from ebar.models.tabular import Tabular, number_of_prefixes
 from ebar.models.tilted import Tilted
 from ebar.objectives import PolicyGradient, Rounds
-from ebar.objectives.running import RunningMean, WeightedSums
+from ebar.objectives.policy_gradient import RunningMean, WeightedSums
 from ebar.testing.enumeration import whole_space
 from ebar.training.batches import Batches
 from ebar.training.loop import fit

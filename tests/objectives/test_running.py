@@ -13,7 +13,7 @@ from ebar.objectives import Earm, PolicyGradient
 from ebar.objectives.conditional_moments import ConditionalMoments
 from ebar.objectives.contrastive import Contrast
 from ebar.objectives.langevin import langevin
-from ebar.objectives.running import WeightedSums
+from ebar.objectives.policy_gradient import WeightedSums
 from ebar.types import Clock, Context, Sequences, Space
 from tests.models.examples import ENDING, FIXED, lstm
 

@@ -9,8 +9,8 @@ from ebar.errors import UserError
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers import rejection
-from ebar.samplers.ancestral import Ancestral
 from ebar.samplers.draw import Bounded, draw
+from ebar.samplers.importance import Ancestral
 from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space, Target

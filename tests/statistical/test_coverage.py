@@ -13,8 +13,7 @@ from torch import Generator, Tensor
 from ebar.estimators import divergences as divergences_module
 from ebar.estimators import log_z as log_z_module
 from ebar.estimators import moments as moments_module
-from ebar.estimators.comparison import Comparison
-from ebar.estimators.divergences import sampled
+from ebar.estimators.divergences import Comparison, sampled
 from ebar.estimators.log_z import log_mean
 from ebar.estimators.moments import weighted_mean
 from ebar.maths.divergences import DIVERGENCES

@@ -11,11 +11,11 @@ import torch
 from torch import Generator, nn
 
 from ebar.errors import UserError
-from ebar.training.checkpoints import Checkpoint, Checkpoints
 from ebar.training.loop import Position
 from ebar.training.optimisers import OPTIMISERS
 from ebar.training.players import Player
 from ebar.training.randomness import seeded
+from ebar.training.run import Checkpoint, Checkpoints
 from ebar.training.state import capture, restore, restore_weights
 from ebar.training.stopping import Best
 

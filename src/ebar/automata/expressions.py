@@ -14,9 +14,21 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from ebar.automata.charsets import UNICODE, Charset, charset, partition
 from ebar.automata.deterministic import Dfa
-from ebar.automata.syntax import Both, Chain, Chars, Either, Other, Repeat, Tree, parse
+from ebar.automata.syntax import (
+    UNICODE,
+    Both,
+    Chain,
+    Chars,
+    Charset,
+    Either,
+    Other,
+    Repeat,
+    Tree,
+    charset,
+    parse,
+    partition,
+)
 from ebar.errors import UserError
 
 STATES = 20_000  # before minimisation

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ebar.backbones.masked_convolution import MaskedConvolution, by_group
-from ebar.backbones.raster import Raster, RasterState, RasterStepper, places_of
+from ebar.backbones.raster import MaskedConvolution, Raster, RasterState, RasterStepper, by_group, places_of
 
 
 class ResidualBlock(nn.Module):

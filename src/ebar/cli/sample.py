@@ -22,8 +22,8 @@ from ebar.config.reader import Manual, read
 from ebar.data.corpus import Corpus
 from ebar.estimators.log_z import log_z
 from ebar.progress import shown
-from ebar.samplers.ancestral import Ancestral
 from ebar.samplers.draw import stream
+from ebar.samplers.importance import Ancestral
 from ebar.types import Weighted
 
 MANUAL = Manual.of(__doc__)

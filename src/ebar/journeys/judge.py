@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ebar.energies.neural import blocks
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
-from ebar.evaluation.fooling import Compared, compared
+from ebar.evaluation.ratings import Compared, compared
 from ebar.models.tilted import measured_energy
 from ebar.objectives.nce import Contrasted, Nce
 from ebar.store.fingerprint import fingerprint

@@ -4,9 +4,8 @@ Properly weighted samplers estimate Z; the draws of the others tend to p. What i
 another. A line in `SAMPLERS` puts a sampler in the configuration, the command line and the contract tests.
 """
 
-from ebar.samplers.ancestral import Ancestral
 from ebar.samplers.annealed import Annealed
-from ebar.samplers.importance import Importance, Resampling
+from ebar.samplers.importance import Ancestral, Importance, Resampling
 from ebar.samplers.look_ahead import LookAhead
 from ebar.samplers.metropolis import Metropolis
 from ebar.samplers.rejection import QuasiRejection, Rejection

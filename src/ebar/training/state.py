@@ -7,9 +7,9 @@ from torch import Generator, Tensor
 
 from ebar.errors import UserError
 from ebar.training import distributed, randomness
-from ebar.training.checkpoints import Checkpoint
 from ebar.training.loop import Position
 from ebar.training.players import Player, Players
+from ebar.training.run import Checkpoint
 from ebar.training.stopping import Best
 
 FORMAT = 1

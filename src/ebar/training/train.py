@@ -18,13 +18,12 @@ from ebar.maths.rows import named_tensors
 from ebar.store.writing import to_json
 from ebar.training import distributed, state
 from ebar.training.batches import Source
-from ebar.training.checkpoints import Checkpoints
 from ebar.training.loop import NonFiniteError, Position, Step, fit, measure
 from ebar.training.metrics import Sink, lines
 from ebar.training.optimisers import AdamW, Constant, OptimiserConfig, Schedule
 from ebar.training.players import Player, Players, evaluating
 from ebar.training.randomness import seeded
-from ebar.training.run import Run, open_run
+from ebar.training.run import Checkpoints, Run, open_run
 from ebar.training.state import restore_weights
 from ebar.training.stopping import Best, Patience, interruptible
 from ebar.types import Objective

@@ -23,8 +23,7 @@ from ebar.maths.enumeration import all_sequences
 from ebar.models.pretrained import Pretrained
 from ebar.models.truncated import Prompted
 from ebar.samplers.guided import Guided
-from ebar.samplers.look_ahead import guided
-from ebar.samplers.scored_draws import ScoredDraws, draw_scored
+from ebar.samplers.look_ahead import ScoredDraws, draw_scored, guided
 from ebar.samplers.surrogate import Uniform
 from ebar.training.moment_matching.newton import Newton
 from ebar.types import Context, Sequences

@@ -26,8 +26,7 @@ from ebar.maths.randomness import folded
 from ebar.store.differences import as_yaml
 from ebar.store.stages import stage_seconds
 from ebar.store.writing import to_json
-from ebar.training.checkpoints import Checkpoints
-from ebar.training.run import open_run
+from ebar.training.run import Checkpoints, open_run
 from ebar.types import Context, Sequences
 
 DATA = ChunksData(prefix=12, continuation=6, chunks=20, validation_chunks=6, test_chunks=5)

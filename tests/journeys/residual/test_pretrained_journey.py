@@ -21,8 +21,7 @@ from ebar.hugging_face import quiet  # noqa: E402
 from ebar.journeys.residual.journey import Residual as Trained  # noqa: E402
 from ebar.journeys.residual.settings import Fitting  # noqa: E402
 from ebar.store.differences import as_yaml  # noqa: E402
-from ebar.training.checkpoints import Checkpoints  # noqa: E402
-from ebar.training.run import open_run  # noqa: E402
+from ebar.training.run import Checkpoints, open_run  # noqa: E402
 
 POSITIONS = 40
 ENERGY: dict[str, Any] = {

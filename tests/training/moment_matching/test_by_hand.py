@@ -14,9 +14,8 @@ from ebar.training.moment_matching import newton
 from ebar.training.moment_matching.conclusion import _about_weights, bound_at_the_end, conclude
 from ebar.training.moment_matching.diagnosis import ends, nearest
 from ebar.training.moment_matching.first_order import ImportanceMoments, RejectionMoments, Schedule, _descend, _Scale
-from ebar.training.moment_matching.matching import Wanted
+from ebar.training.moment_matching.matching import Pool, Solution, Wanted
 from ebar.training.moment_matching.newton import Newton, _Guess, _half_added
-from ebar.training.moment_matching.pool import Pool, Solution
 from ebar.types import Context, Sequences, Space
 
 

@@ -13,7 +13,7 @@ from ebar.estimators.moments import means_by_name
 from ebar.features.feature import Feature, Features, bind, negated
 from ebar.features.functions import Predicate
 from ebar.maths.importance import all_warnings, unseen_side
-from ebar.samplers.scored_draws import ScoredDraws
+from ebar.samplers.look_ahead import ScoredDraws
 from ebar.types import Estimate
 
 Wanted = Mapping[Any, float | int] | Iterable[tuple[Any, float | int]]  # features, each with its moment

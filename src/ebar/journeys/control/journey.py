@@ -59,9 +59,8 @@ from ebar.models.truncated import Prompted, Truncated
 from ebar.samplers.draw import draw, shares
 from ebar.samplers.guided import Guided
 from ebar.samplers.importance import Resampling
-from ebar.samplers.look_ahead import LookAhead, guided
+from ebar.samplers.look_ahead import LookAhead, ScoredDraws, draw_scored, guided
 from ebar.samplers.resample import multinomial
-from ebar.samplers.scored_draws import ScoredDraws, draw_scored
 from ebar.store import Store, open_store
 from ebar.store.writing import TEMPORARY, from_plain, once, replace_folder, saving, to_json
 from ebar.training.moment_matching.matching import Fitted

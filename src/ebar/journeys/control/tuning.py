@@ -29,7 +29,7 @@ from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted, propose, score
 from ebar.objectives import PolicyGradient, Rounds
 from ebar.samplers.guided import Guided
-from ebar.samplers.scored_draws import ScoredDraws, draw_scored
+from ebar.samplers.look_ahead import ScoredDraws, draw_scored
 from ebar.store.differences import as_yaml
 from ebar.store.writing import from_plain, once, plain, to_json
 from ebar.training.optimisers import Adam, Constant, Cosine

@@ -19,8 +19,7 @@ from ebar.maths.log_space import effective_sample_size
 from ebar.maths.profile import distances
 from ebar.samplers.trade_off import QUANTILE
 from ebar.training.moment_matching.diagnosis import Finding, collinear, ends, moved, together, unmatched
-from ebar.training.moment_matching.matching import Fitted, Wanted
-from ebar.training.moment_matching.pool import Pool, Solution, allowed
+from ebar.training.moment_matching.matching import Fitted, Pool, Solution, Wanted, allowed
 from ebar.types import Estimate
 
 

@@ -8,8 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ebar.features.feature import Feature, Features
-from ebar.training.moment_matching.matching import Wanted
-from ebar.training.moment_matching.pool import Pool, Solution
+from ebar.training.moment_matching.matching import Pool, Solution, Wanted
 
 SHIFT = 0.5  # nats over a feature's range: where the prior moves λ by more than this, it decides λ
 UNMATCHED = 1e-3  # of a feature's range

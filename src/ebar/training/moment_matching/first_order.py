@@ -24,8 +24,7 @@ from ebar.maths.exponential_family import tilt
 from ebar.progress import bar
 from ebar.samplers.rejection import coin
 from ebar.training.moment_matching.conclusion import conclude
-from ebar.training.moment_matching.matching import Fitted, Matching, Problem, Wanted
-from ebar.training.moment_matching.pool import Mixture, Pool, Solution
+from ebar.training.moment_matching.matching import Fitted, Matching, Mixture, Pool, Problem, Solution, Wanted
 from ebar.training.stopping import Best
 from ebar.types import Distribution
 

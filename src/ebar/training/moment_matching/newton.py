@@ -21,8 +21,17 @@ from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
 from ebar.training.moment_matching.conclusion import conclude
 from ebar.training.moment_matching.diagnosis import nearest
-from ebar.training.moment_matching.matching import Fitted, Matching, Problem, Wanted
-from ebar.training.moment_matching.pool import Mixture, Pool, Solution, allowed, enumerated
+from ebar.training.moment_matching.matching import (
+    Fitted,
+    Matching,
+    Mixture,
+    Pool,
+    Problem,
+    Solution,
+    Wanted,
+    allowed,
+    enumerated,
+)
 from ebar.training.moment_matching.search import FEW, Pilot, Search, rare_features
 from ebar.types import Stepwise
 

@@ -20,7 +20,7 @@ from ebar.maths.log_space import effective_sample_size
 from ebar.models.tilted import Tilted, measured_energy
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import guided
-from ebar.training.moment_matching.pool import Mixture, allowed
+from ebar.training.moment_matching.matching import Mixture, allowed
 from ebar.types import Distribution, Sequences
 
 ENOUGH = 0.2  # effective samples per draw of the base, below which a look-ahead proposal is made
