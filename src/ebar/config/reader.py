@@ -234,7 +234,7 @@ def _declare_choice(
         elif word in files:
             group = files[word].get(key)
             kind = group.get("kind", kind) if isinstance(group, dict) else kind
-    entry = table.choose(kind)
+    entry = table.choose(str(kind))
     options.add_argument(f"--{key}.kind", default=kind, choices=sorted(table), help=f"which {key}")
     options.add_class_arguments(entry, key, skip=set(table.given), instantiate=False)
 
