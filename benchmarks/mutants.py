@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "benchmarks" / "mutants.toml"
 CACHE = ROOT / ".cache" / "mutants"
 # Tests of whole commands and recipes take minutes and check few numbers; the others are of parts that are not mutated.
-LEFT_OUT = ("cli", "pipelines", "recipes", "report", "build", "config", "automata", "features", "models", "energies",
+LEFT_OUT = ("cli", "journeys", "recipes", "report", "build", "config", "automata", "features", "models", "energies",
             "data", "backbones", "training/test_")  # fmt: skip
 Found = dict[str, Any]
 

@@ -90,20 +90,17 @@ def enclosing(tree: ast.Module, first: int, last: int) -> str | None:
 
 
 def chosen(root: Path, table: Path) -> tuple[list[Mutant], list[str]]:
-    """The table's mutants, and a complaint for each whose text, in one of its forms, is not found exactly once."""
+    """The table's mutants, and a complaint for each whose text is not found exactly once."""
     found, stale = [], []
     for entry in tomllib.loads(table.read_text())["chosen"]:
-        there = []
-        for form in ({**entry, **form} for form in ({}, *entry.get("or", []))):
-            path = root / "src" / "ebar" / form["file"]
-            source = path.read_text() if path.exists() else ""
-            if source.count(form["before"]) == 1:
-                there.append((path, source, source.replace(form["before"], form["after"])))
-        if len(there) != 1:
+        path = root / "src" / "ebar" / entry["file"]
+        source = path.read_text() if path.exists() else ""
+        if source.count(entry["before"]) != 1:
             stale.append(f"STALE: {entry['file']}: {entry['before']!r} is not there exactly once ({entry['why']})")
             continue
-        compile(there[0][2], str(there[0][0]), "exec")
-        found.append(made("chosen", root, *there[0], entry["why"]))
+        changed = source.replace(entry["before"], entry["after"])
+        compile(changed, str(path), "exec")
+        found.append(made("chosen", root, path, source, changed, entry["why"]))
     return found, stale
 
 
