@@ -42,12 +42,12 @@ def tatoeba() -> tuple[Sequences, Context]:
     """A batch of real pairs, of a length that many have."""
     folder = Path(os.environ["EBAR_DATA"]) / "tatoeba-deu-eng"
     from ebar.data.built_tokeniser import Bpe
-    from ebar.data.parallel import pairs, read_parallel
+    from ebar.data.parallel import pairs, read_pairs
     from ebar.training.batches import Budgeted
 
     sentences = list(pairs(folder / "valid.tsv.xz", source_column=1, target_column=0))
     tokeniser = Bpe.train([text for pair in sentences for text in pair], VOCABULARY - 1)
-    batches = list(Budgeted(data=read_parallel(sentences, tokeniser, tokeniser), tokens=TOKENS, shuffle=False).at(0, 0))
+    batches = list(Budgeted(data=read_pairs(sentences, tokeniser, tokeniser), tokens=TOKENS, shuffle=False).at(0, 0))
     x, context = batches[len(batches) // 2]
     return x, context
 

@@ -68,7 +68,7 @@ def hub_answers() -> bool:
     return True
 
 
-def read(reader: Any, where: str | Path, what: str, **options: Any) -> Any:
+def read_pretrained(reader: Any, where: str | Path, what: str, **options: Any) -> Any:
     """`reader.from_pretrained`, whose errors become one sentence."""
     try:
         with quiet():

@@ -53,11 +53,11 @@ def in_evaluation_mode(function: Callable[Parameters, Result]) -> Callable[Param
     """
 
     @functools.wraps(function)
-    def measured(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+    def wrapped(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
         with evaluation_mode(*arguments, *named.values()):
             return function(*arguments, **named)
 
-    return measured
+    return wrapped
 
 
 def modules_in(*parts: object) -> list[nn.Module]:

@@ -8,7 +8,7 @@ import ebar.automata.recursion as recursion
 from ebar.automata.construction import UNBOUNDED, capped, from_arcs, intersection, mixture, stopping_noise, white_noise
 from ebar.automata.expressions import compile_expression
 from ebar.automata.graph import Arcs
-from ebar.automata.measures import count, entropy, expected_count, kl, mean_length, probability
+from ebar.automata.measures import count_strings, entropy, expected_count, kl, mean_length, probability
 from ebar.automata.motif import contains, ends_with
 from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.errors import UserError
@@ -32,8 +32,8 @@ def random_automaton(seed: int, states: int, stop: float = 0.1) -> Probabilistic
 def test_the_figures_of_the_motif_language_are_those_of_the_document():
     noise, motif = white_noise(Space(3, 31, 2)), contains([int(bit) for bit in "10001011111000"], 2)
     pure, mixed = intersection(noise, motif), mixture(noise, [motif, ~motif], [0.9, 0.1])
-    assert count(pure) == 1_113_640
-    assert count(mixed) == 2**30
+    assert count_strings(pure) == 1_113_640
+    assert count_strings(mixed) == 2**30
     assert entropy(pure) == pytest.approx(math.log(1_113_640), abs=1e-12)
     rest = 2**30 - 1_113_640
     assert entropy(mixed) == pytest.approx(-0.9 * math.log(0.9 / 1_113_640) - 0.1 * math.log(0.1 / rest), abs=1e-12)
@@ -51,7 +51,7 @@ def test_every_figure_is_what_enumeration_says(name):
     end = automaton.space.end
     assert entropy(automaton) == pytest.approx(-(p * log_p)[positive].sum().item(), abs=1e-12)
     assert mean_length(automaton) == pytest.approx((p * x.lengths).sum().item(), abs=1e-12)
-    assert count(automaton) == positive.sum().item()
+    assert count_strings(automaton) == positive.sum().item()
     feature = contains([1, 2, 1] if automaton.space.end == 0 else [1, 0, 1], 3)
     assert probability(automaton, feature) == pytest.approx(p[feature.accepts(x, end)].sum().item(), abs=1e-12)
     pair = ends_with([1, 1], 3)
@@ -81,7 +81,7 @@ def test_unbounded_noise_has_the_entropy_worked_out_by_hand():
     coin = -stop * math.log(stop) - (1 - stop) * math.log(1 - stop)
     assert entropy(noise) == pytest.approx((coin + (1 - stop) * math.log(2)) / stop, rel=1e-13)
     assert mean_length(noise) == pytest.approx(20, rel=1e-13)
-    assert count(noise) == math.inf
+    assert count_strings(noise) == math.inf
     # P(some 1) = 1 − Σ (0.95/2)ⁿ·0.05
     assert probability(noise, contains([1], 2)) == pytest.approx(1 - stop / (1 - 0.475), rel=1e-13)
     assert expected_count(noise, ends_with([1], 2)) == pytest.approx(9.5, rel=1e-13)
@@ -142,7 +142,7 @@ def test_a_hundred_thousand_states_take_memory_linear_in_the_arcs(generator):
     nats = entropy(large)
     x = large.sample(10_000, generator=generator)
     assert large.graph.states > 100_000
-    assert nats == pytest.approx(math.log(count(large)), rel=1e-12)  # uniform over its strings
+    assert nats == pytest.approx(math.log(count_strings(large)), rel=1e-12)  # uniform over its strings
     assert compile_expression(".*1.{9}1.*", "01").accepts(x, end=2).all()
     each = [bytes_of(automaton) / len(automaton.graph.arcs.labels) for automaton in (small, large)]
     assert each[1] == pytest.approx(each[0], rel=0.02)

@@ -297,10 +297,10 @@ def test_a_file_that_is_not_of_llama2c_is_refused(tmp_path):
     with pytest.raises(UserError, match="it has 28 bytes, and its header asks for"):
         load(file, length=6)
     with pytest.raises(UserError, match=r"needs its tokenizer beside it: there is no tok5.bin and no tokenizer.bin"):
-        llama2c.read_tokenizer(file, 5)
+        llama2c.read_llama2c_tokenizer(file, 5)
     (tmp_path / "tok5.bin").write_bytes(struct.pack("<ifi", 4, 0.0, 99))
     with pytest.raises(UserError, match=r"tok5.bin is no tokenizer of llama2.c for 5 tokens"):
-        llama2c.read_tokenizer(file, 5)
+        llama2c.read_llama2c_tokenizer(file, 5)
 
 
 def saved(folder: Path) -> Path:

@@ -3,7 +3,7 @@ import torch
 
 from ebar.build.terms import read_feature, terms_of
 from ebar.data.languages import Language
-from ebar.data.tokenisers import Alphabet, reading_of
+from ebar.data.tokenisers import Alphabet, reading_of_space
 from ebar.errors import UserError
 from ebar.evaluation.moments import true_moments
 from ebar.features.feature import Features, bind
@@ -31,7 +31,7 @@ def test_a_bit_chooses_its_feature():
 def test_their_means_on_the_motifs_strings_are_those_of_the_authors_code():
     language = Language(motif=MOTIF, length=30)
     terms = terms_of(MOTIF, "1111111")
-    features = Features([bind(read_feature(term), reading_of(Alphabet("01"), language.space)) for term in terms])
+    features = Features([bind(read_feature(term), reading_of_space(Alphabet("01"), language.space)) for term in terms])
     means = list(true_moments(language.distribution(), features).values())
     expected = torch.tensor([0.0, 0.52921, 0.0, 0.47061, 0.999885, 0.999987, 0.91106])
     torch.testing.assert_close(torch.tensor(means), expected, atol=6e-6, rtol=0)

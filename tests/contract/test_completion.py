@@ -27,7 +27,7 @@ from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.samplers import SAMPLERS
-from ebar.samplers.beam import decode
+from ebar.samplers.beam import decode_contexts
 from ebar.samplers.draw import draw
 from ebar.samplers.look_ahead import guided
 from ebar.types import Clock, Context, Sequences, Space
@@ -184,7 +184,7 @@ def test_enumeration_estimates_and_the_residual_estimators_are_of_rests(generato
 
 def test_search_finds_the_likeliest_rest_and_training_on_rests_costs_their_log_probability(generator):
     model = model_of("gated_pixelcnn")
-    best = decode(model, TWO, width=2**REST)
+    best = decode_contexts(model, TWO, width=2**REST)
     torch.testing.assert_close(best.log_probs[:, 0], conditional(model).amax(1))
     x = model.sample(3, TWO, generator=generator)
     loss = next(iter(MaximumLikelihood(model=model).losses((x, TWO), Clock(0, 0), generator=generator)))

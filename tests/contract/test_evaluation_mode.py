@@ -168,7 +168,7 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         divergences.divergence("kl", w.p, w.p, proposal=w.other, context=w.context, draws=20, generator=w.generator()),
         divergences.divergence("jensen_shannon", w.long, w.long_p, draws=20, generator=w.generator()),
     ],
-    "estimators.draws.read": lambda w: draws.read(
+    "estimators.draws.read_units": lambda w: draws.read_units(
         drawing.draw(w.sampler("importance"), w.gam, 10, generator=w.generator()), features=w.features, target=w.gam
     ),
     "estimators.divergences.entropy": lambda w: [
@@ -246,7 +246,7 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         w.setting(w.other, w.context), 3, 0.0, ceiling_is_bound=False, batch_size=64, max_proposals=10**6
     ),
     "samplers.beam.beam_search": lambda w: beam.beam_search(w.base, w.context, width=2, best=2),
-    "samplers.beam.decode": lambda w: beam.decode(w.base, w.context, width=2),
+    "samplers.beam.decode_contexts": lambda w: beam.decode_contexts(w.base, w.context, width=2),
     "samplers.draw.log_weights": lambda w: [
         drawing.log_weights(target, w.other, w.x, torch.zeros(3).double(), w.context)
         for target in (w.p, w.base, w.gam)
@@ -297,7 +297,7 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     ),
     "samplers.metropolis.walkers_at": lambda w: metropolis.walkers_at(w.scene, w.x, torch.zeros(3).double()),
     "samplers.metropolis.begin": lambda w: metropolis.begin(w.scene._replace(generator=w.generator()), 3),
-    "samplers.metropolis.independent": lambda w: w.moved(metropolis.independent),
+    "samplers.metropolis.independent_move": lambda w: w.moved(metropolis.independent_move),
     "samplers.metropolis.suffix": lambda w: w.moved(metropolis.suffix),
     "samplers.metropolis.token": lambda w: w.moved(metropolis.token),
     "samplers.metropolis.step": lambda w: metropolis.step(
@@ -327,7 +327,7 @@ DOES_NOT_MEASURE = {
     "effective_samples_of_base mean_influence same_draws",
     "estimators.draws": "Support.warnings check_draws few_groups log_totals",
     "estimators.exact": "common_space device_of is_enumerable",
-    "estimators.joint_perplexity": "difference doubt interval joint_perplexity",
+    "estimators.joint_perplexity": "cost_difference doubt interval joint_perplexity",
     "estimators.log_z": "from_batches log_mean log_z_of",
     "estimators.moments": "feature_means means_by_name moments_of weighted_mean",
     "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between closing_place "
@@ -335,18 +335,18 @@ DOES_NOT_MEASURE = {
     "evaluation.diversity": "bleu_of distinct self_bleu items_of ngrams unique_difference unique_ratios",
     "evaluation.energy_distributions": "energy_distributions",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
-    "evaluation.exposure_bias": "share",
+    "evaluation.exposure_bias": "win_rate",
     "evaluation.moments": "frequency mean_length moment_distance true_moment true_moments",
     "evaluation.next_words": "NextWords.others NextWords.under_base NextWords.under_joint Strata.share",
     "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per",
     "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test "
-    "compared paired_difference verdict",
+    "compare_verdicts paired_difference verdict",
     "evaluation.token_search": "Scores.log_q_per_token Scores.mean_energy Scores.taken_for_real Searched.rows "
     "random_tokens",
     "evaluation.translation": "bleu bleu_by_length bleu_counts bleu_difference bleu_of_counts check_pairs "
     "meteor resampled_sums rouge",
     "samplers.annealed": "next_rung",
-    "samplers.beam": "Beams.first alike by_source restored score limits",
+    "samplers.beam": "Beams.first alike by_source restored length_normalised_score limits",
     "samplers.draw": "BatchSampler.batches group_size numbered proposal_for shares "
     "Bounded.log_bound Foresighted.expected_log_weight RatioBounded.log_ratio_bound",
     "samplers.files": "load_draws save_draws",
@@ -358,10 +358,11 @@ DOES_NOT_MEASURE = {
     "samplers.look_ahead": "check_look_ahead",
     "samplers.metropolis": "chain_groups effective_draws integrated_autocorrelation_time moves_in Walkers.select",
     "samplers.rejection": "Rejection.bound CountingSampler.attempted coin weighed",
-    "samplers.resample": "at_offsets flat in_groups multinomial repeated resampled systematic systems",
+    "samplers.resample": "at_offsets flat_indices in_groups multinomial repeated resampled systematic particle_systems",
     "samplers.smc": "Cloud.select base_to_follow none potential twist_for",
-    "samplers.surrogate": "backward log_largest_ratio NGram.fit Surrogate.fit Tally.add Tally.empty Uniform.fit",
-    "samplers.trade_off": "acceptance divergence log_beta_for total_variation trade_off",
+    "samplers.surrogate": "log_expected_weights log_largest_ratio NGram.fit Surrogate.fit Tally.add Tally.empty "
+    "Uniform.fit",
+    "samplers.trade_off": "acceptance kl_from_target log_beta_for total_variation_from_target trade_off",
 }
 
 

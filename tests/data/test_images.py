@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from ebar.data.images import Images, binarised, read_images
+from ebar.data.images import Images, binarised, read_image_file
 from ebar.errors import UserError
 from ebar.training.batches import Batches
 from ebar.types import Space
@@ -25,44 +25,44 @@ def test_idx_files_plain_and_compressed(tmp_path):
     (tmp_path / "some").write_bytes(idx(PIXELS))
     (tmp_path / "some.gz").write_bytes(gzip.compress(idx(PIXELS)))
     for name in ("some", "some.gz"):
-        images = read_images(tmp_path / name)
+        images = read_image_file(tmp_path / name)
         assert images.pixels[..., 0].tolist() == PIXELS.tolist()
         assert (len(images), images.height, images.width, images.channels, images.levels) == (2, 3, 4, 1, 256)
     colours = np.arange(24, dtype=np.uint8).reshape(1, 2, 4, 3)
     (tmp_path / "colours").write_bytes(idx(colours))
-    assert read_images(tmp_path / "colours").pixels.tolist() == colours.tolist()
+    assert read_image_file(tmp_path / "colours").pixels.tolist() == colours.tolist()
 
 
 def test_npz_archives(tmp_path):
     np.savez(tmp_path / "one.npz", anything=PIXELS)
     np.savez(tmp_path / "two.npz", images=PIXELS, labels=np.arange(2))
     for name in ("one.npz", "two.npz"):
-        assert read_images(tmp_path / name).pixels[..., 0].tolist() == PIXELS.tolist()
+        assert read_image_file(tmp_path / name).pixels[..., 0].tolist() == PIXELS.tolist()
 
 
 def test_folders_of_png_in_the_order_of_their_names(tmp_path):
     image = pytest.importorskip("PIL.Image", reason="needs pillow")
     image.fromarray(PIXELS[1]).save(tmp_path / "b.png")
     image.fromarray(PIXELS[0]).save(tmp_path / "a.png")
-    assert read_images(tmp_path).pixels[..., 0].tolist() == PIXELS.tolist()
+    assert read_image_file(tmp_path).pixels[..., 0].tolist() == PIXELS.tolist()
     colours = tmp_path / "colours"
     colours.mkdir()
     array = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
     image.fromarray(array).save(colours / "a.png")
-    assert read_images(colours).pixels[0].tolist() == array.tolist()
+    assert read_image_file(colours).pixels[0].tolist() == array.tolist()
     image.fromarray(array[:, :3]).save(colours / "b.png")
     with pytest.raises(UserError, match=r"b\.png has 3 × 2 pixels in colour where a\.png has 4 × 2 pixels in colour"):
-        read_images(colours)
+        read_image_file(colours)
     (colours / "b.png").write_bytes(b"no picture")
     with pytest.raises(UserError, match=r"b\.png is not a readable PNG"):
-        read_images(colours)
+        read_image_file(colours)
 
 
 def test_what_holds_no_images_is_refused_in_a_sentence(tmp_path: Path):
     def refused(name: str, content: bytes, reason: str) -> None:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match=reason):
-            read_images(tmp_path / name)
+            read_image_file(tmp_path / name)
 
     refused("text", b"no idx at all", "is no idx file of bytes")
     refused("floats", bytes([0, 0, 13, 3]) + bytes(12), "is no idx file of bytes")
@@ -76,18 +76,18 @@ def test_what_holds_no_images_is_refused_in_a_sentence(tmp_path: Path):
     refused("bad.npz", b"nothing", r"not a readable \.npz")
     np.savez(tmp_path / "floats.npz", PIXELS / 255)
     with pytest.raises(UserError, match="holds float64 of shape"):
-        read_images(tmp_path / "floats.npz")
+        read_image_file(tmp_path / "floats.npz")
     np.savez(tmp_path / "two.npz", a=PIXELS, b=PIXELS)
     with pytest.raises(UserError, match="holds a, b: call its array"):
-        read_images(tmp_path / "two.npz")
+        read_image_file(tmp_path / "two.npz")
     np.savez(tmp_path / "objects.npz", np.array([{}], dtype=object))
     with pytest.raises(UserError, match=r"not a readable \.npz"):
-        read_images(tmp_path / "objects.npz")
+        read_image_file(tmp_path / "objects.npz")
     with pytest.raises(UserError, match="There is no file"):
-        read_images(tmp_path / "nowhere")
+        read_image_file(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"no file that ends in \.png"):
-        read_images(tmp_path / "empty")
+        read_image_file(tmp_path / "empty")
 
 
 def test_tokens_are_row_by_row_with_channels_innermost():
@@ -134,7 +134,7 @@ def test_mnist_is_what_it_should_be():
     path = Path(os.environ["EBAR_DATA"]) / "mnist" / "t10k-images-idx3-ubyte.gz"
     if not path.exists():
         pytest.skip("needs MNIST under EBAR_DATA")
-    images = read_images(path)
+    images = read_image_file(path)
     assert images.pixels.shape == (10_000, 28, 28, 1)
     # The mean intensity of the test images that everybody normalises with: 0.1325.
     assert float(images.pixels.double().mean()) / 255 == pytest.approx(0.1325, abs=1e-4)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ebar.data.packed import Packed, PackedPairs, pack_pairs, pack_stream
-from ebar.data.parallel import encoded_pairs, read_parallel
+from ebar.data.parallel import encoded_pairs, read_pairs
 from ebar.data.text import blocks_of, read_tokens, windows
 from ebar.data.tokenisers import Bytes
 from ebar.errors import UserError
@@ -41,7 +41,7 @@ def test_training_from_disk_sees_what_training_from_memory_sees(tmp_path, source
     x = windows(read_tokens(path, Bytes()), 5)
     size = {"batch_size": 7} if source is Batches else {"tokens": 31}
     pairs = pack_pairs(tmp_path / "pairs", lambda: encoded_pairs(PAIRS, Bytes(), Bytes()), vocabularies=(257, 257))
-    for stored, read in ((packed, x), (pairs, read_parallel(PAIRS, Bytes(), Bytes()))):
+    for stored, read in ((packed, x), (pairs, read_pairs(PAIRS, Bytes(), Bytes()))):
         one, other = (source(data=data, seed=3, **size) for data in (stored, read))
         assert len(one) == len(other) > 3
         for epoch in (0, 1):

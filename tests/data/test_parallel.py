@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ebar.data.parallel import pairs, read_parallel
+from ebar.data.parallel import pairs, read_pairs
 from ebar.data.tokenisers import Alphabet, Bytes
 from ebar.errors import UserError
 
@@ -20,16 +20,16 @@ def write(path, content: bytes):
 @pytest.mark.parametrize(("suffix", "pack"), [("tsv", bytes), ("gz", gzip.compress), ("xz", lzma.compress)])
 def test_targets_and_sources_by_hand(tmp_path, suffix, pack):
     table = write(tmp_path / f"p.{suffix}", pack("xy\täb ä\n\tb\nz\t\r\n".encode()))
-    x, context = read_parallel(table, GERMAN, ENGLISH, source_column=1, target_column=0)
+    x, context = read_pairs(table, GERMAN, ENGLISH, source_column=1, target_column=0)
     assert [x.prefix(row) for row in range(3)] == [[0, 1, 3], [3], [2, 3]]
     assert [context.given.prefix(row) for row in range(3)] == [[0, 1, 2, 0, 3], [1, 3], [3]]
     assert x.lengths.tolist() == [3, 1, 2]
     german = write(tmp_path / f"de.{suffix}", pack("äb ä\nb\n\n".encode()))
     english = write(tmp_path / f"en.{suffix}", pack(b"xy\n\nz"))
-    again, given = read_parallel((german, english), GERMAN, ENGLISH)
+    again, given = read_pairs((german, english), GERMAN, ENGLISH)
     assert again.tokens.equal(x.tokens)
     assert given.given.tokens.equal(context.given.tokens)
-    from_memory, _ = read_parallel([("äb ä", "xy"), ("b", ""), ("", "z")], GERMAN, ENGLISH)
+    from_memory, _ = read_pairs([("äb ä", "xy"), ("b", ""), ("", "z")], GERMAN, ENGLISH)
     assert from_memory.tokens.equal(x.tokens)
 
 
@@ -44,7 +44,7 @@ def test_two_files_of_unequal_length_name_both_counts(tmp_path):
     one, other = write(tmp_path / "a.de", b"1\n2\n3\n"), write(tmp_path / "a.en", b"1\n2\n3\n4\n5\n")
     for files, message in (((one, other), r"a.de has 3 lines and .*a.en has 5"), ((other, one), "has 5 .* has 3")):
         with pytest.raises(UserError, match=message):
-            read_parallel(files, Bytes(), Bytes())
+            read_pairs(files, Bytes(), Bytes())
 
 
 @pytest.mark.parametrize(
@@ -62,26 +62,26 @@ def test_two_files_of_unequal_length_name_both_counts(tmp_path):
 )
 def test_what_is_wrong_is_named(tmp_path, content, options, message):
     with pytest.raises(UserError, match=message):
-        read_parallel(write(tmp_path / "p.tsv", content), Bytes(), Bytes(), **options)
+        read_pairs(write(tmp_path / "p.tsv", content), Bytes(), Bytes(), **options)
 
 
 def test_a_sentence_that_cannot_be_encoded_is_named(tmp_path):
     table = write(tmp_path / "p.tsv", b"b\tx\nb\tq\n")
     with pytest.raises(UserError, match=r"p.tsv, line 2: 'q' at position 0"):
-        read_parallel(table, GERMAN, ENGLISH)
+        read_pairs(table, GERMAN, ENGLISH)
     with pytest.raises(UserError, match="no sentence pairs"):
-        read_parallel([], GERMAN, ENGLISH)
+        read_pairs([], GERMAN, ENGLISH)
 
 
 def test_long_pairs_are_left_out_and_counted(tmp_path):
     table = write(tmp_path / "p.tsv", b"a\tb\nabc\tb\na\tabc\nab\tab\n")
     with pytest.warns(RuntimeWarning, match=r"2 of 4 pairs of .*p.tsv have more than 3 tokens: left out"):
-        x, context = read_parallel(table, Bytes(), Bytes(), length=3, too_long="skip")
+        x, context = read_pairs(table, Bytes(), Bytes(), length=3, too_long="skip")
     assert x.lengths.tolist() == context.given.lengths.tolist() == [2, 3]
 
 
 @pytest.mark.skipif("EBAR_DATA" not in os.environ, reason="EBAR_DATA names no folder with Tatoeba")
 def test_tatoeba_is_whole():
     table = Path(os.environ["EBAR_DATA"]) / "tatoeba-deu-eng" / "test.tsv.xz"
-    x, context = read_parallel(table, Bytes(), Bytes(), source_column=1, target_column=0)
+    x, context = read_pairs(table, Bytes(), Bytes(), source_column=1, target_column=0)
     assert context.rows == len(x.lengths) == 3402

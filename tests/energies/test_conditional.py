@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 import torch
 
-from ebar.energies.conditional import NETWORKS, ConditionalLinear, Constant, MeanPool, Recurrent, Table, distinct
+from ebar.energies.conditional import (
+    NETWORKS,
+    ConditionalLinear,
+    ConstantCoefficients,
+    MeanPool,
+    Recurrent,
+    TabularCoefficients,
+    distinct_contexts,
+)
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators import exact
@@ -32,13 +40,13 @@ def coin() -> Any:
     one = Features([Motif(motif="1", alphabet="01", end=None)])
     rows = torch.tensor([[math.log(3)], [-math.log(3)]], dtype=torch.float64)
     base = Tabular(COIN, torch.zeros(2, 1, 2, dtype=torch.float64))
-    return Tilted(base, ConditionalLinear(one, Table(TWO, rows)))
+    return Tilted(base, ConditionalLinear(one, TabularCoefficients(TWO, rows)))
 
 
 def random_model(generator: torch.Generator) -> Any:
     base = Tabular.random(SPACE, conditions=2, generator=generator)
     rows = torch.tensor([[2.0, -0.3], [-1.0, 0.2]], dtype=torch.float64)
-    return Tilted(base, ConditionalLinear(FEATURES, Table(TWO, rows)))
+    return Tilted(base, ConditionalLinear(FEATURES, TabularCoefficients(TWO, rows)))
 
 
 def test_a_coefficient_of_log_3_makes_heads_three_times_likelier_in_its_own_context_only():
@@ -97,24 +105,24 @@ def test_a_bound_belongs_to_contexts(generator):
 def test_minus_infinity_forbids_in_its_context_only():
     rows = torch.tensor([[-math.inf], [0.0]], dtype=torch.float64)
     one = Features([Motif(motif="1", alphabet="01", end=None)])
-    model = Tilted(coin().base, ConditionalLinear(one, Table(TWO, rows)))
+    model = Tilted(coin().base, ConditionalLinear(one, TabularCoefficients(TWO, rows)))
     assert exact.log_probabilities(model, TWO).exp().tolist() == [[1.0, 0.0], [0.5, 0.5]]
 
 
 def test_features_may_look_at_the_context():
     echoes = Predicate(name="echo", function=lambda x, given: x[0] == given[0], end=None, conditional=True)
-    energy = ConditionalLinear(Features([echoes]), Table(TWO, torch.tensor([[1.0], [2.0]])))
+    energy = ConditionalLinear(Features([echoes]), TabularCoefficients(TWO, torch.tensor([[1.0], [2.0]])))
     x = Sequences(torch.tensor([[0], [1], [0], [1]]), torch.ones(4, dtype=torch.long))
     assert energy(x, TWO).tolist() == [-1.0, 0.0, 0.0, -2.0]
 
 
 def test_contexts_that_say_the_same_are_one():
     tokens = torch.tensor([[0, 7], [1, 0], [0, 8], [1, 1]])  # the padding of rows 0 and 2 differs
-    found = distinct(Context(Sequences(tokens, torch.tensor([1, 2, 1, 2]))))
+    found = distinct_contexts(Context(Sequences(tokens, torch.tensor([1, 2, 1, 2]))))
     assert [found.context.given.prefix(row) for row in range(3)] == [[0], [1, 0], [1, 1]]
     assert found.which.tolist() == [0, 1, 0, 2]
     ordered = Context(Sequences(tokens, torch.tensor([1, 2, 1, 2])), torch.tensor([[0, 1], [0, 1], [1, 0], [0, 1]]))
-    assert distinct(ordered).which.tolist() == [0, 1, 2, 3]  # another order is another condition
+    assert distinct_contexts(ordered).which.tolist() == [0, 1, 2, 3]  # another order is another condition
 
 
 @pytest.mark.parametrize("kind", [MeanPool, Recurrent])
@@ -140,11 +148,13 @@ def test_what_a_user_can_get_wrong_is_told():
     with pytest.raises(UserError, match=r"no row for the context \[1, 1\]"):
         energy(x, Context(Sequences(torch.tensor([[1, 1]]), torch.tensor([2]))))
     with pytest.raises(UserError, match="not a number"):
-        ConditionalLinear(energy.features, Table(TWO, torch.tensor([[1.0], [math.nan]]))).coefficients(TWO)
+        ConditionalLinear(energy.features, TabularCoefficients(TWO, torch.tensor([[1.0], [math.nan]]))).coefficients(
+            TWO
+        )
     with pytest.raises(UserError, match=r"must have shape \[1, 1\], not \[1, 2\]"):
-        ConditionalLinear(energy.features, Constant(2))(x, TWO.select(torch.tensor([0])))
+        ConditionalLinear(energy.features, ConstantCoefficients(2))(x, TWO.select(torch.tensor([0])))
     with pytest.raises(ValueError, match="are the same"):
-        Table(
+        TabularCoefficients(
             Context(Sequences(torch.zeros(2, 1, dtype=torch.long), torch.ones(2, dtype=torch.long))), torch.ones(2, 1)
         )
     assert set(NETWORKS) == {"constant", "table", "mean_pool", "recurrent"}

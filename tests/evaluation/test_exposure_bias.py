@@ -9,7 +9,7 @@ from torch import Generator
 from ebar.backbones.lstm import Lstm
 from ebar.errors import UserError
 from ebar.evaluation.cross_entropy import cross_entropy, stream_cost
-from ebar.evaluation.exposure_bias import after_own_prefix, exposure_bias, share
+from ebar.evaluation.exposure_bias import after_own_prefix, exposure_bias, win_rate
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import token_log_probs
@@ -99,11 +99,11 @@ def test_intervals_count_sentences_not_tokens(generator: Generator) -> None:
     """Tokens of a sentence that all agree are worth one: 50 sentences of 20 tokens, all won or all lost."""
     tested = torch.full((50,), 20.0, dtype=torch.float64)
     won = tested * (torch.arange(50) % 2)
-    found = share(won, tested)
+    found = win_rate(won, tested)
     assert found.value == 0.5
     assert found.high - found.low == pytest.approx(2 * 1.96 * math.sqrt(0.25 / 50), rel=0.1)  # not /1000
     with pytest.raises(UserError, match="no token to test"):
-        share(torch.zeros(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64))
+        win_rate(torch.zeros(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64))
 
 
 def test_models_of_other_tokens_are_refused(generator: Generator) -> None:

@@ -8,7 +8,7 @@ import torch
 from ebar.energies.linear import Linear
 from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.diversity import distinct, unique_ratios
-from ebar.evaluation.exposure_bias import share
+from ebar.evaluation.exposure_bias import win_rate
 from ebar.evaluation.moments import frequency
 from ebar.features.feature import Features
 from ebar.maths.proportions import wilson
@@ -19,10 +19,12 @@ from ebar.types import Estimate, Sequences, Space
 
 def test_sentences_count_by_their_tokens():
     # One of one, none of three: 1 of 4 tokens, though the mean of the sentences' shares is a half.
-    found = share(torch.tensor([1.0, 0.0], dtype=torch.float64), torch.tensor([1.0, 3.0], dtype=torch.float64))
+    found = win_rate(torch.tensor([1.0, 0.0], dtype=torch.float64), torch.tensor([1.0, 3.0], dtype=torch.float64))
     assert found.value == pytest.approx(0.25)
     # 11 of 12 in four sentences of three: the interval would reach 1.18.
-    found = share(torch.tensor([3.0, 2.0, 3.0, 3.0], dtype=torch.float64), torch.full((4,), 3.0, dtype=torch.float64))
+    found = win_rate(
+        torch.tensor([3.0, 2.0, 3.0, 3.0], dtype=torch.float64), torch.full((4,), 3.0, dtype=torch.float64)
+    )
     assert (found.value, found.high) == pytest.approx((11 / 12, 1.0))
 
 

@@ -10,7 +10,7 @@ from ebar.build.gam import make_gam
 from ebar.config.gam import GamConfig
 from ebar.config.reader import Chosen
 from ebar.journeys.gam import figures as figures_module
-from ebar.journeys.gam.figures import Figures, said_once
+from ebar.journeys.gam.figures import GamFigures, said_once
 from ebar.journeys.gam.settings import BasePhase, ContinuationPhase, Distillation
 
 LANGUAGE = {"motif": "11", "expression": None, "alphabet": "01", "length": 5, "presence": 1.0, "stop": None, "size": 40,
@@ -25,7 +25,7 @@ GAM = GamConfig(
     distillation=Distillation(size=40, validation=10),
     checks=500,
 )
-Made = tuple[Path, Figures, str]
+Made = tuple[Path, GamFigures, str]
 
 
 @pytest.fixture(scope="module")

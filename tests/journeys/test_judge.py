@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.energies.neural import bit
 from ebar.errors import UserError
-from ebar.evaluation.ratings import compared, paired_difference, verdict
+from ebar.evaluation.ratings import compare_verdicts, paired_difference, verdict
 from ebar.journeys.judge import Judge, energies, fooling
 from ebar.training.optimisers import Adam
 from ebar.types import Context, Sequences
@@ -71,7 +71,7 @@ def test_mcnemars_test_by_hand() -> None:
     # The joint model fools in 9 contexts where q does not, and q in 1 where it does not: 2·(1 + 10)/1024.
     joint, base = booleans(9, 1, 5, 25), booleans(0, 9, 1, 0, 5, 25)
     real = booleans(40)
-    found = compared((real, base), (real, joint))
+    found = compare_verdicts((real, base), (real, joint))
     assert found.p_value == pytest.approx(22 / 1024)
     assert found.difference.value == pytest.approx(8 / 40)
     assert (found.base.false_positive_rate.value, found.joint.false_positive_rate.value) == (6 / 40, 14 / 40)

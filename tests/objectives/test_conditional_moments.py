@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from ebar.energies.conditional import ConditionalLinear, Constant, MeanPool, Recurrent, Table
+from ebar.energies.conditional import ConditionalLinear, ConstantCoefficients, MeanPool, Recurrent, TabularCoefficients
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators import exact
@@ -80,8 +80,10 @@ def batch() -> tuple[Sequences, Context]:
 def network(kind: str) -> Any:
     torch.manual_seed(5)
     if kind == "table":
-        return Table(THREE, torch.randn(3, 2, dtype=torch.float64))
-    made: Any = Constant(2) if kind == "constant" else {"mean_pool": MeanPool, "recurrent": Recurrent}[kind](3, 2)
+        return TabularCoefficients(THREE, torch.randn(3, 2, dtype=torch.float64))
+    made: Any = (
+        ConstantCoefficients(2) if kind == "constant" else {"mean_pool": MeanPool, "recurrent": Recurrent}[kind](3, 2)
+    )
     for parameter in made.parameters():  # λ is 0 at first, and where it is, hidden layers have no gradient
         torch.nn.init.normal_(parameter, std=0.5)
     return made.double()
@@ -198,7 +200,7 @@ def test_drawn_from_the_base_itself_its_gradient_is_that_of_equation_1(generator
 
 def test_draws_have_no_dropout_and_the_bases_mode_comes_back(generator):
     base = lstm(SPACE, dropout=0.5).train()
-    model = Tilted(base, ConditionalLinear(FEATURES, Constant(2).double()))
+    model = Tilted(base, ConditionalLinear(FEATURES, ConstantCoefficients(2).double()))
     x, context = batch()
     loss = only(ConditionalMoments(model=model, draws=40, train_base=True), (x, context), generator)
     # λ = 0: every weight is r/r, which is 1 only if both are taken without dropout.
@@ -225,7 +227,7 @@ def test_contexts_that_are_the_same_share_their_draws(generator):
 def test_a_run_finds_the_true_coefficients_of_each_context(generator):
     base = Tabular.random(SPACE, conditions=3, generator=Generator().manual_seed(1))
     true = torch.tensor([[2.0, -0.5], [-1.0, 0.4], [1.5, 0.3]], dtype=torch.float64)
-    truth = Tilted(base, ConditionalLinear(FEATURES, Table(THREE, true)))
+    truth = Tilted(base, ConditionalLinear(FEATURES, TabularCoefficients(THREE, true)))
     size = 6000
     chances = exact.log_probabilities(truth, THREE).exp().detach()
     which = torch.multinomial(chances, size, replacement=True, generator=generator).flatten()
@@ -259,7 +261,7 @@ def test_little_effective_size_warns_and_no_weight_at_all_is_an_error(generator)
     with pytest.raises(UserError, match="None of 3 draws has a positive weight"):
         only(ConditionalMoments(model=forbids, draws=3, proposal=Tossed(3)), x, generator)
     base = Tabular(COIN, torch.zeros(2, 1, 2, dtype=torch.float64))
-    table = Tilted(base, ConditionalLinear(HEADS, Table(THREE, torch.full((3, 1), -math.inf).double())))
+    table = Tilted(base, ConditionalLinear(HEADS, TabularCoefficients(THREE, torch.full((3, 1), -math.inf).double())))
     pairs = (x, THREE.select(torch.tensor([1])))
     with pytest.raises(UserError, match=r"None of 3 draws for the context \[1, 0\]"):
         only(ConditionalMoments(model=table, draws=3, proposal=Tossed(3)), pairs, generator)

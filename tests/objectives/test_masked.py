@@ -11,7 +11,7 @@ from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.energies.neural import MaskedModel
 from ebar.objectives.nce import Masked, hide
 from ebar.training.batches import Batches
-from ebar.training.loop import fit, measure
+from ebar.training.loop import evaluate_objective, fit
 from ebar.training.players import Player, evaluating
 from ebar.types import Clock, Context, Objective, Sequences
 
@@ -113,7 +113,9 @@ def test_it_learns_under_deterministic_algorithms():
     finally:
         torch.use_deterministic_algorithms(False)
     with evaluating(player):
-        figures = [measure(objective.validation, held_out, generator=Generator().manual_seed(3)) for _ in range(2)]
+        figures = [
+            evaluate_objective(objective.validation, held_out, generator=Generator().manual_seed(3)) for _ in range(2)
+        ]
     assert figures[0] == figures[1]
     assert figures[0]["masked_accuracy"] > 0.8  # 200 chances of one in seven by guessing
     assert figures[0]["loss"] < 1.0

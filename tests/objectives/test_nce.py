@@ -20,7 +20,7 @@ from ebar.objectives.nce import (
     ranking_nce,
 )
 from ebar.training.batches import Batches
-from ebar.training.loop import fit, measure
+from ebar.training.loop import evaluate_objective, fit
 from ebar.training.players import Player, evaluating
 from ebar.types import Clock, Context, Objective, Sequences, Space
 
@@ -161,7 +161,7 @@ def test_held_out_figures_are_those_of_all_batches_together(generator):
     batches = Batches(data=data, batch_size=7, shuffle=False)
     whole = objective.figures([data])
     assert objective.figures(batches.at(0, 0)) == pytest.approx(whole)
-    measured = measure(objective.validation, batches, generator=generator)
+    measured = evaluate_objective(objective.validation, batches, generator=generator)
     for name in ("loss", "energy_data", "energy_noise", "accuracy", "brier", "ranked_first"):  # the means
         assert measured[f"energy.{name}"] == pytest.approx(whole[name])
     assert measured["energy.log_z"] < whole["log_z"]  # no mean: Jensen

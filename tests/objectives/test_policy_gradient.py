@@ -26,7 +26,7 @@ from ebar.training.optimisers import OPTIMISERS
 from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import open_run
-from ebar.training.train import Plan, train
+from ebar.training.train import Plan, train_run
 from ebar.types import Clock, Context, Loss, Objective, Sequences, Space
 
 SPACE = Space(2, 3)
@@ -365,7 +365,7 @@ def run(folder: Path, steps: int) -> Tabular:
     }
     with open_run(folder, config="kind: policy gradient\n", seed=4) as opened:
         plan = Plan(steps=steps, log_every=1, checkpoint_every=7)
-        train(opened, objective, Rounds(draws=50), players, plan, generator=generator)
+        train_run(opened, objective, Rounds(draws=50), players, plan, generator=generator)
     return policy
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ebar.automata.measures import count, entropy, mean_length, probability
+from ebar.automata.measures import count_strings, entropy, mean_length, probability
 from ebar.automata.motif import contains, spell, starts_with
 from ebar.data.languages import Language
 
@@ -46,7 +46,7 @@ def test_the_motif_language_has_the_oracles_figures(entry, how):
     given = {"motif": motif} if how == "motif" else {"expression": f".*{motif}.*"}
     pure = Language(**given, length=length).distribution()
     mixed = Language(**given, length=length, presence=0.9).distribution()
-    assert count(pure) == entry["strings_with_motif"]
+    assert count_strings(pure) == entry["strings_with_motif"]
     assert Language(**given, length=length).condition().count(length) == entry["strings_with_motif"]
     assert probability(Language(length=length).distribution(), contains(spell(motif, "01"), 2)) == pytest.approx(
         entry["fraction"], rel=1e-9

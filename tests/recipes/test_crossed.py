@@ -7,11 +7,11 @@ import pytest
 
 from ebar.recipes.statistics import (
     Interval,
+    combined_error,
     crossed,
     over_items,
     over_seeds,
     over_seeds_alone,
-    together,
     with_items,
 )  # fmt: skip
 from ebar.types import Estimate
@@ -20,7 +20,7 @@ REPEATS = 1000
 
 
 def test_two_errors_add_up_as_the_legs_of_a_right_angle() -> None:
-    found = together(Interval(1.0, 1 - 3, 1 + 5), Interval(7.0, 7 - 4, 7 + 12))
+    found = combined_error(Interval(1.0, 1 - 3, 1 + 5), Interval(7.0, 7 - 4, 7 + 12))
     assert found == Interval(1.0, 1 - 5, 1 + 13)
 
 

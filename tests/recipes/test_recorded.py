@@ -7,11 +7,11 @@ import pytest
 from ebar.recipes.gam.cells import departures
 from ebar.recipes.gam.data_efficiency import RECIPE as DATA_EFFICIENCY
 from ebar.recipes.gam.figures import TABLE2
-from ebar.recipes.recipe import Reading, Row
+from ebar.recipes.recipe import Caption, Row
 from ebar.recipes.render import apart, cut_off, row_from, seeds_of, settled, within
 
 CELLS = [{"size": size, "seed": seed} for size, seeds in ((500, 3), (50, 1)) for seed in range(seeds)]
-READING = Reading(items="2,000 draws, one training", ranges={"frequency": (0.0, 1.0), "distance": (0.0, math.inf)})
+READING = Caption(items="2,000 draws, one training", ranges={"frequency": (0.0, 1.0), "distance": (0.0, math.inf)})
 
 
 def row(name: str, low: float, value: float, high: float, size: int = 500) -> Row:
@@ -34,7 +34,7 @@ def test_every_kind_of_interval_says_what_it_is_over() -> None:
         "3 seeds", "2,000 draws, one training", "the same in all 3 seeds", "exact, one training", None
     ]  # fmt: skip
     assert settled(shown, CELLS, READING) == shown
-    assert settled(rows, CELLS, Reading())[1].over is None  # then the tests of all recipes and all pages fail
+    assert settled(rows, CELLS, Caption())[1].over is None  # then the tests of all recipes and all pages fail
 
 
 @pytest.mark.parametrize(

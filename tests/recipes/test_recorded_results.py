@@ -10,7 +10,7 @@ import pytest
 
 from ebar.cli import main
 from ebar.errors import UserError
-from ebar.recipes import RECIPES, SCALES, load
+from ebar.recipes import RECIPES, SCALES, find_recipe
 from ebar.recipes.recipe import Row
 from ebar.recipes.render import rendered, row_from
 from ebar.recipes.reproduce import render
@@ -29,7 +29,7 @@ def name_of(path: Path) -> str:
 
 @cache
 def page_of(path: Path) -> tuple[str, list[Row]]:
-    return rendered(path, load(name_of(path)))
+    return rendered(path, find_recipe(name_of(path)))
 
 
 def rows_of(path: Path) -> list[Row]:
@@ -83,7 +83,7 @@ def test_a_record_of_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "table3.cpu.json"
     path.write_text(json.dumps({key: value for key, value in record.items() if key != "format"}))
     with pytest.raises(UserError, match="another version of ebar: run the recipe again"):
-        rendered(path, load("earm/table3"))
+        rendered(path, find_recipe("earm/table3"))
 
 
 def test_a_difference_over_seeds_on_shared_prefixes_has_both_errors() -> None:

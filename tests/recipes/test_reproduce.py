@@ -12,8 +12,8 @@ import pytest
 
 from ebar.cli import main
 from ebar.errors import UserError
-from ebar.recipes import RECIPES, SCALES, load
-from ebar.recipes.layout import listed, markdown
+from ebar.recipes import RECIPES, SCALES, find_recipe
+from ebar.recipes.layout import list_of_figures, markdown
 from ebar.recipes.recipe import Cell, Recipe, Result, Row
 from ebar.recipes.render import row_from
 from ebar.recipes.reproduce import reproduce as run
@@ -190,18 +190,18 @@ def test_a_list_of_figures_has_no_empty_columns() -> None:
         Row(name="c", settings={"n": 2.0}, value=None, low=None, high=None, warning="too\nfew"),
         row_from(json.loads(to_json(asdict(Row(name="d", value=math.inf, low=1.0, high=math.inf))))),
     ]
-    laid = listed(rows)
+    laid = list_of_figures(rows)
     assert laid.header == ["figure", "ft", "n", "ours", "interval", "paper", "warning"]
     assert laid.cells == [
         ["a|b", "1001", "", "0.5123", "0.5 … 0.53", "0.5 to 0.6", ""],
         ["c", "", "2", "–", "", "", "too\nfew"],
         ["d", "", "", "inf", "1 … inf", "", ""],
     ]
-    text = "\n".join(markdown(listed(rows, "IWSLT14")))
+    text = "\n".join(markdown(list_of_figures(rows, "IWSLT14")))
     assert "| a\\|b | 1001 |" in text
     assert "| too few |" in text
     assert "| paper (IWSLT14) |" in text
-    spoken = listed([Row(name="e", value=1.0, low=0.5, high=1.5, over="3 seeds")])
+    spoken = list_of_figures([Row(name="e", value=1.0, low=0.5, high=1.5, over="3 seeds")])
     assert spoken.header == ["figure", "ours", "interval", "over"]
     assert spoken.cells == [["e", "1", "0.5 … 1.5", "3 seeds"]]
 
@@ -220,7 +220,7 @@ def test_another_scale_is_another_result(squares: Squares, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_recipe_has_a_grid_of_distinct_seeded_cells_at_every_scale(name: str, scale: str) -> None:
-    recipe = load(name)
+    recipe = find_recipe(name)
     assert isinstance(recipe, Recipe)
     grid = [json.dumps(cell, sort_keys=True) for cell in recipe.grid(scale)]
     assert len(set(grid)) == len(grid) > 0
@@ -249,7 +249,7 @@ def test_every_recipe_runs_at_scale_demo_on_two_workers(
 
 
 def test_samplers_come_near_the_ideal_and_nearer_with_more_draws(tmp_path: Path) -> None:
-    recipe = load("spine/samplers")
+    recipe = find_recipe("spine/samplers")
     for cell in recipe.grid("demo"):
         if cell["seed"] == 0 and cell["n"] == 1000:
             few = recipe.run({**cell, "n": 100}, Path())["total_variation"]

@@ -12,7 +12,7 @@ from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import ancestral
 from ebar.models.tabular import Tabular
-from ebar.samplers.beam import alike, beam_search, by_source, decode, greedy, score
+from ebar.samplers.beam import alike, beam_search, by_source, decode_contexts, greedy, length_normalised_score
 from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space, Stepwise
 
@@ -40,7 +40,7 @@ def exact(model: Stepwise, context: Context | None, alpha: float, best: int) -> 
     rows = 1 if context is None else context.rows
     everything = whole_space(model.space, context)
     log_probs = model.log_prob(everything, context).detach().view(rows, -1)
-    scores = score(log_probs, everything.lengths.view(rows, -1), alpha)
+    scores = length_normalised_score(log_probs, everything.lengths.view(rows, -1), alpha)
     values, at = scores.topk(best, 1)
     each = scores.shape[1]
     return values, [[everything.prefix(row * each + int(k)) for k in at[row]] for row in range(rows)]
@@ -99,7 +99,7 @@ def test_full_width_is_exact_for_an_lstm_with_prefixes(space: Space, alpha: floa
     model = lstm(space)
     context = Context(Sequences(torch.tensor([[0, 1, 1], [1, 0, 0], [0, 0, 0]]), torch.tensor([3, 1, 2])))
     model.train()  # decode must not be moved by dropout
-    found = decode(model, context, width=128, length_penalty=alpha, best=3, batch=2)
+    found = decode_contexts(model, context, width=128, length_penalty=alpha, best=3, batch=2)
     assert model.training
     model.eval()
     values, expected = exact(model, context, alpha, 3)
@@ -138,7 +138,9 @@ def test_a_shorter_limit_ends_sequences_at_the_models_own_price(width: int, gene
     torch.testing.assert_close(found.log_probs.flatten(), model.log_prob(found.x, context).detach())
     if width == 40:  # exact among the sequences that are short enough
         everything = whole_space(ENDING, context)
-        scores = score(model.log_prob(everything, context).detach(), everything.lengths, 1.0).view(3, -1)
+        scores = length_normalised_score(model.log_prob(everything, context).detach(), everything.lengths, 1.0).view(
+            3, -1
+        )
         scores = scores.masked_fill(everything.lengths.view(3, -1) > limit[:, None], -math.inf)
         torch.testing.assert_close(found.scores[:, 0], scores.amax(1))
 
@@ -240,11 +242,11 @@ def test_decode_restores_the_order_whatever_the_batch(generator: Generator) -> N
         for row in range(7)
     ]
     for batch in (1, 3, 100):
-        together = decode(model, context, width=3, best=2, maximal_length=limit, batch=batch)
+        together = decode_contexts(model, context, width=3, best=2, maximal_length=limit, batch=batch)
         assert sequences(together.x, 2) == [sequences(one.x, 2)[0] for one in alone]
         torch.testing.assert_close(together.scores, torch.cat([one.scores for one in alone]))
         assert sequences(together.first(), 1) == [[sequences(one.x, 2)[0][0]] for one in alone]
-    assert decode(model, width=2).x.lengths.shape == (1,)
+    assert decode_contexts(model, width=2).x.lengths.shape == (1,)
 
 
 def test_alike_covers_every_row_once_without_needless_padding() -> None:

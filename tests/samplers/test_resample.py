@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from ebar.samplers.resample import RESAMPLERS, at_offsets, flat, resampled
+from ebar.samplers.resample import RESAMPLERS, at_offsets, flat_indices, resampled
 
 
 def test_systematic_points_fall_where_they_should():
@@ -47,4 +47,4 @@ def test_only_systems_of_low_effective_sample_size_resample(generator):
     torch.testing.assert_close(after.exp().mean(1), log_weights.exp().mean(1))
     assert float(after[1].std()) == 0
     assert resampled(log_weights[:1], 0.5, RESAMPLERS["systematic"], generator) is None
-    assert flat(ancestors, 4).tolist() == [0, 1, 2, 3, 4, 4, 4, 4]
+    assert flat_indices(ancestors, 4).tolist() == [0, 1, 2, 3, 4, 4, 4, 4]

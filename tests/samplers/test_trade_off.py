@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ebar.errors import UserError
-from ebar.samplers.trade_off import acceptance, divergence, log_beta_for, total_variation, trade_off
+from ebar.samplers.trade_off import acceptance, kl_from_target, log_beta_for, total_variation_from_target, trade_off
 
 Q = torch.tensor([5, 3, 1, 1], dtype=torch.float64) / 10
 P = torch.tensor([0.2, 1.5, 0.9, 0.0], dtype=torch.float64)
@@ -73,7 +73,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say_and_are_no_wider_than_th
         assert 0.8 < claimed / spread < 1.5
 
 
-@pytest.mark.parametrize("quantity", [acceptance, total_variation, divergence])
+@pytest.mark.parametrize("quantity", [acceptance, total_variation_from_target, kl_from_target])
 def test_the_jackknife_leaves_out_each_draw_in_turn(quantity, generator):
     """Weights with ties, zeros and a draw at β itself: without draw i is the same as a pool without it."""
     log_w = torch.randn(2, 12, dtype=torch.float64, generator=generator)

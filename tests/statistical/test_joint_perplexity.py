@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ebar.estimators.joint_perplexity import difference, interval, joint_perplexity
+from ebar.estimators.joint_perplexity import cost_difference, interval, joint_perplexity
 from tests.estimators.residual import residual
 
 RUNS = 2000
@@ -51,6 +51,6 @@ def test_the_interval_of_the_difference_covers_that_of_all_prefixes(generator):
     data = energies.gather(1, own).view(30, RUNS, prefixes).gather(0, kinds[None])[0]
     chosen = torch.randint(200_000, (RUNS, prefixes, n), generator=generator)
     draws = energies.gather(1, drawn)[kinds[:, :, None], chosen]
-    low, _, high = difference(data, -draws, torch.full((prefixes,), 4.0, dtype=torch.float64))
+    low, _, high = cost_difference(data, -draws, torch.full((prefixes,), 4.0, dtype=torch.float64))
     covered = float(((low <= truth) & (truth <= high)).double().mean())
     assert 0.925 <= covered <= 0.98

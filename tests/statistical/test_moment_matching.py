@@ -13,7 +13,7 @@ from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
 from ebar.training.moment_matching import conclusion
 from ebar.training.moment_matching import matching as pool_module
-from ebar.training.moment_matching.first_order import ImportanceMoments, RejectionMoments, Schedule
+from ebar.training.moment_matching.first_order import CoefficientSchedule, ImportanceMoments, RejectionMoments
 from ebar.training.moment_matching.matching import Fitted
 from ebar.training.moment_matching.newton import Newton
 from ebar.types import Context, Estimate, Sequences, Space
@@ -133,9 +133,9 @@ def test_intervals_from_few_data_cover(size, intervals_only, generator, monkeypa
 
 
 @pytest.mark.parametrize("method", [
-    RejectionMoments(schedule=Schedule(max_epochs=20), proposals=500),
-    ImportanceMoments(schedule=Schedule(max_epochs=20), samples=500),
-    ImportanceMoments(schedule=Schedule(max_epochs=20), samples=500, buffer=10_000, reset=True),
+    RejectionMoments(schedule=CoefficientSchedule(max_epochs=20), proposals=500),
+    ImportanceMoments(schedule=CoefficientSchedule(max_epochs=20), samples=500),
+    ImportanceMoments(schedule=CoefficientSchedule(max_epochs=20), samples=500, buffer=10_000, reset=True),
 ])  # fmt: skip
 def test_the_documents_methods_end_within_three_standard_errors(method, intervals_only, generator):
     true, quick = truth(base()), table()

@@ -15,12 +15,12 @@ from torch import Generator, nn
 from ebar.objectives import MaximumLikelihood
 from ebar.training.batches import Batches
 from ebar.training.distributed import processes, rank, same_everywhere
-from ebar.training.loop import fit, measure
+from ebar.training.loop import evaluate_objective, fit
 from ebar.training.optimisers import OPTIMISERS
 from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import open_run
-from ebar.training.train import Plan, train
+from ebar.training.train import Plan, train_run
 from ebar.types import Clock, Loss
 from tests.training.tiny import Bigram, data
 
@@ -84,14 +84,14 @@ def trajectory(
 def held_out() -> dict[str, float]:
     players = players_of("sgd")
     same_everywhere(player.module for player in players.values())
-    return measure(game(players), BATCHES, generator=Generator())
+    return evaluate_objective(game(players), BATCHES, generator=Generator())
 
 
 def run(folder: Path, steps: int) -> None:
     players = players_of("adam")
     with open_run(folder, config="", seed=3) as opened:
         plan = Plan(steps=steps, log_every=1, checkpoint_every=3)
-        train(opened, game(players), BATCHES, players, plan, generator=seeded(4, rank=rank()))
+        train_run(opened, game(players), BATCHES, players, plan, generator=seeded(4, rank=rank()))
 
 
 def main(folder: Path) -> None:

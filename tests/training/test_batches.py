@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from ebar.maths.randomness import folded
-from ebar.maths.rows import count_rows, named_tensors, share
+from ebar.maths.rows import count_rows, named_tensors, process_share
 from ebar.training.batches import Batches, Source
 from ebar.types import Context, Sequences
 from tests.training.tiny import data
@@ -56,7 +56,7 @@ def test_the_shares_of_all_processes_make_up_the_batch(ranks, parts):
     pieces = [
         piece
         for rank in range(ranks)
-        for piece, counted in share(batch, rank=rank, ranks=ranks, parts=parts)
+        for piece, counted in process_share(batch, rank=rank, ranks=ranks, parts=parts)
         if counted
     ]
     whole = named_tensors(batch)
@@ -65,7 +65,7 @@ def test_the_shares_of_all_processes_make_up_the_batch(ranks, parts):
 
 
 def test_a_process_without_rows_computes_on_a_stand_in_that_does_not_count():
-    shares = [share(data(1), rank=rank, ranks=2, parts=1) for rank in (0, 1)]
+    shares = [process_share(data(1), rank=rank, ranks=2, parts=1) for rank in (0, 1)]
     assert sorted(counted for ((_, counted),) in shares) == [0.0, 1.0]
     assert all(count_rows(part) == 1 for ((part, _),) in shares)
 

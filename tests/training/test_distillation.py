@@ -366,7 +366,7 @@ def test_memory_is_that_of_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     drawn: list[weakref.ref[torch.Tensor]] = []
     alive: list[int] = []
 
-    def watched(*arguments: Any, **options: Any) -> rounds.Round:
+    def watched(*arguments: Any, **options: Any) -> rounds.DistillationRound:
         alive.append(sum(tokens() is not None for tokens in drawn))
         found = rounds.draw_round(*arguments, **options)
         drawn.append(weakref.ref(found.x.tokens))

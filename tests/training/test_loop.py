@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 from ebar.errors import UserError
 from ebar.objectives import MaximumLikelihood
 from ebar.training.batches import Batches
-from ebar.training.loop import NonFiniteError, Position, fit, measure
+from ebar.training.loop import NonFiniteError, Position, evaluate_objective, fit
 from ebar.training.optimisers import OPTIMISERS
 from ebar.training.players import Player
 from ebar.types import Clock, Loss, Objective
@@ -159,6 +159,6 @@ def test_data_that_is_empty_or_was_cut_is_an_error(start, generator):
 def test_a_held_out_figure_is_the_mean_over_all_tokens_not_over_batches(generator):
     model, x = Bigram().double(), data(23)
     objective = MaximumLikelihood(model=model)
-    figures = measure(objective, Batches(data=x, batch_size=4), generator=generator)
+    figures = evaluate_objective(objective, Batches(data=x, batch_size=4), generator=generator)
     exact = -model.log_prob(x).sum().item() / int(x.lengths.sum())
     assert figures == pytest.approx({"loss": exact, "nll_per_token": exact}, abs=1e-12)

@@ -8,12 +8,12 @@ import pytest
 
 from ebar import progress
 from ebar.errors import UserError
-from ebar.training.metrics import Console, lines, tensorboard
+from ebar.training.metrics import Console, opened_lines, tensorboard
 
 
 def test_numbers_come_back_exactly_and_the_file_is_strict_json(tmp_path):
     values = {"third": 1 / 3, "tiny": 5e-324, "none": math.nan, "low": -math.inf}
-    with lines(tmp_path / "m.jsonl") as file:
+    with opened_lines(tmp_path / "m.jsonl") as file:
         file.write(values)
         assert file.sync() == (tmp_path / "m.jsonl").stat().st_size
     text = (tmp_path / "m.jsonl").read_text()
@@ -26,10 +26,10 @@ def test_numbers_come_back_exactly_and_the_file_is_strict_json(tmp_path):
 def test_resuming_cuts_at_the_byte_noted_or_after_the_last_whole_line(tmp_path):
     path = tmp_path / "m.jsonl"
     path.write_text('{"step": 1}\n{"step": 2}\n{"st')
-    with lines(path) as file:
+    with opened_lines(path) as file:
         file.write({"step": 3})
     assert path.read_text() == '{"step": 1}\n{"step": 2}\n{"step": 3}\n'
-    with lines(path, keep=12) as file:
+    with opened_lines(path, keep=12) as file:
         file.write({"step": 9})
     assert path.read_text() == '{"step": 1}\n{"step": 9}\n'
 
@@ -37,7 +37,7 @@ def test_resuming_cuts_at_the_byte_noted_or_after_the_last_whole_line(tmp_path):
 def test_metrics_that_were_lost_warn(tmp_path):
     with (
         pytest.warns(RuntimeWarning, match="holds 0 bytes where the checkpoint saw 100"),
-        lines(tmp_path / "m", keep=100),
+        opened_lines(tmp_path / "m", keep=100),
     ):
         pass
 
@@ -47,7 +47,7 @@ def test_a_full_disk_is_one_sentence(tmp_path):
     (tmp_path / "m.jsonl").symlink_to("/dev/full")
     with (
         pytest.raises(UserError, match=r"Could not save a line of .*m.jsonl: the disk is full"),
-        lines(tmp_path / "m.jsonl") as file,
+        opened_lines(tmp_path / "m.jsonl") as file,
     ):
         file.write({"step": 1})
 

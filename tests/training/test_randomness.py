@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Generator
 
-from ebar.training.randomness import capture, restore, restore_among, seeded
+from ebar.training.randomness import capture_random_state, restore_among, restore_random_state, seeded
 
 
 def draws(generator: Generator) -> list[float]:
@@ -21,11 +21,11 @@ def draws(generator: Generator) -> list[float]:
 def test_a_restored_state_draws_the_same_again_from_every_source():
     generator = seeded(1)
     draws(generator)
-    state = capture(generator)
+    state = capture_random_state(generator)
     expected = draws(generator)
     other = seeded(2)
     assert all(a != b for a, b in zip(draws(other), expected, strict=True))
-    restore(state, other)
+    restore_random_state(state, other)
     assert draws(other) == expected
 
 
@@ -35,7 +35,7 @@ def test_ranks_and_seeds_draw_differently():
 
 
 def test_another_number_of_processes_warns_and_gives_each_its_own():
-    states = [capture(seeded(1, rank=rank)) for rank in (0, 1)]
+    states = [capture_random_state(seeded(1, rank=rank)) for rank in (0, 1)]
     generator, drawn = Generator(), set()
     for rank in range(3):
         with pytest.warns(RuntimeWarning, match="saved by 2 processes and resumed by 3"):

@@ -14,7 +14,7 @@ from ebar.config.residual import ResidualConfig
 from ebar.config.train import TrainConfig
 from ebar.errors import UserError
 from ebar.journeys.control.tuning import Tuning
-from ebar.store.differences import as_yaml, differences, named, of_another_kind
+from ebar.store.differences import as_yaml, differences, listed_names, of_another_kind
 from ebar.training.run import open_run
 
 HOLDER = """
@@ -130,5 +130,5 @@ def test_what_differs_is_named_and_nothing_is_written_before_it_was_checked(tmp_
 
 
 def test_many_differences_are_counted():
-    assert named([str(number) for number in range(10)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+    assert listed_names([str(number) for number in range(10)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
     assert differences("- 1\n", "a: [\n") == []

@@ -22,7 +22,7 @@ from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import open_run
 from ebar.training.stopping import Patience, interruptible
-from ebar.training.train import Plan, Result, train
+from ebar.training.train import Plan, Result, train_run
 from ebar.types import Clock, Loss
 from tests.training.tiny import Bigram, data, kept
 
@@ -34,7 +34,7 @@ def run(folder: Path, plan: Plan, objective: Any = None, **options: Any) -> Resu
     batches = Batches(data=data(20), batch_size=8)
     objective = MaximumLikelihood(model=model) if objective is None else objective(model)
     with open_run(folder, config="", seed=1) as opened:
-        return train(opened, objective, batches, players, plan, generator=generator, **options)
+        return train_run(opened, objective, batches, players, plan, generator=generator, **options)
 
 
 class Signals:

@@ -12,12 +12,12 @@ from torch import Generator, Tensor, nn
 
 from ebar.objectives import MaximumLikelihood
 from ebar.training.batches import Batches
-from ebar.training.loop import measure
+from ebar.training.loop import evaluate_objective
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES
 from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import open_run
-from ebar.training.train import Plan, Result, train
+from ebar.training.train import Plan, Result, train_run
 from ebar.types import Clock, Context, Loss, Sequences, Space
 
 
@@ -79,14 +79,14 @@ def run_everything(folder: Path, *, steps: int, checkpoint_every: int = 4) -> Re
     held_out = Batches(data=data(20, seed=1), batch_size=8, shuffle=False)
     plan = Plan(steps=steps, log_every=1, validate_every=7, checkpoint_every=checkpoint_every, monitor="nll_per_token")
     with open_run(folder, config="kind: tiny\n", seed=7) as run:
-        return train(
+        return train_run(
             run,
             Jittered(likelihood, guess),
             Batches(data=data(50), batch_size=16, seed=7),
             players,
             plan,
             generator=generator,
-            validation=lambda: measure(likelihood, held_out, generator=Generator().manual_seed(0)),
+            validation=lambda: evaluate_objective(likelihood, held_out, generator=Generator().manual_seed(0)),
         )
 
 

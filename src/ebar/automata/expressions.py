@@ -26,7 +26,7 @@ from ebar.automata.syntax import (
     Repeat,
     Tree,
     charset,
-    parse,
+    parse_expression,
     partition,
 )
 from ebar.errors import UserError
@@ -38,7 +38,7 @@ WORK = 1_500_000  # terms handled: a second or two
 @no_type_check  # at run time: these hold no shapes and are made by the million
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """What may still follow; made by `Terms`, which gives equal terms one identity."""
+    """What may still follow; made by `TermAlgebra`, which gives equal terms one identity."""
 
     kind: str  # letter, empty, chain, either, both, other, repeat
     nullable: bool  # may the string end here?
@@ -49,7 +49,7 @@ class Term:
 
 
 @no_type_check
-class Terms:
+class TermAlgebra:
     """Simplifying constructors of terms over `classes` letters, and their derivatives."""
 
     def __init__(self, classes: int):
@@ -185,7 +185,7 @@ class Terms:
 def automaton(tree: Tree, universe: Charset, *, anywhere: bool) -> tuple[Dfa, list[Charset]]:
     """The minimal automaton of a tree over classes of characters that it need not tell apart, and the classes."""
     masks, classes = partition(_charsets(tree), universe)
-    terms = Terms(len(classes))
+    terms = TermAlgebra(len(classes))
     start = _term(tree, terms, masks)
     if anywhere:
         start = terms.chain(terms.all, terms.chain(start, terms.all))
@@ -213,7 +213,7 @@ def _charsets(tree: Tree) -> list[Charset]:
     return list(dict.fromkeys(chars for part in tree.parts for chars in _charsets(part)))
 
 
-def _term(tree: Tree, terms: Terms, masks: dict[Charset, int]) -> Term:
+def _term(tree: Tree, terms: TermAlgebra, masks: dict[Charset, int]) -> Term:
     match tree:
         case Chars(chars):
             return terms.letter(masks[chars])
@@ -246,7 +246,7 @@ def compile_expression(expression: str, alphabet: Sequence[str], *, anywhere: bo
     if len(set(alphabet)) != len(alphabet) or any(len(symbol) != 1 for symbol in alphabet) or not alphabet:
         raise UserError(f"An alphabet is one or more different characters, which {''.join(alphabet)!r} is not.")
     universe = charset((ord(symbol), ord(symbol)) for symbol in alphabet)
-    dfa, classes = automaton(parse(expression, universe), universe, anywhere=anywhere)
+    dfa, classes = automaton(parse_expression(expression, universe), universe, anywhere=anywhere)
     letter = {
         code: index for index, chars in enumerate(classes) for low, high in chars for code in range(low, high + 1)
     }
@@ -260,7 +260,7 @@ def compile_text(expression: str, *, anywhere: bool = False) -> Dfa:
     It accepts valid UTF-8 only. `lift` turns it into one over the tokens of any vocabulary, also of one whose
     tokens hold parts of a character.
     """
-    dfa, classes = automaton(parse(expression, UNICODE), UNICODE, anywhere=anywhere)
+    dfa, classes = automaton(parse_expression(expression, UNICODE), UNICODE, anywhere=anywhere)
     return _to_bytes(dfa, classes)
 
 

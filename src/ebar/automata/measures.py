@@ -24,7 +24,7 @@ def mean_length(automaton: ProbabilisticAutomaton) -> float:
     return _expected(automaton.graph, np.ones(len(automaton.graph.arcs.labels)))
 
 
-def count(automaton: ProbabilisticAutomaton) -> int | float:
+def count_strings(automaton: ProbabilisticAutomaton) -> int | float:
     """How many strings have a positive probability: an exact integer, or infinity."""
     return math.inf if automaton.graph.cyclic else count_paths(automaton.graph)
 

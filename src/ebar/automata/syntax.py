@@ -123,7 +123,7 @@ class Repeat(NamedTuple):
 Tree = Chars | Chain | Either | Both | Other | Repeat
 
 
-def parse(text: str, universe: Charset) -> Tree:
+def parse_expression(text: str, universe: Charset) -> Tree:
     """The tree of an expression over the characters of `universe`; a bad one is an error that names the position."""
     parser = _Parser(text, universe)
     tree = parser.either()

@@ -74,7 +74,7 @@ class TransformerStack(nn.Module):
         activation: Activation = "gelu", cross: bool = False,
     ):  # fmt: skip
         super().__init__()
-        checked(layers, hidden, heads, feedforward, dropout)
+        checked_sizes(layers, hidden, heads, feedforward, dropout)
         if maximal_length < 1:
             raise ValueError(f"maximal_length must be at least 1, not {maximal_length}")
         self.vocabulary, self.dropout, self.scale = vocabulary, dropout, math.sqrt(hidden)
@@ -169,7 +169,7 @@ def stack(
     )  # fmt: skip
 
 
-def checked(layers: int, hidden: int, heads: int, feedforward: int | None, dropout: float) -> None:
+def checked_sizes(layers: int, hidden: int, heads: int, feedforward: int | None, dropout: float) -> None:
     """Sizes that cannot be are refused before anything is made of them."""
     check_layers(layers, dropout)
     if hidden < 1 or heads < 1 or hidden % heads:

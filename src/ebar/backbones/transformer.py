@@ -9,14 +9,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ebar.backbones.decoder import Decoder, DecoderState, TransformerStack, checked, each_row, served, stack
+from ebar.backbones.decoder import Decoder, DecoderState, TransformerStack, checked_sizes, each_row, served, stack
 from ebar.backbones.transformer_layer import Activation, Sinusoidal, dropped
 from ebar.backbones.transformer_stepper import TransformerStepper
 from ebar.errors import UserError
 from ebar.types import Context, Sequences
 
 
-class Decoding(nn.Module):
+class DecoderBackbone(nn.Module):
     """A backbone whose tokens are read by a decoder."""
 
     decoder: Decoder
@@ -38,7 +38,7 @@ class Decoding(nn.Module):
         return TransformerStepper(self.decoder, state)
 
 
-class Transformer(Decoding):
+class Transformer(DecoderBackbone):
     """Tokens → hidden vectors of the top layer, normalised; each place sees itself and those before it.
 
     A context is a prefix, read after the beginning; an empty one is no context. Dropout is on the input and on what
@@ -94,7 +94,7 @@ class Transformer(Decoding):
         return picked(hidden, lengths + steps[: length + 1])
 
 
-class EncoderDecoder(Decoding):
+class EncoderDecoder(DecoderBackbone):
     """Tokens → hidden vectors of the decoder's top layer, given a source sentence: the context, without which
     there is nothing to read.
 
@@ -109,7 +109,7 @@ class EncoderDecoder(Decoding):
         source_vocabulary: int | None = None,
     ):  # fmt: skip
         super().__init__()
-        checked(encoder_layers, hidden, heads, feedforward, dropout)
+        checked_sizes(encoder_layers, hidden, heads, feedforward, dropout)
         if source_vocabulary is not None and source_vocabulary < 1:
             raise ValueError(f"source_vocabulary must be at least 1, not {source_vocabulary}")
         self.source_vocabulary = vocabulary if source_vocabulary is None else source_vocabulary

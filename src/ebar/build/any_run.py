@@ -16,7 +16,7 @@ from ebar.config.gam import GamConfig
 from ebar.config.residual import ResidualConfig
 from ebar.config.train import TrainConfig
 from ebar.errors import UserError
-from ebar.store.differences import named, renamed
+from ebar.store.differences import listed_names, renamed
 
 # What config.yaml may be, and how a run of it is opened.
 OPENERS: dict[type, Callable[[Path], Any]] = {
@@ -38,7 +38,7 @@ def load(folder: Path | str) -> Any:
     for kind, opener in OPENERS.items():
         if names and names <= {own.name for own in fields(kind)}:
             return opener(folder)
-    has = named(sorted(names)) or "no options"
+    has = listed_names(sorted(names)) or "no options"
     raise UserError(
         f"{folder} cannot be opened by itself, as its configuration has {has}: where it was made in Python, repeat the "
         "call with folder=, which reads back what is finished."

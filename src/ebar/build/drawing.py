@@ -8,7 +8,7 @@ from ebar.build.terms import read_energy
 from ebar.build.train import load_trained
 from ebar.config.drawing import Drawing, TiltedDrawing
 from ebar.data.corpus import Corpus
-from ebar.data.tokenisers import reading_of
+from ebar.data.tokenisers import reading_of_space
 from ebar.estimators.exact import device_of
 from ebar.models.tilted import Tilted
 from ebar.samplers import SAMPLERS
@@ -33,7 +33,7 @@ def open_drawing(config: TiltedDrawing) -> Opened:
     data, base = trained.data, config.of(trained.model, length=config.maximal_length)
     target = None
     if config.tilt:
-        target = Tilted(base, read_energy(config.tilt, reading_of(data.tokeniser, base.space)))
+        target = Tilted(base, read_energy(config.tilt, reading_of_space(data.tokeniser, base.space)))
     generator = Generator(device_of(trained.model)).manual_seed(config.seed)
     return Opened(data, base, target, config.sampler.make(SAMPLERS), generator)
 

@@ -9,7 +9,7 @@ from ebar.config.gam import MANUAL, GamConfig
 from ebar.config.reader import Chosen, described, read_file
 from ebar.config.train import TrainConfig
 from ebar.errors import UserError
-from ebar.journeys.gam.figures import Figures
+from ebar.journeys.gam.figures import GamFigures
 from ebar.journeys.gam.journey import Gam, bound, gam
 from ebar.journeys.gam.settings import FLOOR
 from ebar.models.construction import Autoregressive
@@ -33,7 +33,7 @@ def base_settings(config: GamConfig) -> TrainConfig:
     )  # fmt: skip
 
 
-def make_gam(config: GamConfig, folder: Path, *, quiet: bool = True) -> tuple[Gam, Figures]:
+def make_gam(config: GamConfig, folder: Path, *, quiet: bool = True) -> tuple[Gam, GamFigures]:
     """All that `ebar gam` does, in a run folder, from where it stands: r, the journey, its figures and its page."""
     with open_store(folder, description=described(folder, MANUAL, config), seed=config.seed) as store:
         made = _stages(config, store, quiet)

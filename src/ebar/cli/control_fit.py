@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ebar.bounds import Amount
 from ebar.build.control import fit_control
-from ebar.cli.folder import Place, carry_out
+from ebar.cli.folder import RunFolder, carry_out
 from ebar.cli.show import show_table
 from ebar.config.control import MANUAL, ControlConfig
 from ebar.config.reader import option, read
@@ -16,7 +16,7 @@ from ebar.store.writing import plain
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControlPlace(Place):
+class ControlPlace(RunFolder):
     """Where the run is kept, and what else is printed."""
 
     within: Amount | None = option(metavar="EPSILON")

@@ -22,7 +22,7 @@ from ebar.build.train import load_trained
 from ebar.cli.show import show_json
 from ebar.config.drawing import OfRun
 from ebar.config.reader import Manual, option, read
-from ebar.data.corpus import lines
+from ebar.data.corpus import numbered_lines
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
 from ebar.journeys.decode import Decoding, decode
@@ -71,7 +71,7 @@ def main(words: Sequence[str]) -> int:
 def input_lines(name: str) -> Iterator[str]:
     """The lines of a file; - is the pipe."""
     if name != "-":
-        yield from (text for _, text in lines(Path(name)))
+        yield from (text for _, text in numbered_lines(Path(name)))
         return
     try:
         yield from (line.rstrip("\r\n") for line in sys.stdin)

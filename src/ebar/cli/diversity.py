@@ -14,7 +14,7 @@ from pathlib import Path
 from ebar.bounds import Count, Natural
 from ebar.cli.show import show
 from ebar.config.reader import Answer, Manual, argument, read
-from ebar.data.corpus import lines
+from ebar.data.corpus import numbered_lines
 from ebar.evaluation.diversity import distinct, self_bleu
 
 MANUAL = Manual.of(__doc__)
@@ -35,7 +35,7 @@ class DiversityConfig(Answer):
 def main(words: Sequence[str]) -> int:
     """Distinct n-grams and self-BLEU."""
     config = read(words, MANUAL, DiversityConfig)
-    texts = [text.split() for _, text in lines(config.file)]
+    texts = [text.split() for _, text in numbered_lines(config.file)]
     score = self_bleu(texts, references=config.references, seed=config.seed)
     figures: dict[str, object] = {f"distinct-{n}": share for n, share in distinct(texts).items()}
     figures |= {"self-BLEU": score.score, "references": score.references, "lines left out": score.left_out}

@@ -16,8 +16,8 @@ from ebar.build.drawing import build_proposal, open_drawing
 from ebar.build.terms import Term, read_feature
 from ebar.cli.show import show
 from ebar.config.drawing import TiltedDrawing
-from ebar.config.reader import Chosen, Manual, listed, option, read
-from ebar.data.tokenisers import reading_of
+from ebar.config.reader import Chosen, Manual, list_option, option, read
+from ebar.data.tokenisers import reading_of_space
 from ebar.errors import UserError
 from ebar.features.feature import bind
 from ebar.journeys.estimate import estimate
@@ -33,8 +33,8 @@ class EstimateConfig(TiltedDrawing):
 
     n: Count = 10_000
     """Draws."""
-    feature: tuple[Term, ...] = listed("KIND:ARGUMENT", lambda: "more features to average")
-    divergence: tuple[str, ...] = listed(
+    feature: tuple[Term, ...] = list_option("KIND:ARGUMENT", lambda: "more features to average")
+    divergence: tuple[str, ...] = list_option(
         "NAME", lambda: f"of tilted from plain: {', '.join(sorted(DIVERGENCES))}", default=("kl",)
     )
     within: Amount | None = option(metavar="EPSILON")
@@ -47,7 +47,7 @@ def main(words: Sequence[str]) -> int:
     data, base, target, sampler, generator = open_drawing(config)
     if target is None:
         raise UserError("There is nothing to estimate without an energy: give --tilt KIND:ARGUMENT=COEFFICIENT.")
-    features = [bind(read_feature(words), reading_of(data.tokeniser, base.space)) for words in config.feature]
+    features = [bind(read_feature(words), reading_of_space(data.tokeniser, base.space)) for words in config.feature]
     with shown(not config.json):
         proposal = build_proposal(config, sampler, target, config.n, generator) if sampler.weighted else None
         figures = estimate(

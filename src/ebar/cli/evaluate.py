@@ -20,7 +20,7 @@ from ebar.build.terms import Term, read_feature
 from ebar.build.train import load_trained
 from ebar.cli.show import show
 from ebar.config.drawing import OfRun
-from ebar.config.reader import Manual, listed, read
+from ebar.config.reader import Manual, list_option, read
 from ebar.estimators.exact import device_of
 from ebar.journeys.evaluate import evaluate
 from ebar.progress import shown
@@ -34,7 +34,7 @@ class EvaluateConfig(OfRun):
 
     n: Count = 2000
     """Draws from the model."""
-    feature: tuple[Term, ...] = listed("KIND:ARGUMENT", lambda: "features to count in them")
+    feature: tuple[Term, ...] = list_option("KIND:ARGUMENT", lambda: "features to count in them")
     width: Count = 5
     """Of the beam that translates; 1 is greedy."""
     length_penalty: float = 1.0

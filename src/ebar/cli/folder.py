@@ -16,7 +16,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place(Answer):
+class RunFolder(Answer):
     """Where a run is kept, and how its result is printed. None of it decides the result."""
 
     name: str = "run"

@@ -5,26 +5,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ebar.build.gam import make_gam
-from ebar.cli.folder import Place, carry_out
+from ebar.cli.folder import RunFolder, carry_out
 from ebar.cli.show import show_table
 from ebar.config.gam import MANUAL, GamConfig
 from ebar.config.reader import read
-from ebar.journeys.gam.figures import Figures
+from ebar.journeys.gam.figures import GamFigures
 from ebar.types import Estimate
 
 
 def main(words: Sequence[str]) -> int:
     """The whole journey, or the rest of one that was interrupted."""
-    config, place = read(words, MANUAL, GamConfig, Place)
+    config, place = read(words, MANUAL, GamConfig, RunFolder)
     return carry_out(
         place,
         lambda: make_gam(config, place.folder, quiet=place.json)[1],
-        to_dict=Figures.to_dict,
+        to_dict=GamFigures.to_dict,
         show=lambda figures: _show(figures, place.folder),
     )
 
 
-def _show(figures: Figures, folder: Path) -> None:
+def _show(figures: GamFigures, folder: Path) -> None:
     rows = [[title, *map(_cell, row)] for title, row in figures.table().items()]
     language = "" if figures.entropy is None else f", H = {figures.entropy:.6f} nats per token"
     show_table(f"{folder}: 95 % intervals{language}", ["", *figures.models], rows)

@@ -14,7 +14,7 @@ from pathlib import Path
 from ebar.bounds import Natural
 from ebar.cli.show import show
 from ebar.config.reader import Answer, Manual, read
-from ebar.data.corpus import lines
+from ebar.data.corpus import numbered_lines
 from ebar.evaluation.ratings import blind
 from ebar.report.rating_page import write_rating_page
 from ebar.store.writing import replace, saving
@@ -41,7 +41,7 @@ class RateMakeConfig(Answer):
 def main(words: Sequence[str]) -> int:
     """Write the page and the key."""
     config = read(words, MANUAL, RateMakeConfig)
-    texts = [[text for _, text in lines(path)] for path in (config.prompts, config.ours, config.theirs)]
+    texts = [[text for _, text in numbered_lines(path)] for path in (config.prompts, config.ours, config.theirs)]
     study = blind(*texts, seed=config.seed, names=(config.ours.stem, config.theirs.stem))
     key = config.output.with_suffix(".key.json")
     with saving(str(config.output)):

@@ -84,11 +84,11 @@ def main(words: Sequence[str]) -> int:
 
 def _show(path: Path) -> None:
     from ebar.cli.show import show_table
-    from ebar.recipes.layout import listed
+    from ebar.recipes.layout import list_of_figures
     from ebar.recipes.render import row_from
 
     record = json.loads(path.read_text())
     title = f"{record['title']} ({record['source']}), scale {record['scale']}, {record['wall_seconds']} s"
-    laid = listed([row_from(row) for row in record["rows"]])
+    laid = list_of_figures([row_from(row) for row in record["rows"]])
     show_table(title, laid.header, laid.cells)
     sys.stdout.write(f"written: {path}, {path.with_suffix('.md').name} and {path.with_suffix('.svg').name}\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ebar.build.residual import train_residual
-from ebar.cli.folder import Place, carry_out
+from ebar.cli.folder import RunFolder, carry_out
 from ebar.cli.show import show_table
 from ebar.config.reader import described, read
 from ebar.config.residual import MANUAL, ResidualConfig
@@ -21,7 +21,7 @@ from ebar.types import Estimate
 
 def main(words: Sequence[str]) -> int:
     """The whole journey, or the rest of one that was interrupted."""
-    config, place = read(words, MANUAL, ResidualConfig, Place)
+    config, place = read(words, MANUAL, ResidualConfig, RunFolder)
     folder = place.folder
     description = described(folder, MANUAL, config)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ebar.build.train import train_as
-from ebar.cli.folder import Place, carry_out
+from ebar.cli.folder import RunFolder, carry_out
 from ebar.config.reader import read
 from ebar.config.train import MANUAL, TrainConfig
 from ebar.training import distributed
@@ -14,7 +14,7 @@ from ebar.training.train import Result
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainPlace(Place):
+class TrainPlace(RunFolder):
     """Where the run is kept."""
 
     replace_config: bool = False

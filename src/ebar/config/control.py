@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from ebar.bounds import Count, Location, Natural, at_least, check
 from ebar.build.terms import Term, kinds_help
-from ebar.config.reader import Manual, listed, read_file
+from ebar.config.reader import Manual, list_option, read_file
 
 MANUAL = Manual.of(__doc__, defaults={"name": "control"})
 
@@ -28,7 +28,7 @@ class ControlConfig:
 
     model: Location
     """A folder or a hub name of a causal language model, a .gguf or llama2.c .bin file, or a run of `ebar train`."""
-    features: tuple[Term, ...] = listed("KIND:ARGUMENT=MOMENT", _features_help)
+    features: tuple[Term, ...] = list_option("KIND:ARGUMENT=MOMENT", _features_help)
     prompt: str = ""
     """Text that every draw goes on from."""
     reads_prompt: bool = False

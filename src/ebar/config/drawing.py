@@ -6,7 +6,7 @@ from typing import Literal
 
 from ebar.bounds import Count, Natural
 from ebar.build.terms import Term, kinds_help
-from ebar.config.reader import Answer, Chosen, argument, choice, listed
+from ebar.config.reader import Answer, Chosen, argument, choice, list_option
 from ebar.models.truncated import Truncation
 from ebar.samplers import SAMPLERS
 
@@ -41,6 +41,6 @@ class Drawing:
 class TiltedDrawing(Drawing, Truncation, OfRun):
     """How to draw from the model of a run, truncated and tilted by an energy."""
 
-    tilt: tuple[Term, ...] = listed("KIND:ARGUMENT=COEFFICIENT", _tilt_help)
+    tilt: tuple[Term, ...] = list_option("KIND:ARGUMENT=COEFFICIENT", _tilt_help)
     maximal_length: Count | None = None
     """In tokens, the end included."""

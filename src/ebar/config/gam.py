@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from ebar.bounds import Count
 from ebar.build.terms import Term, terms_of
-from ebar.config.reader import Chosen, Manual, choice, listed
+from ebar.config.reader import Chosen, Manual, choice, list_option
 from ebar.config.train import ModelConfig
 from ebar.errors import UserError
 from ebar.journeys.gam.settings import BasePhase, ContinuationPhase, Distillation, Phase, RefinementPhase, StudentPhase
@@ -28,7 +28,7 @@ MANUAL = Manual.of(__doc__, defaults={"name": "gam"})
 class GamConfig(ModelConfig):
     """Everything that decides the result."""
 
-    features: tuple[Term, ...] = listed(
+    features: tuple[Term, ...] = list_option(
         "KIND:ARGUMENT", lambda: "what P_λ is to get right: as in ebar sample --tilt, but without coefficients"
     )
     ft: str | None = None

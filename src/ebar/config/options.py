@@ -29,7 +29,7 @@ def parser(words: Sequence[str], command: str, purpose: str, example: str) -> Ar
     )
 
 
-def parse(options: ArgumentParser, words: Sequence[str]) -> Namespace:
+def parse_options(options: ArgumentParser, words: Sequence[str]) -> Namespace:
     """Parsed and checked; what nobody declared is an error that names the nearest real options."""
     known = [name for action in options._actions for name in action.option_strings]
     for word in words:

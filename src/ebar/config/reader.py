@@ -15,7 +15,7 @@ import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from ebar.bounds import checked, checked_options
-from ebar.config.options import parse, parser, wants_help
+from ebar.config.options import parse_options, parser, wants_help
 from ebar.errors import UserError
 from ebar.store.differences import RENAMED, as_yaml, renamed
 from ebar.tables import Table
@@ -41,7 +41,7 @@ def choice(table: Table[Any], default: str) -> Any:
     return field(default_factory=lambda: Chosen(kind=default), metadata={"table": table})
 
 
-def listed(metavar: str, help: Callable[[], str], *, default: tuple[str, ...] = ()) -> Any:
+def list_option(metavar: str, help: Callable[[], str], *, default: tuple[str, ...] = ()) -> Any:
     """A field that takes any number of words, whose help is composed when it is asked for."""
     return field(default=default, metadata={"metavar": metavar, "help": help})
 
@@ -114,7 +114,7 @@ def _read(words: list[str], files: Mapping[str, Any], manual: Manual, kinds: tup
     for kind in kinds:
         _declare(options, kind, words, files, manual)
     options.set_defaults({name: value for name, value in manual.defaults.items() if "." in name})
-    arguments = parse(options, words)
+    arguments = parse_options(options, words)
     found: list[Any] = [_instance(kind, arguments, manual) for kind in kinds]
     return found[0] if len(found) == 1 else tuple(found)
 

@@ -37,7 +37,7 @@ class PretrainedTokeniser:
     _tokenizer: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        tokenizer = read_tokenizer(self.model)
+        tokenizer = tokenizer_from_json(self.model)
         tokenizer.encode_special_tokens = True  # that is: as the text they are spelt with
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -120,7 +120,7 @@ class PretrainedTokeniser:
         return json.dumps({"kind": "pretrained", **fields}, ensure_ascii=False) + "\n"
 
 
-def read_tokenizer(model: str) -> Any:
+def tokenizer_from_json(model: str) -> Any:
     """The object of the package `tokenizers` that its JSON text describes."""
     library = tokenizers()
     try:
@@ -162,7 +162,7 @@ class Bpe:
     _tokenizer: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        tokenizer = read_tokenizer(self.model)
+        tokenizer = tokenizer_from_json(self.model)
         object.__setattr__(self, "_tokenizer", tokenizer)
         object.__setattr__(self, "model", tokenizer.to_str())  # as the library writes it, so that equal ones are equal
 

@@ -22,7 +22,7 @@ from ebar.automata.lift import Reading
 from ebar.bounds import Count
 from ebar.data.languages import Language
 from ebar.data.packed import PackedPairs
-from ebar.data.tokenisers import Alphabet, Tokeniser, encode_lines, reading_of
+from ebar.data.tokenisers import Alphabet, Tokeniser, encode_lines, reading_of_space
 from ebar.errors import UserError, choose
 from ebar.maths.randomness import folded
 from ebar.maths.rows import count_rows, evenly, take
@@ -87,7 +87,7 @@ class Corpus:
     @cached_property
     def reading(self) -> Reading:
         """How tokens are read as text: what features are bound to."""
-        return reading_of(self.tokeniser, self.space)
+        return reading_of_space(self.tokeniser, self.space)
 
     @property
     def alphabet(self) -> Alphabet:
@@ -178,7 +178,7 @@ def readable(path: Path, reached: Callable[[], str]) -> Iterator[Any]:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
-def lines(path: Path) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file with their numbers, counted from 1; an empty line is an empty sequence."""
     number = 0
     with readable(path, lambda: f"line {number}") as file:
@@ -195,7 +195,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
 def symbols_of(path: Path) -> str:
     """The characters a file uses, in order: the alphabet where none is given."""
     seen: set[str] = set()
-    for _, text in lines(path):
+    for _, text in numbered_lines(path):
         seen.update(text)
     if not seen:
         raise UserError(f"{path} holds only empty lines: it needs one sequence per line.")
@@ -235,7 +235,7 @@ def padded(flat: "array[int]", lengths: "array[int]") -> Sequences:
 
 
 def _encoded(path: Path, tokeniser: Tokeniser) -> Iterator[tuple[int, list[int]]]:
-    for number, text in lines(path):
+    for number, text in numbered_lines(path):
         yield number, encode_lines(tokeniser, [text], number, lambda line: f"{path}, line {line}")[0]
 
 

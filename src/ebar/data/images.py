@@ -73,7 +73,7 @@ def binarised(images: Images, seed: int) -> Images:
     return Images(drawn, 2)
 
 
-def read_images(path: Path) -> Images:
+def read_image_file(path: Path) -> Images:
     """Images of 256 levels from an idx file, a .npz archive, or a folder of PNG files (in the order of their names)."""
     if path.is_dir():
         array = _from_folder(path)
@@ -201,5 +201,5 @@ class ImagesData:
         )
 
     def _images(self, path: Path) -> Images:
-        images = read_images(path)
+        images = read_image_file(path)
         return binarised(images, self.binary_seed) if self.binary else images

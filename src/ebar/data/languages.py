@@ -8,7 +8,7 @@ import torch
 from ebar.automata.construction import EmptyLanguageError, capped, intersection, mixture, stopping_noise, white_noise
 from ebar.automata.deterministic import Dfa
 from ebar.automata.expressions import compile_expression
-from ebar.automata.measures import count, entropy, mean_length, probability
+from ebar.automata.measures import count_strings, entropy, mean_length, probability
 from ebar.automata.motif import contains, spell
 from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.errors import UserError
@@ -94,7 +94,7 @@ class Language:
             "mean_length": tokens,
             "presence": probability(language, condition),
             "noise_presence": fraction,
-            "strings": int(count(language)) if countable else None,
+            "strings": int(count_strings(language)) if countable else None,
             "strings_present": _count(noise, condition) if countable else None,
             "states": language.graph.states,
         }
@@ -131,6 +131,6 @@ class Language:
 
 def _count(noise: ProbabilisticAutomaton, condition: Dfa) -> int:
     try:
-        return int(count(intersection(noise, condition)))
+        return int(count_strings(intersection(noise, condition)))
     except EmptyLanguageError:
         return 0

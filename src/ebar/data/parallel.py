@@ -17,7 +17,7 @@ from torch import Generator
 
 from ebar.bounds import Count
 from ebar.data.built_tokeniser import SOURCE_TOKENISER, TOKENISER, Tokenised, build_tokeniser, written
-from ebar.data.corpus import Corpus, ended_space, every_nth, lines, padded
+from ebar.data.corpus import Corpus, ended_space, every_nth, numbered_lines, padded
 from ebar.data.hub import HubPairs
 from ebar.data.packed import PackedPairs, pack_pairs
 from ebar.data.text import AT_ONCE
@@ -41,7 +41,7 @@ def pairs(files: Files, *, source_column: int = 0, target_column: int = 1) -> It
         yield from cast(Iterable[tuple[str, str]], files)
 
 
-def read_parallel(files: Files, source: Tokeniser, target: Tokeniser, **options: Any) -> tuple[Sequences, Context]:
+def read_pairs(files: Files, source: Tokeniser, target: Tokeniser, **options: Any) -> tuple[Sequences, Context]:
     """Targets x and sources C; options are those of `encoded_pairs`."""
     sides: tuple[tuple[array[int], array[int]], ...] = ((array("q"), array("q")), (array("q"), array("q")))
     for encoded in encoded_pairs(files, source, target, **options):
@@ -97,7 +97,7 @@ def encoded_pairs(
 def _columns(path: Path, source: int, target: int) -> Iterator[tuple[str, str]]:
     if source == target or min(source, target) < 0:
         raise UserError(f"Source and target must be two different columns, not {source} and {target}.")
-    for number, text in lines(path):
+    for number, text in numbered_lines(path):
         columns = text.split("\t")
         if len(columns) < 2:
             raise UserError(f"{path}, line {number} has no tab: it needs a sentence, a tab and its translation.")
@@ -109,7 +109,7 @@ def _columns(path: Path, source: int, target: int) -> Iterator[tuple[str, str]]:
 
 def _side_by_side(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     counts = [0, 0]
-    for left, right in zip_longest(lines(source), lines(target)):
+    for left, right in zip_longest(numbered_lines(source), numbered_lines(target)):
         counts[0] += left is not None
         counts[1] += right is not None
         if left is not None and right is not None:
@@ -255,12 +255,12 @@ def parallel_parts(data: ParallelData, tokenisers: Tokenisers, seed: int = 0) ->
             raise UserError("Pairs that stay on disk need a validation file of their own: give data.validation.")
         parts["train"] = _packed(data, data.cache, train, tokenisers, limited_columns)
     else:
-        parts["train"] = read_parallel(train, *tokenisers, **limited_columns)
+        parts["train"] = read_pairs(train, *tokenisers, **limited_columns)
     if validation is None:
         parts["train"], parts["validation"] = every_nth(parts["train"], 20, "There are only", "training pairs")
     else:
-        parts["validation"] = read_parallel(validation, *tokenisers, **limited_columns)
-    parts["test"] = parts["validation"] if test is None else read_parallel(test, *tokenisers, **columns)
+        parts["validation"] = read_pairs(validation, *tokenisers, **limited_columns)
+    parts["test"] = parts["validation"] if test is None else read_pairs(test, *tokenisers, **columns)
     return parts
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ebar.bounds import Count
 from ebar.data.built_tokeniser import TOKENISER, Tokenised, build_tokeniser, written
-from ebar.data.corpus import Corpus, at_most, last_tenth, lines, readable
+from ebar.data.corpus import Corpus, at_most, last_tenth, numbered_lines, readable
 from ebar.data.hub import FilesOrDataset, HubTexts
 from ebar.data.packed import Packed, pack_stream
 from ebar.data.tokenisers import Bytes, Tokeniser, encode_lines
@@ -33,7 +33,7 @@ def texts_of(texts: Texts) -> Iterator[str]:
     if isinstance(texts, str):
         raise TypeError("a text alone would be read as texts of one character: give [text], or Path(text) for a file")
     if isinstance(texts, Path):
-        yield from (f"{text}\n" for _, text in lines(texts))
+        yield from (f"{text}\n" for _, text in numbered_lines(texts))
     else:
         yield from texts
 

@@ -230,7 +230,7 @@ def decode_after(tokeniser: Tokeniser, before: list[int], tokens: list[int]) -> 
     return tokeniser.decode(tokens)
 
 
-def reading_of(tokeniser: Tokeniser | None, space: Space, *, before: str = "") -> Reading:
+def reading_of_space(tokeniser: Tokeniser | None, space: Space, *, before: str = "") -> Reading:
     """How sequences of a space are read as text, for features; `before` is text that they continue."""
     reading = Reading(end=space.end, longest=space.length, before=before)
     if tokeniser is None:

@@ -28,7 +28,7 @@ class ConditionalLinear(nn.Module):
 
     It is equation 2 of Parshakova et al. 2019 with our sign. Equation 3 as printed is the gradient in λ; in the
     network's parameters it is (∂λ/∂η)ᵀ(φ − E_p φ), which is what autograd makes of this energy.
-    λᵢ(C) = −∞ forbids, as in `Linear`, but only a `Table` can contain it.
+    λᵢ(C) = −∞ forbids, as in `Linear`, but only `TabularCoefficients` can contain it.
     """
 
     def __init__(self, features: Features, network: Network):
@@ -40,7 +40,7 @@ class ConditionalLinear(nn.Module):
         """λ(C) for each row of the context."""
         if context is None:
             raise UserError("This energy is conditional and there is no context: give one.")
-        different, which = distinct(context)  # a batch repeats its contexts, and the network need not
+        different, which = distinct_contexts(context)  # a batch repeats its contexts, and the network need not
         wanted = (different.rows, len(self.features))
         values = of_shape(self.network(different), wanted, "The coefficients, a row for each context,")
         if bool((values.isnan() | (values == math.inf)).any()):
@@ -86,7 +86,7 @@ class Distinct(NamedTuple):
     which: Int[Tensor, " rows"]
 
 
-def distinct(context: Context) -> Distinct:
+def distinct_contexts(context: Context) -> Distinct:
     """Equal rows of a context, once: what depends on the context alone is computed once for each."""
     first: dict[object, int] = {}
     rows: list[int] = []
@@ -101,7 +101,7 @@ def distinct(context: Context) -> Distinct:
     return Distinct(context.select(torch.tensor(rows, device=device)), torch.tensor(which, device=device))
 
 
-class Constant(nn.Module):
+class ConstantCoefficients(nn.Module):
     """The same λ whatever the context, 0 at first: an unconditional tilt of a conditional base, to compare with."""
 
     def __init__(self, features: int):
@@ -112,7 +112,7 @@ class Constant(nn.Module):
         return self.coefficients.expand(context.rows, -1)
 
 
-class Table(nn.Module):
+class TabularCoefficients(nn.Module):
     """One λ for each of a few contexts, known by their tokens; another context is an error."""
 
     def __init__(self, context: Context, coefficients: Float[Tensor, "rows features"]):
@@ -170,7 +170,12 @@ class Recurrent(nn.Module):
         return self.out(state[-1])  # type: ignore[no-any-return]
 
 
-NETWORKS = {"constant": Constant, "table": Table, "mean_pool": MeanPool, "recurrent": Recurrent}
+NETWORKS = {
+    "constant": ConstantCoefficients,
+    "table": TabularCoefficients,
+    "mean_pool": MeanPool,
+    "recurrent": Recurrent,
+}
 
 
 def _head(width: int, hidden: int, features: int) -> nn.Sequential:

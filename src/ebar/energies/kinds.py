@@ -10,7 +10,7 @@ from ebar.backbones.pretrained.reading import with_lora
 from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.bounds import Amount, Bound, Count, Location, Natural, Share
 from ebar.data.tokenisers import Tokeniser
-from ebar.energies.neural import Bidirectional, Causal, MaskedModel, Neural, Pool, copied
+from ebar.energies.neural import Bidirectional, Causal, MaskedModel, Neural, Pool, copied_backbone
 from ebar.energies.reencoded import LoadedEncoder, Reencoded, freeze, load_encoder
 from ebar.errors import UserError
 from ebar.tables import Table
@@ -58,7 +58,7 @@ class Unit(Neural):
         elif lora is not None:
             raise UserError("LoRA is for pretrained networks, and this base is a run of ebar's: leave out energy.lora.")
         else:
-            encoder = Causal(fresh() if start == "fresh" and fresh is not None else copied(base))
+            encoder = Causal(fresh() if start == "fresh" and fresh is not None else copied_backbone(base))
         super().__init__(encoder, pool=pool, bound=bound)
 
 

@@ -218,10 +218,10 @@ def unit(backbone: nn.Module, *, pool: Pool = "continuation", bound: float | Non
 
 def unit_from(q: Any, *, pool: Pool = "continuation", bound: float | None = None) -> Neural:
     """UniT from a copy of q's own weights, which knows the language before it learns to tell draws from data."""
-    return unit(copied(q), pool=pool, bound=bound)
+    return unit(copied_backbone(q), pool=pool, bound=bound)
 
 
-def copied(q: Any) -> nn.Module:
+def copied_backbone(q: Any) -> nn.Module:
     """A copy of q's backbone, which learns."""
     if not isinstance(q, HasBackbone):
         raise UserError(

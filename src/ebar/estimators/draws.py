@@ -81,7 +81,7 @@ class Units(NamedTuple):
 
 
 @torch.no_grad()
-def read(
+def read_units(
     draws: Weighted | Iterable[Weighted],
     *,
     features: Features | None = None,

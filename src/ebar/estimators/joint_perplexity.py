@@ -137,7 +137,7 @@ def joint_perplexity(
     """exp(−Σ log p(x|C)/Σ lengths) from log q(x|C), E(x, C) and the energies of n draws from q(·|C), for each prefix C.
 
     [low, high] is for these prefixes: its only error is that of Z, over draws that are independent from prefix to
-    prefix. `difference` counts the choice of prefixes too. With a `bound` on |E| (`energies.bounded.bound_of`), weights
+    prefix. `difference` counts the choice of prefixes too. With a `bound` on |E| (`energies.linear.bound_of`), weights
     have no tail: `certified` then holds whatever their law, and Pareto's k̂ is not asked.
     """
     log_weights = -draw_energies.detach().double().cpu()
@@ -206,7 +206,7 @@ def interval(
     return low, value, high
 
 
-def difference(
+def cost_difference(
     energy: Float[Tensor, "*runs prefixes"],
     log_weights: Float[Tensor, "*runs prefixes draws"],
     tokens: Float[Tensor, " prefixes"],
@@ -231,7 +231,7 @@ def _difference(
     energy: Float[Tensor, " prefixes"], log_weights: Float[Tensor, "prefixes draws"],
     tokens: Float[Tensor, " prefixes"], level: float, doubt: str | None,
 ) -> Estimate:  # fmt: skip
-    low, value, high = (float(end) for end in difference(energy, log_weights, tokens, level=level))
+    low, value, high = (float(end) for end in cost_difference(energy, log_weights, tokens, level=level))
     size = float(effective_sample_size(tokens.log()))
     few = f"{len(tokens)} prefixes are too few to speak for others" if size < SMALLEST_SAMPLE else None
     return Estimate(value, low, high, size, all_warnings(few, doubt), level)

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.draws import Units, few_groups, read
+from ebar.estimators.draws import Units, few_groups, read_units
 from ebar.maths.importance import all_warnings, check_weights, diagnose
 from ebar.maths.jackknife import half_width, log_fall, log_mean_bounds, variance
 from ebar.maths.log_space import effective_sample_size
@@ -41,7 +41,7 @@ def log_z(
     Draws know which of them depend on one another: the interval is over what is independent. What `draw` gives knows
     its target too; give it for a stream, and a feature of a linear energy whose other side was never drawn is reported.
     """
-    return log_z_of(read(draws, target=target, context=context), level=level)
+    return log_z_of(read_units(draws, target=target, context=context), level=level)
 
 
 def log_z_of(units: Units, *, level: float = 0.95) -> list[LogZ]:

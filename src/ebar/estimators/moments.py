@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ebar.estimators.draws import Units, few_groups, read
+from ebar.estimators.draws import Units, few_groups, read_units
 from ebar.features.feature import Feature, Features
 from ebar.maths.importance import SMALLEST_SAMPLE, all_warnings, check_weights, diagnose, unseen_side
 from ebar.maths.jackknife import half_width, log_rest, variance
@@ -36,7 +36,7 @@ def moments(
         first = list(islice(batches, 1))
         draws = chain(first, batches)
         features = bound_features(features, first[0].target if first and target is None else target)
-    return moments_of(read(draws, features=features, target=target, context=context), features, level=level)
+    return moments_of(read_units(draws, features=features, target=target, context=context), features, level=level)
 
 
 def moments_of(units: Units, features: Features, *, level: float = 0.95) -> list[list[Estimate]]:

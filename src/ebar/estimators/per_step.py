@@ -100,7 +100,7 @@ def closing_energies(
 LARGEST_SHARE = 0.05  # of the continuations may have doubtful weights at a place before it is said
 
 
-class Place(NamedTuple):
+class PositionCost(NamedTuple):
     """One place of the continuations, a mean over those that reach it. Intervals are for other prefixes too."""
 
     place: int
@@ -121,11 +121,11 @@ class Steps(NamedTuple):
     level: float = 0.95
     doubts: tuple[str | None, ...] = ()  # of Â before each token: what is wrong with its futures' weights
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[PositionCost]:
         """Perplexity at each place."""
         return [self._place(place) for place in range(int(self.lengths.max()))]
 
-    def _place(self, place: int) -> Place:
+    def _place(self, place: int) -> PositionCost:
         there = self.lengths > place
         base = -self.log_q[there, place]
         lower, upper = self.log_means[there], self.log_means_upper[there]
@@ -135,7 +135,7 @@ class Steps(NamedTuple):
         doubt = all_warnings(*self.doubts[place : place + 2])
         difference = _doubted(mean_between(low, middle, high, level=self.level), middle, doubt)
         joint = _doubted(mean_between(base + low, base + middle, base + high, level=self.level), middle, doubt)
-        return Place(
+        return PositionCost(
             place,
             int(there.sum()),
             _exponential(mean_between(base, base, base, level=self.level)),

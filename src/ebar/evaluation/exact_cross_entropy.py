@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ebar.automata.deterministic import ranges
 from ebar.automata.graph import Graph
-from ebar.automata.measures import count, mean_length
+from ebar.automata.measures import count_strings, mean_length
 from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
@@ -79,7 +79,7 @@ def exact_cross_entropy(
                     break
             total = math.fsum(costs)
     per_sequence = Estimate.exact(total)
-    return ExactCrossEntropy(per_sequence, per_token(truth, per_sequence), int(count(truth)), int(prefixes))
+    return ExactCrossEntropy(per_sequence, per_token(truth, per_sequence), int(count_strings(truth)), int(prefixes))
 
 
 def tilted_cross_entropy(

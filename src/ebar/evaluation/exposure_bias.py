@@ -59,11 +59,15 @@ def exposure_bias(
             progress.advance(len(rows))
     won, tested = torch.cat(wins, 1).double(), torch.cat(tests, 1).double()
     return ExposureBias(
-        share(won[0], tested[0]), share(won[1], tested[1]), int(tested[0].sum()), int(tested[1].sum()), sum(reached)
+        win_rate(won[0], tested[0]),
+        win_rate(won[1], tested[1]),
+        int(tested[0].sum()),
+        int(tested[1].sum()),
+        sum(reached),
     )
 
 
-def share(won: Float[Tensor, " sentences"], tested: Float[Tensor, " sentences"]) -> Estimate:
+def win_rate(won: Float[Tensor, " sentences"], tested: Float[Tensor, " sentences"]) -> Estimate:
     """Σ won / Σ tested with sentences as units."""
     some = tested > 0
     if not bool(some.any()):

@@ -237,7 +237,7 @@ Decisions = tuple[Bool[Tensor, " contexts"], Bool[Tensor, " contexts"]]
 """Whether the real and the generated text of each context were taken for real."""
 
 
-def compared(base: Decisions, joint: Decisions, *, level: float = 0.95) -> Compared:
+def compare_verdicts(base: Decisions, joint: Decisions, *, level: float = 0.95) -> Compared:
     """From decisions on the same contexts."""
     fooled_once, fooled_other = joint[1], base[1]
     difference = paired_difference(fooled_once, fooled_other, level=level)

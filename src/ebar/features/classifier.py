@@ -8,7 +8,7 @@ from torch import nn
 
 from ebar.errors import UserError
 from ebar.features.functions import TextScore
-from ebar.hugging_face import check_folder, read, transformers
+from ebar.hugging_face import check_folder, read_pretrained, transformers
 
 BATCH = 64
 
@@ -55,8 +55,8 @@ def _loaded(place: str) -> tuple[Any, Any]:
     library = transformers()
     if Path(place).is_dir():
         check_folder(Path(place))
-    tokenizer = read(library.AutoTokenizer, place, "a tokenizer")
-    network = read(
+    tokenizer = read_pretrained(library.AutoTokenizer, place, "a tokenizer")
+    network = read_pretrained(
         library.AutoModelForSequenceClassification, place, "a sequence classifier",
         use_safetensors=True, dtype=torch.float32,
     )  # fmt: skip

@@ -17,9 +17,9 @@ from ebar.models.stepwise import token_log_probs
 from ebar.models.truncated import Truncation
 from ebar.modes import in_evaluation_mode
 from ebar.samplers.beam import Limit, alike, by_source, restored
-from ebar.samplers.beam import decode as search
+from ebar.samplers.beam import decode_contexts as search
 from ebar.samplers.energy_resampling import energy_resampling
-from ebar.training.batches import moved
+from ebar.training.batches import to_device
 from ebar.types import Context, Sequences, Space, Stepwise
 
 AT_ONCE = 4096  # lines that are read and decoded together
@@ -94,7 +94,7 @@ def decode(
     device = str(device_of(model))
     generator = default_generator(device) if generator is None else generator
     for sources, context in _contexts(data, lines, where):
-        x, log_probs, scores, warning = _decoded(model, data, moved(context, device), how, generator)
+        x, log_probs, scores, warning = _decoded(model, data, to_device(context, device), how, generator)
         texts = iter(zip(data.text(x), x.lengths.tolist(), strict=True))
         for row, source in enumerate(sources):
             outputs = []

@@ -19,7 +19,7 @@ from ebar.training.optimisers import OPTIMISERS, SCHEDULES, OptimiserConfig, Sch
 from ebar.types import Objective
 
 
-def describe(
+def run_description(
     model: nn.Module,
     data: Corpus,
     *,

@@ -49,8 +49,8 @@ def estimate(
         coefficients = zip(target.energy.features.names, target.energy.coefficients.tolist(), strict=True)
         forbidden = {name for name, coefficient in coefficients if coefficient == -math.inf}
     all_features = Features([*own, *bound_features(features, target).features])
-    plain = draws.read(Importance().stream(target.base, n, generator=generator), features=all_features)
-    units = draws.read(stream(sampler, target, n, proposal=proposal, generator=generator), features=all_features)
+    plain = draws.read_units(Importance().stream(target.base, n, generator=generator), features=all_features)
+    units = draws.read_units(stream(sampler, target, n, proposal=proposal, generator=generator), features=all_features)
     found = log_z_of(units)[0]
     figures: dict[str, Figure] = {
         "log_z": found.estimate,

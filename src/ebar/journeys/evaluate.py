@@ -21,8 +21,8 @@ from ebar.features.regular import Motif
 from ebar.maths.randomness import default_generator
 from ebar.report.page import Samples
 from ebar.report.run_page import write_run_page
-from ebar.samplers.beam import by_source, decode
-from ebar.training.batches import moved
+from ebar.samplers.beam import by_source, decode_contexts
+from ebar.training.batches import to_device
 from ebar.training.run import Run
 from ebar.types import Context, Estimate, Sequences, Stepwise
 
@@ -64,9 +64,9 @@ def evaluate(
     """
     device = str(device_of(model))
     generator = default_generator(device) if generator is None else generator
-    test = moved(data.test, device)
+    test = to_device(data.test, device)
     if (sources := data.sources("test")) is not None:
-        return _translations(model, data, test, moved(sources, device), width, length_penalty, edges)
+        return _translations(model, data, test, to_device(sources, device), width, length_penalty, edges)
     if data.tokeniser is None:
         return Evaluated({"bits_per_dimension": bits_per_dimension(model, test)})
     if data.space.end is None:
@@ -121,7 +121,9 @@ def _translations(
 ) -> Evaluated:
     """Perplexity of the references, and BLEU of a beam's translations against them as they were written."""
     costs = cross_entropy(model, test, context=sources)
-    beams = decode(model, sources, width=width, length_penalty=length_penalty, maximal_length=by_source(sources))
+    beams = decode_contexts(
+        model, sources, width=width, length_penalty=length_penalty, maximal_length=by_source(sources)
+    )
     hypotheses, references = data.text(beams.first()), data.text(data.test)
     search = "greedy" if width == 1 else f"beam {width}, length penalty {length_penalty:g}"
     if data.written is None:  # the validation pairs serve, some of which may have been left out

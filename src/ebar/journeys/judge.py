@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from ebar.energies.neural import blocks
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
-from ebar.evaluation.ratings import Compared, compared
+from ebar.evaluation.ratings import Compared, compare_verdicts
 from ebar.models.tilted import measured_energy
 from ebar.objectives.nce import Contrasted, Nce
 from ebar.store.fingerprint import fingerprint
-from ebar.training.batches import Batches, OnDevice, moved, taken
+from ebar.training.batches import Batches, OnDevice, taken, to_device
 from ebar.training.optimisers import AdamW, Constant, OptimiserConfig, Schedule
 from ebar.training.randomness import seeded
 from ebar.training.train import Course, train_best
@@ -95,7 +95,7 @@ def fooling(
     first = (taken_for_real["q", "real"], taken_for_real["q", "q"])
     return Fooling(
         *(
-            compared(first, (taken_for_real[second, "real"], taken_for_real[second, "joint"]), level=level)
+            compare_verdicts(first, (taken_for_real[second, "real"], taken_for_real[second, "joint"]), level=level)
             for second in ("q", "joint")
         )
     )
@@ -107,7 +107,7 @@ def energies(
 ) -> Float[Tensor, " batch"]:
     """E of each row, whose own context is the same row's; on the CPU, and so many at a time."""
     device = str(device_of(energy))
-    return torch.cat([measured_energy(energy, *moved(part, device)).cpu() for part in blocks(x, context, batch)])
+    return torch.cat([measured_energy(energy, *to_device(part, device)).cpu() for part in blocks(x, context, batch)])
 
 
 def _trained(folder: Path, build: Callable[[], nn.Module], judge: Judge, kept: int, half: int, data: Contrasted) -> Any:

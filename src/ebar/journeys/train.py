@@ -13,14 +13,14 @@ from torch import Generator, nn
 from ebar.data.corpus import Corpus, Part
 from ebar.data.images import Images
 from ebar.errors import UserError
-from ebar.journeys.description import describe
+from ebar.journeys.description import run_description
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
-from ebar.store.differences import differences, named
+from ebar.store.differences import differences, listed_names
 from ebar.store.writing import to_json
 from ebar.training import distributed
 from ebar.training.batches import Batches, Budgeted, OnDevice, lengths_of
 from ebar.training.course import Training
-from ebar.training.loop import measure
+from ebar.training.loop import evaluate_objective
 from ebar.training.metrics import Console, tensorboard
 from ebar.training.optimisers import Adam, Constant, OptimiserConfig, Schedule, for_steps
 from ebar.training.players import Player, Players
@@ -92,7 +92,7 @@ def train(
     if objective is None:
         objective = MaximumLikelihood(model=model)  # type: ignore[arg-type]
     if description is None:
-        description = describe(
+        description = run_description(
             model, data, objective=objective, training=training, optimiser=optimiser, schedule=schedule, seed=seed
         )
     if trunk is not None:
@@ -136,7 +136,7 @@ def train(
             _plan(training, len(batches), until),
             generator=source,
             # The same random numbers at every evaluation, where an objective draws some: epochs are compared, not luck.
-            validation=lambda: measure(judge, held_out, generator=Generator(device).manual_seed(seed)),
+            validation=lambda: evaluate_objective(judge, held_out, generator=Generator(device).manual_seed(seed)),
             sinks=sinks,
         )
         history = History.read(run.folder)
@@ -182,7 +182,7 @@ def _check_trunk(trunk: Path, folder: Path | None, description: str) -> None:
     before = (trunk / "config.yaml").read_text(encoding="utf-8")
     other = [name for name in differences(before, description) if name.partition(".")[0] != "objective"]
     if other:
-        raise UserError(f"{folder} cannot branch from {trunk}, which has another {named(other)}.")
+        raise UserError(f"{folder} cannot branch from {trunk}, which has another {listed_names(other)}.")
     if not (trunk / "results.json").exists():
         raise UserError(f"{folder} cannot branch from {trunk}: finish that run first.")
 

@@ -48,7 +48,7 @@ def count_rows(tree: Any) -> int:
     return counts.pop()
 
 
-def share(batch: Any, *, rank: int, ranks: int, parts: int) -> list[tuple[Any, float]]:
+def process_share(batch: Any, *, rank: int, ranks: int, parts: int) -> list[tuple[Any, float]]:
     """The parts of a batch that are one process's, each with 1 or, to be computed but not counted, 0.
 
     The rows are cut into ranks × parts consecutive pieces, as even as can be. Where there are fewer rows than

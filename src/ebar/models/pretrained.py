@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ebar.automata.lift import Reading
 from ebar.backbones.backbone import Stepper
 from ebar.data.built_tokeniser import PretrainedTokeniser
-from ebar.data.tokenisers import reading_of
+from ebar.data.tokenisers import reading_of_space
 from ebar.errors import UserError
 from ebar.models.drawing import Advances
 from ebar.models.pretrained_stepper import PretrainedState, PretrainedStepper, can_step, continued
@@ -54,7 +54,7 @@ class Pretrained(Truncatable):
     @cached_property
     def reading(self) -> Reading | None:
         """How its tokens spell text, where they do."""
-        return None if self.tokeniser is None else reading_of(self.tokeniser, self.space)
+        return None if self.tokeniser is None else reading_of_space(self.tokeniser, self.space)
 
     def with_network(self, network: nn.Module, *, length: int | None = None) -> "Pretrained":
         """The same by another network of the same vocabulary (a copy to be trained, say), or over another length."""

@@ -46,13 +46,13 @@ class PretrainedState(NamedTuple):
 
 def continued(state: PretrainedState) -> Any:
     """A cache of its own for each row, which the network may grow without changing the state's."""
-    cache = copied(state.cache)
+    cache = copied_cache(state.cache)
     if not state.in_order:
         cache.reorder_cache(state.rows)
     return cache
 
 
-def copied(cache: Any) -> Any:
+def copied_cache(cache: Any) -> Any:
     """The same tensors in new layers; those that transformers writes over in place (recurrent layers') are new too."""
     made = copy.copy(cache)
     made.layers = [copy.copy(layer) for layer in cache.layers]
@@ -91,7 +91,7 @@ class PretrainedStepper:
         self.slots: Tensor  # where each row is
         with torch.no_grad():
             used, prefix = torch.unique(state.rows, return_inverse=True)
-            self.cache = copied(state.cache)
+            self.cache = copied_cache(state.cache)
             self.cache.layers = [_shared_layer(layer, used) for layer in self.cache.layers]
             self.counts = None if state.counts is None else state.counts[used]
             self._seat(prefix, None)

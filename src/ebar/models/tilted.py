@@ -83,7 +83,7 @@ class Tilted(nn.Module):
         return score(self.base, x, context) - measured_energy(self.energy, x, context)
 
 
-def reading_of(model: Any) -> Reading | None:
+def reading_of_model(model: Any) -> Reading | None:
     """Known of a model that was made for data or is pretrained, and of whatever is made of one: tilted, truncated."""
     while model is not None:
         if (reading := getattr(model, "reading", None)) is not None:
@@ -97,5 +97,5 @@ def bound_features(features: Features | Sequence[Feature], model: Any) -> Featur
     """The features for a model's tokens; where its reading is not known, only such as are bound already can be used."""
     if isinstance(features, Features):
         return features
-    reading = reading_of(model)
+    reading = reading_of_model(model)
     return Features([feature if reading is None else bind(feature, reading) for feature in features])

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from ebar.energies.conditional import ConditionalLinear, distinct
+from ebar.energies.conditional import ConditionalLinear, distinct_contexts
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.maths.importance import SMALLEST_SAMPLE
@@ -53,7 +53,7 @@ class ConditionalMoments:
         which = torch.zeros(len(x.lengths), dtype=torch.long, device=x.lengths.device)
         own = None
         if context is not None:
-            own, which = distinct(context)
+            own, which = distinct_contexts(context)
         drawn, log_ratio = self._draw(own, generator)
         rows = 1 if own is None else own.rows
         log_weights = (log_ratio - checked_energy(self.model.energy, drawn, own)).view(rows, self.draws)

@@ -16,14 +16,14 @@ from ebar.models.drawing import draw_fakes
 from ebar.models.stepwise import teacher_forced
 from ebar.objectives.contrastive import Contrast, ScoredTokens, TokenScores, contrast, past, token_scores
 from ebar.objectives.langevin import langevin, last_log_partition, reader
-from ebar.objectives.scheduled_sampling import Batch, FromPredictions, cross_entropy, inside, parted
+from ebar.objectives.scheduled_sampling import Batch, FromPredictions, inside, parted, token_cross_entropy
 from ebar.types import Clock, Context, Loss, Sequences, context_rows
 
 COLLAPSED = 0.1  # median effective share of the fakes below which their weights are called collapsed
 FEWEST = 10  # fakes at a step that are needed to call weights collapsed
 
 
-class Memory(nn.Module):
+class EarmMemory(nn.Module):
     """When the contrastive term came in, as a buffer: give it to a player without optimiser, for checkpoints."""
 
     began: Tensor
@@ -90,7 +90,7 @@ class Earm(FromPredictions):
     """Whether the cross-entropy is in, once the contrastive term is; the document found that it has to be."""
     base: Literal["maximum_likelihood", "scheduled_sampling"] = "maximum_likelihood"
     """Where the cross-entropy comes from: whether the tokens read are the true ones or some are predictions."""
-    memory: Memory = field(init=False)
+    memory: EarmMemory = field(init=False)
 
     def __post_init__(self) -> None:
         FromPredictions.__post_init__(self)  # a class with slots has no super() here
@@ -122,7 +122,7 @@ class Earm(FromPredictions):
             raise ValueError(f"a window has at least one token, not {self.window}")
         if self.negatives == "langevin":
             reader(self.model)
-        object.__setattr__(self, "memory", Memory())
+        object.__setattr__(self, "memory", EarmMemory())
 
     def losses(self, batch: Batch, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
         strength = self._strength(clock)
@@ -136,12 +136,12 @@ class Earm(FromPredictions):
         begin, end = self._window(safe, generator)
         negatives = self._langevin if self.negatives == "langevin" else self._autoregressive
         real, logits, term, figures = negatives(safe, context, begin, end, generator)
-        nll, loss = cross_entropy(real, x, space, self.label_smoothing)
+        nll, loss = token_cross_entropy(real, x, space, self.label_smoothing)
         chance = self.chance_of_truth(clock.step)
         if self.base == "scheduled_sampling" and chance < 1:
             mixed = self.second_pass(safe, context, logits, chance, generator)
             scores = token_scores(mixed, safe.tokens, mean=self.label_smoothing > 0)
-            _, loss = cross_entropy(scores, x, space, self.label_smoothing)
+            _, loss = token_cross_entropy(scores, x, space, self.label_smoothing)
         tokens = int(x.lengths.sum())
         metrics = {"nll_per_token": float(nll.detach() / tokens), "contrastive": float(term.detach())}
         metrics |= {"contrastive_weight": strength} | figures

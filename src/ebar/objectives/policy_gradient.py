@@ -121,7 +121,7 @@ class Rounds:
             yield torch.empty(self.draws, 0)
 
 
-class Memory(nn.Module):
+class PolicyGradientMemory(nn.Module):
     """What policy gradient knows of earlier steps. All of it is buffers: give it to a player without optimiser."""
 
     replaced: Tensor
@@ -176,7 +176,7 @@ class PolicyGradient:
     draws: int = 64
     """For each context."""
     player: str = "model"
-    memory: Memory = field(init=False)
+    memory: PolicyGradientMemory = field(init=False)
 
     def __post_init__(self) -> None:
         choose(DIVERGENCES, self.divergence, "divergence")
@@ -189,7 +189,7 @@ class PolicyGradient:
             raise UserError("Policy gradient needs at least one draw, and at least one step between checks.")
         if not isinstance(self.model, nn.Module):
             raise ValueError("a policy that learns is a module")
-        object.__setattr__(self, "memory", Memory(self.model if self.replace else None))
+        object.__setattr__(self, "memory", PolicyGradientMemory(self.model if self.replace else None))
 
     def losses(
         self, batch: Context | Float[Tensor, "draws 0"], clock: Clock, *, generator: Generator

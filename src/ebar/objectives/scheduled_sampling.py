@@ -58,7 +58,7 @@ class MaximumLikelihood:
             safe = inside(x, space)
             logits = teacher_forced(self.model, safe.tokens, context)
             scores = token_scores(logits, safe.tokens, mean=self.label_smoothing > 0)
-            nll, loss = cross_entropy(scores, x, space, self.label_smoothing)
+            nll, loss = token_cross_entropy(scores, x, space, self.label_smoothing)
         elif self.label_smoothing > 0:
             raise UserError(f"{type(self.model).__name__} shows no token's distribution, so no label can be smoothed.")
         else:
@@ -78,7 +78,7 @@ def inside(x: Sequences, space: Space) -> Sequences:
     return Sequences(torch.where(x.mask(), x.tokens, 0)[:, :width], x.lengths.clamp(max=width))
 
 
-def cross_entropy(
+def token_cross_entropy(
     scores: TokenScores, x: Sequences, space: Space, label_smoothing: float = 0.0
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """−Σ log q over all tokens, as it is and smoothed; infinite where a row is no sequence of the space.
@@ -166,7 +166,7 @@ class FromPredictions:
                 logits = teacher_forced(self.model, safe.tokens, context)
         logits = self.second_pass(safe, context, logits, chance, generator)
         scores = token_scores(logits, safe.tokens, mean=self.label_smoothing > 0)
-        nll, loss = cross_entropy(scores, x, space, self.label_smoothing)
+        nll, loss = token_cross_entropy(scores, x, space, self.label_smoothing)
         terms = int(x.lengths.sum())
         metrics = {"nll_per_token": float(nll.detach() / terms), "chance_of_truth": chance}
         yield Loss(loss / terms, self.player, metrics, weight=float(terms))

@@ -33,7 +33,7 @@ class Lazy:
         return recipe
 
 
-def load(name: str) -> "Recipe":
+def find_recipe(name: str) -> "Recipe":
     """A recipe by name."""
     entry = RECIPES.choose(name)
     return entry.load(name) if isinstance(entry, Lazy) else entry

@@ -39,7 +39,7 @@ class Claim:
         return f"**{verdict if found else 'Not measured'}**: {self.says} ({side}): {'; '.join(counts)}."
 
 
-def compared(rows: Sequence[Row], elsewhere: str | None) -> list[str]:
+def compared_with_paper(rows: Sequence[Row], elsewhere: str | None) -> list[str]:
     """How many of the paper's own figures our intervals hold, where both are of the same kind of data."""
     both = [row for row in rows if isinstance(row.document, int | float) and None not in (row.low, row.high)]
     if not both:

@@ -102,7 +102,7 @@ def _plain(key: Any) -> str:
     return " ".join(text(part) for part in key if part is not None) if isinstance(key, tuple) else str(key)
 
 
-def listed(rows: Sequence[Row], elsewhere: str = "") -> Laid:
+def list_of_figures(rows: Sequence[Row], elsewhere: str = "") -> Laid:
     """All figures one below the other, a column for each setting, and none where all is empty."""
     settings = list(dict.fromkeys(key for row in rows for key in row.settings))
     paper = f"paper ({elsewhere})" if elsewhere else "paper"

@@ -44,7 +44,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ebar.report.plots import Dots, Panel, draw
+from ebar.report.plots import Dots, Panel, plot_panels
 
 Cell = Mapping[str, Any]  # the settings of one run, its seed among them, as plain JSON
 Result = tuple[Cell, dict[str, Any]]  # a cell, and what its run gave
@@ -80,7 +80,7 @@ Range = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class Caption:
     """What a page must say for its figures to be read rightly."""
 
     items: Items = ""  # what the interval of a single run is over
@@ -110,7 +110,7 @@ class Recipe:
     notes: Callable[[Sequence[Row]], list[str]] = lambda rows: []
     picture: Callable[[Sequence[Row], Path], None] | None = None  # in place of plots
     runs: str | None = None  # recipes read off the same runs name one folder for them
-    reading: Reading = field(default_factory=Reading)
+    reading: Caption = field(default_factory=Caption)
 
     def rows(self, results: Sequence[Result]) -> list[Row]:
         """The published figures, from all runs."""
@@ -120,11 +120,11 @@ class Recipe:
         """The picture, as SVG."""
         if self.picture is not None:
             return self.picture(rows, path)
-        draw([panel for part in self.plots for panel in part(rows)], path)
+        plot_panels([panel for part in self.plots for panel in part(rows)], path)
         return None
 
     @property
-    def read(self) -> Reading:
+    def read(self) -> Caption:
         """The reading, with what single figures say of their ranges and intervals."""
         own = [figure for part in self.figures for figure in getattr(part, "of", ())]
         ranges = {figure.name: figure.range for figure in own if figure.range is not None}

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ebar.errors import UserError
-from ebar.recipes.claims import compared
-from ebar.recipes.layout import escaped, listed, markdown
-from ebar.recipes.recipe import Cell, Reading, Recipe, Row
+from ebar.recipes.claims import compared_with_paper
+from ebar.recipes.layout import escaped, list_of_figures, markdown
+from ebar.recipes.recipe import Caption, Cell, Recipe, Row
 from ebar.store.writing import replace as replace_file
 from ebar.store.writing import saving
 
@@ -27,7 +27,7 @@ SAME = "the same in all"
 SINGLE = ("seed", "scale")  # settings in which runs of one scale differ in any case
 
 
-def write_page(path: Path, recipe: Recipe) -> None:
+def write_recipe_page(path: Path, recipe: Recipe) -> None:
     """Beside the JSON at `path`: the page to read, as Markdown, and the plot."""
     text, rows = rendered(path, recipe)
     with saving(str(path.with_suffix(".md"))):
@@ -43,7 +43,7 @@ def rendered(path: Path, recipe: Recipe) -> tuple[str, list[Row]]:
     # A record that does not hold the settings of its runs has those of the recipe.
     cells = record.get("cells") or recipe.grid(str(record["scale"]))
     rows = settled([row_from(row) for row in record["rows"]], cells, recipe.read)
-    return page(record, cells, rows, recipe, path.with_suffix(".svg").name), rows
+    return recipe_page(record, cells, rows, recipe, path.with_suffix(".svg").name), rows
 
 
 def row_from(tree: Mapping[str, Any]) -> Row:
@@ -52,7 +52,9 @@ def row_from(tree: Mapping[str, Any]) -> Row:
     return Row(**{**tree, **numbers})
 
 
-def page(record: Mapping[str, Any], cells: Sequence[Cell], rows: Sequence[Row], recipe: Recipe, plot: str) -> str:
+def recipe_page(
+    record: Mapping[str, Any], cells: Sequence[Cell], rows: Sequence[Row], recipe: Recipe, plot: str
+) -> str:
     """The tables, the plot, and in words what is reproduced and how the runs differ from the paper's.
 
     Words are the recipe's own of today; figures are the record's.
@@ -60,9 +62,9 @@ def page(record: Mapping[str, Any], cells: Sequence[Cell], rows: Sequence[Row], 
     seeds = len(record["seeds"])
     commit = "" if record["commit"] is None else f", commit `{record['commit'][:12]}`"
     elsewhere = recipe.reading.elsewhere(cells)
-    laid = [layout(rows, elsewhere or "") for layout in recipe.tables or (listed,)]
+    laid = [layout(rows, elsewhere or "") for layout in recipe.tables or (list_of_figures,)]
     words = {
-        "What is reproduced": [claim(rows) for claim in recipe.claims] + compared(rows, elsewhere),
+        "What is reproduced": [claim(rows) for claim in recipe.claims] + compared_with_paper(rows, elsewhere),
         "How to read it": [*recipe.notes(rows), *_notes(record, cells, rows, recipe)],
     }
     return "\n".join(
@@ -143,7 +145,7 @@ def _flat(tree: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
     return parts
 
 
-def settled(rows: Sequence[Row], cells: Sequence[Cell], reading: Reading) -> list[Row]:
+def settled(rows: Sequence[Row], cells: Sequence[Cell], reading: Caption) -> list[Row]:
     """Every interval with what it is over, and inside what its figure can be. Done twice it changes nothing."""
     return [_with_over(within(row, reading.ranges.get(row.name)), cells, reading) for row in rows]
 
@@ -156,7 +158,7 @@ def within(row: Row, ends: tuple[float, float] | None) -> Row:
     return replace(row, low=min(max(row.low, least), most), high=max(min(row.high, most), least))
 
 
-def cut_off(rows: Sequence[Row], reading: Reading) -> int:
+def cut_off(rows: Sequence[Row], reading: Caption) -> int:
     """How many intervals over seeds end where their figure can go no further."""
     count = 0
     for row in rows:
@@ -166,7 +168,7 @@ def cut_off(rows: Sequence[Row], reading: Reading) -> int:
     return count
 
 
-def _with_over(row: Row, cells: Sequence[Cell], reading: Reading) -> Row:
+def _with_over(row: Row, cells: Sequence[Cell], reading: Caption) -> Row:
     if row.over is not None or row.low is None or row.high is None:
         return row
     seeds = seeds_of(row, cells)

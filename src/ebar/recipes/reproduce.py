@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from ebar.errors import UserError, choose
 from ebar.progress import bar
-from ebar.recipes import RECIPES, SCALES, load
+from ebar.recipes import RECIPES, SCALES, find_recipe
 from ebar.recipes.recipe import Cell, Row
-from ebar.recipes.render import FORMAT, settled, write_page
+from ebar.recipes.render import FORMAT, settled, write_recipe_page
 from ebar.store.environment import environment
 from ebar.store.fingerprint import fingerprint, source_fingerprint
 from ebar.store.stages import HEADER, Header, open_stage
@@ -60,7 +60,7 @@ def reproduce(
     run_all = choose(BACKENDS, backend, "backend")
     if scale not in SCALES:
         raise UserError(f"There is no scale {scale!r}: choose one of {', '.join(SCALES)}.")
-    recipe = load(name)
+    recipe = find_recipe(name)
     grid = recipe.grid(scale)
     folder = work / f"{recipe.runs or name}.{scale}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,19 +102,19 @@ def reproduce(
     }
     with saving(str(path)):
         replace(path, to_json(record, indent=1))
-    write_page(path, recipe)
+    write_recipe_page(path, recipe)
     return path
 
 
 def render(name: str, *, scale: str, output: Path) -> Path:
     """The page and the plot of a recorded result anew from its JSON, which stays as it is; nothing is run."""
-    recipe = load(name)
+    recipe = find_recipe(name)
     path = result_path(name, scale, output)
     if not path.exists():
         raise UserError(
             f"There is no result of {name} at scale {scale} under {output}: leave out --render, and it is run."
         )
-    write_page(path, recipe)
+    write_recipe_page(path, recipe)
     return path
 
 

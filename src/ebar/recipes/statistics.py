@@ -101,7 +101,7 @@ def over_seeds_alone(values: Sequence[float]) -> Interval:
     return over_items(values, [1.0] * len(values))
 
 
-def together(*parts: Interval) -> Interval:
+def combined_error(*parts: Interval) -> Interval:
     """The value of the first, with the errors of all: each side's lengths as legs of a right angle.
 
     For independent errors that is the square root of the sum of the variances, each with its own quantile (MOVER:
@@ -121,7 +121,7 @@ def crossed(sums: Sequence[Sequence[float]], sizes: Sizes) -> Interval:
     items = over_items(means, sizes)
     if len(sums) == 1:
         return items
-    return together(over_seeds_alone([math.fsum(row) / total for row in sums]), items)
+    return combined_error(over_seeds_alone([math.fsum(row) / total for row in sums]), items)
 
 
 def with_items(row: Row, single: Estimate | None, items: str) -> Row:
@@ -129,5 +129,5 @@ def with_items(row: Row, single: Estimate | None, items: str) -> Row:
     seeds = len(row.values or ())
     if seeds < 2 or single is None or row.value is None or row.low is None or row.high is None:
         return row
-    found = together(Interval(row.value, row.low, row.high), Interval(single.value, single.low, single.high))
+    found = combined_error(Interval(row.value, row.low, row.high), Interval(single.value, single.low, single.high))
     return replace(row, low=found.low, high=found.high, over=f"{seeds} seeds and the {items} that they share")

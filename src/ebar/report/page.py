@@ -37,7 +37,7 @@ class Warnings:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """Rows of cells; an `Estimate` shows its interval, and its warning as a mark."""
 
     header: Sequence[str]
@@ -52,7 +52,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class PageFigure:
     """A drawing in SVG."""
 
     svg: str
@@ -112,7 +112,7 @@ class Folded:
         return f"<details><summary>{html.escape(self.title)}</summary>{body}</details>"
 
 
-Part = Text | Warnings | Table | Figure | Samples | Legend | Beside | Folded
+Part = Text | Warnings | PageTable | PageFigure | Samples | Legend | Beside | Folded
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class Dots:
     rows: Mapping[str, Estimate]
 
 
-def draw(panels: Sequence[Panel | Dots], path: Path | None = None) -> str:
+def plot_panels(panels: Sequence[Panel | Dots], path: Path | None = None) -> str:
     """All panels side by side, as SVG text; written to `path` if one is given."""
     pyplot = _pyplot()
     figure, axes = pyplot.subplots(

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ebar.report.page import Figure, Part, Samples, Section, Table, Text, Warnings, write_page
-from ebar.report.plots import Line, Panel, draw
+from ebar.report.page import PageFigure, PageTable, Part, Samples, Section, Text, Warnings, write_page
+from ebar.report.plots import Line, Panel, plot_panels
 from ebar.types import Estimate
 
 
@@ -17,7 +17,7 @@ def write_run_page(folder: Path, *, figures: Mapping[str, object], samples: Samp
     ]
     sections = [
         Section("Warnings", [Warnings(warnings)]),
-        Section("Figures", [Table(("figure", "value"), list(figures.items()))]),
+        Section("Figures", [PageTable(("figure", "value"), list(figures.items()))]),
         Section("Curves", [curve(_log(folder), "Loss")]),
     ]
     if samples is not None:
@@ -32,7 +32,7 @@ def about_run(folder: Path) -> list[Section]:
     environment = json.loads((folder / "environment.json").read_text())
     return [
         Section("What was asked", [Samples((folder / "config.yaml").read_text().splitlines())]),
-        Section("Where it was run", [Table(("what", "value"), flat(environment))]),
+        Section("Where it was run", [PageTable(("what", "value"), flattened_tree(environment))]),
     ]
 
 
@@ -50,12 +50,12 @@ def curve(records: Sequence[Mapping[str, Any]], title: str, levels: Mapping[str,
     if not lines:
         return Text("Nothing was logged.")
     panel = Panel(title=title, x_label="step", y_label="nats per token", lines=lines, levels=levels)
-    return Figure(draw([panel]), "Loss on training batches, and on held-out data.")
+    return PageFigure(plot_panels([panel]), "Loss on training batches, and on held-out data.")
 
 
-def flat(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, object]]:
+def flattened_tree(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, object]]:
     """A tree as rows of a table."""
     rows: list[tuple[str, object]] = []
     for key, value in tree.items():
-        rows += flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(prefix + key, value)]
+        rows += flattened_tree(value, f"{prefix}{key}.") if isinstance(value, dict) else [(prefix + key, value)]
     return rows

@@ -13,7 +13,7 @@ from ebar.bounds import Count
 from ebar.errors import UserError, choose
 from ebar.samplers.draw import BatchSampler, Setting, group_size, numbered, shares
 from ebar.samplers.metropolis import Walkers, begin, moves_in, step
-from ebar.samplers.resample import RESAMPLERS, flat, in_groups, repeated, resampled, systems
+from ebar.samplers.resample import RESAMPLERS, flat_indices, in_groups, particle_systems, repeated, resampled
 from ebar.types import Weighted
 
 SMALLEST_RISE = 1e-4  # a ladder has at most ten thousand rungs
@@ -50,7 +50,7 @@ class Annealed(BatchSampler):
     def _systems(self, setting: Setting, n: int) -> Iterator[Weighted]:
         context, rows = setting.context, setting.rows
         ladder = self._given(rows) if self.ladder else self._pilot(setting, rows)
-        for size, count in systems(n, min(self.particles, group_size(n)), context, self.batch_size):
+        for size, count in particle_systems(n, min(self.particles, group_size(n)), context, self.batch_size):
             run = _Run(self, setting._replace(context=repeated(context, count)), size, rows * count)
             for power in ladder.repeat_interleave(count, 1):
                 run.climb(power.to(run.log_w))
@@ -98,7 +98,7 @@ class _Run:
         outcome = resampled(self.log_w, self.sampler.threshold, self.resample, self.setting.generator)
         if outcome is not None:
             ancestors, self.log_w = outcome
-            self.walkers = self.walkers.select(flat(ancestors, size))
+            self.walkers = self.walkers.select(flat_indices(ancestors, size))
         each = power.repeat_interleave(size)
         for move in itertools.islice(self.moves, self.sampler.moves_per_rung):
             self.walkers, _ = step(self.walkers, move, self.setting, each)

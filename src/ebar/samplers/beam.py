@@ -86,7 +86,7 @@ class Beams(NamedTuple):
         return Sequences(self.x.tokens[::best], self.x.lengths[::best])
 
 
-def score(
+def length_normalised_score(
     log_probs: Float[Tensor, "*rows"], lengths: Float[Tensor, "*#rows"] | Int[Tensor, "*#rows"], length_penalty: float
 ) -> Float[Tensor, "*rows"]:
     """log p / length^α, the end counted: α = 0 is log p itself, α = 1 the mean per token."""
@@ -114,7 +114,7 @@ def beam_search(
         raise UserError(f"A beam of width {width} cannot give its {best} best: make it at least that wide.")
     if width == 1:
         x, log_probs = greedy(model, context, maximal_length=maximal_length)
-        return Beams(x, log_probs[:, None], score(log_probs, x.lengths, length_penalty)[:, None])
+        return Beams(x, log_probs[:, None], length_normalised_score(log_probs, x.lengths, length_penalty)[:, None])
     if enough is not None and enough < best:
         raise UserError(f"A search that stops after {enough} ended sequences cannot give its {best} best.")
     return _search(model, context, width, length_penalty, best, maximal_length, enough)
@@ -142,7 +142,7 @@ def _search(
         live, new = _extended(live, logits, place, limit, model.space, width)
         ended = ended.merged(new, alpha)
         reach = limit if alpha >= 0 else torch.full_like(limit, place + 2)
-        finished = ended.scores[:, -1] >= score(live.log_probs.amax(1), reach, alpha)
+        finished = ended.scores[:, -1] >= length_normalised_score(live.log_probs.amax(1), reach, alpha)
         if enough is not None:
             finished |= ended.number >= enough
         found.write(row[finished], ended.select(finished))
@@ -206,7 +206,7 @@ class _Ended(NamedTuple):
         place = new.place
         log_probs = torch.cat([self.log_probs, new.log_probs.masked_fill(~new.ended, -math.inf)], 1)
         lengths = torch.cat([self.lengths, new.ended * (place + 1)], 1)
-        scores = score(log_probs, lengths.clamp(min=1), alpha)
+        scores = length_normalised_score(log_probs, lengths.clamp(min=1), alpha)
         scores, order = scores.sort(dim=1, descending=True, stable=True)
         order = order[:, : self.scores.shape[1]]
         tokens = torch.cat([self.tokens, new.tokens], 1)
@@ -269,7 +269,7 @@ def _extended(
     ), new
 
 
-def decode(
+def decode_contexts(
     model: Stepwise, context: Context | None = None, *, width: int = 5, length_penalty: float = 1.0, best: int = 1,
     maximal_length: Limit = None, enough: int | None = None, batch: int = 128,
 ) -> Beams:  # fmt: skip

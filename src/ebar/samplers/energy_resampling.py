@@ -14,7 +14,7 @@ from ebar.models.tilted import measured_energy, propose
 from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
 from ebar.samplers.beam import alike, beam_search, restored
-from ebar.samplers.resample import flat, multinomial
+from ebar.samplers.resample import flat_indices, multinomial
 from ebar.types import Context, Distribution, Sequences, Stepwise, Weighted, context_rows
 
 COLLAPSED = 1.5  # effective candidates of a context, below which one of them decides
@@ -71,7 +71,7 @@ def energy_resampling(
                 log_weights = -measured_energy(energy, pool, own).double().view(len(rows), candidates)
             check_weights(log_weights)
             chosen = multinomial(log_weights, n, generator)
-            parts.append((pool.select(flat(chosen, candidates)), pool, log_weights))
+            parts.append((pool.select(flat_indices(chosen, candidates)), pool, log_weights))
             order.append(rows)
             progress.advance(len(rows))
     back = torch.cat(order).argsort()

@@ -15,7 +15,7 @@ from ebar.models.stepwise import sequence_log_prob
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
 from ebar.samplers.guided_states import JointStates
-from ebar.samplers.surrogate import Law, Tally, backward, log_largest_ratio
+from ebar.samplers.surrogate import Law, Tally, log_expected_weights, log_largest_ratio
 from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
 
 STEP = 2**23  # logits of one step at most: a large vocabulary comes with a large cache for each row
@@ -78,7 +78,7 @@ class Guided:
     def tilted(cls, base: Stepwise, states: JointStates, energy: Linear, law: Law) -> "Guided":
         """Looking ahead under a surrogate's law."""
         scores = states.scores(energy)
-        log_ahead = backward(states, scores, law)
+        log_ahead = log_expected_weights(states, scores, law)
         if log_ahead[0, 0] == -math.inf:
             raise UserError("No sequence of the model's space satisfies the energy's hard constraints: relax them.")
         return cls(base, states, log_ahead, scores)

@@ -9,7 +9,7 @@ from ebar.bounds import Count
 from ebar.errors import UserError, choose
 from ebar.maths.log_space import log_mean_exp
 from ebar.samplers.draw import BatchSampler, Setting, group_size, numbered, shares
-from ebar.samplers.resample import RESAMPLERS, flat, in_groups, systems
+from ebar.samplers.resample import RESAMPLERS, flat_indices, in_groups, particle_systems
 from ebar.types import Distribution, Weighted
 
 
@@ -73,9 +73,11 @@ class Resampling(BatchSampler):
     def _pools(self, setting: Setting, n: int) -> Iterator[Weighted]:
         resample = choose(RESAMPLERS, self.resampling, "resampling scheme")
         rows, many = setting.rows, self.proposals_per_draw
-        for size, pools in systems(n, group_size(n), setting.context, self.batch_size, proposals_per_draw=many):
+        for size, pools in particle_systems(
+            n, group_size(n), setting.context, self.batch_size, proposals_per_draw=many
+        ):
             x, log_q = setting.propose(size * pools * many)
             log_w = setting.log_weights(x, log_q).view(rows * pools, size * many)
-            chosen = flat(resample(log_w, size, setting.generator), size * many)
+            chosen = flat_indices(resample(log_w, size, setting.generator), size * many)
             log_z = log_mean_exp(log_w)[:, None].expand(-1, size)
             yield Weighted(x.select(chosen), log_z.reshape(rows, pools * size), in_groups(pools, size, log_w.device))

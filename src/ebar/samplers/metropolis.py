@@ -58,7 +58,7 @@ def begin(setting: Setting, walkers: int) -> Walkers:
     return walkers_at(setting, *setting.propose(walkers))
 
 
-def independent(walkers: Walkers, setting: Setting) -> tuple[Walkers, Float[Tensor, " walkers"]]:
+def independent_move(walkers: Walkers, setting: Setting) -> tuple[Walkers, Float[Tensor, " walkers"]]:
     """x′ ~ q: everything cancels but w."""
     there = begin(setting, len(walkers.log_q) // setting.rows)
     return there, torch.zeros_like(there.log_q)
@@ -96,7 +96,7 @@ def token(walkers: Walkers, setting: Setting) -> tuple[Walkers, Float[Tensor, " 
     return there, torch.where(possible, new.log_q - walkers.log_q - new.log_gain, 0.0)
 
 
-MOVES: dict[str, Move] = {"independent": independent, "suffix": suffix, "token": token}
+MOVES: dict[str, Move] = {"independent": independent_move, "suffix": suffix, "token": token}
 
 
 @torch.no_grad()

@@ -62,13 +62,13 @@ Resampler = Callable[[Float[Tensor, "rows pool"], int, Generator], Int[Tensor, "
 RESAMPLERS: dict[str, Resampler] = {"systematic": systematic, "multinomial": multinomial}
 
 
-def flat(chosen: Int[Tensor, "rows n"], pool: int) -> Int[Tensor, " all"]:
+def flat_indices(chosen: Int[Tensor, "rows n"], pool: int) -> Int[Tensor, " all"]:
     """Choices within each row as indices into all rows laid end to end."""
     offset = torch.arange(len(chosen), device=chosen.device) * pool
     return (chosen + offset[:, None]).flatten()
 
 
-def systems(
+def particle_systems(
     n: int, particles: int, context: Context | None, batch_size: int, *, proposals_per_draw: int = 1
 ) -> Iterator[tuple[int, int]]:
     """(size, how many at a time): n draws per row as independent systems of at most `particles`, even in size.

@@ -18,7 +18,7 @@ from ebar.models.drawing import draw_tokens
 from ebar.models.tilted import Tilted, measured_energy
 from ebar.modes import in_evaluation_mode
 from ebar.samplers.draw import BatchSampler, Foresighted, Setting, group_size, log_weights, numbered
-from ebar.samplers.resample import RESAMPLERS, flat, in_groups, repeated, resampled, systems
+from ebar.samplers.resample import RESAMPLERS, flat_indices, in_groups, particle_systems, repeated, resampled
 from ebar.types import Context, Sequences, State, Stepwise, Target, Weighted, context_rows
 
 
@@ -122,7 +122,7 @@ class Smc(BatchSampler):
 
     def _systems(self, setting: Setting, proposal: Stepwise, n: int) -> Iterator[Weighted]:
         context, rows = setting.context, setting.rows
-        for size, count in systems(n, min(self.particles, group_size(n)), context, self.batch_size):
+        for size, count in particle_systems(n, min(self.particles, group_size(n)), context, self.batch_size):
             many = repeated(context, count)
             x, log_w = self._run(setting.target, proposal, size, rows * count, many, setting.generator)
             yield Weighted(x, log_w.view(rows, count * size), in_groups(count, size, log_w.device))
@@ -182,7 +182,7 @@ class Smc(BatchSampler):
             outcome = resampled(log_w, self.threshold, resample, generator)
             if outcome is not None:
                 ancestors, log_w = outcome
-                chosen = flat(ancestors, size)
+                chosen = flat_indices(ancestors, size)
                 cloud = cloud.select(chosen)
                 row_of = torch.full_like(chosen, -1).index_copy(0, going, torch.arange(len(going), device=going.device))
                 came_from = row_of[chosen]

@@ -123,7 +123,9 @@ def _endings(tally: Tally) -> Float[Tensor, "places states"]:
     return ((ends + overall) / (visits + 1)).expand_as(tally.ends)
 
 
-def backward(states: JointStates, scores: Float[Tensor, " states"], law: Law) -> Float[Tensor, "places states"]:
+def log_expected_weights(
+    states: JointStates, scores: Float[Tensor, " states"], law: Law
+) -> Float[Tensor, "places states"]:
     """log hₜ(s) = log E_u[exp score(final state) | s at t], for t = 0 … length.
 
     hₜ(s) = e(t, s)·exp score(s) + (1 − e(t, s))·Σ_c u(c|s)·hₜ₊₁(δ(s, c)), with e = 1 in the last place, and e = 0

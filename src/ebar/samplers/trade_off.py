@@ -62,8 +62,10 @@ def _point(log_w: Float[Tensor, "rows draws"], log_beta: float, shift: float, si
     return Point(
         log_beta + shift,
         _estimate(acceptance(log_w, log_beta), 1.0, size, None, 0.95),
-        _estimate(total_variation(log_w, log_beta), 1.0, size, all_warnings(few, tails["total variation"]), LEVEL),
-        _estimate(divergence(log_w, log_beta), math.inf, size, all_warnings(few, tails["KL"]), LEVEL),
+        _estimate(
+            total_variation_from_target(log_w, log_beta), 1.0, size, all_warnings(few, tails["total variation"]), LEVEL
+        ),
+        _estimate(kl_from_target(log_w, log_beta), math.inf, size, all_warnings(few, tails["KL"]), LEVEL),
     )
 
 
@@ -81,7 +83,7 @@ def acceptance(log_w: Float[Tensor, "rows draws"], log_beta: float) -> Jackknife
     return Jackknifed(total / draws, (total[:, None] - accepted) / max(draws - 1, 1))
 
 
-def total_variation(log_w: Float[Tensor, "rows draws"], log_beta: float) -> Jackknifed:
+def total_variation_from_target(log_w: Float[Tensor, "rows draws"], log_beta: float) -> Jackknifed:
     """Where w exceeds c = β·Z/Z_β, p exceeds p_β; TV is that excess, Σ_{w>c} (w/Σw − β/Σm)."""
     beta = math.exp(log_beta)
     w = log_w.exp()
@@ -102,7 +104,7 @@ def total_variation(log_w: Float[Tensor, "rows draws"], log_beta: float) -> Jack
     return Jackknifed(excess(None)[:, 0], excess(w))
 
 
-def divergence(log_w: Float[Tensor, "rows draws"], log_beta: float) -> Jackknifed:
+def kl_from_target(log_w: Float[Tensor, "rows draws"], log_beta: float) -> Jackknifed:
     """KL(p ‖ p_β) = Σ w·log(w/m)/Σw + log Σm − log Σw."""
     w = log_w.exp()
     m = log_w.clamp(max=log_beta).exp()

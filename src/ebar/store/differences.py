@@ -48,7 +48,7 @@ def renamed(config: str) -> str:
     return config
 
 
-def named(names: list[str]) -> str:
+def listed_names(names: list[str]) -> str:
     """For a sentence."""
     rest = f" and {len(names) - MOST} more" if len(names) > MOST else ""
     return ", ".join(names[:MOST]) + rest
@@ -58,19 +58,21 @@ def another_configuration(folder: Path, config: str, advice: str) -> UserError:
     """What to say of a folder that holds a run of another configuration."""
     before = (folder / "config.yaml").read_text(encoding="utf-8")
     if of_another_kind(before, config):
-        options = named(sorted(set(_read(before)) - set(_read(config))))
+        options = listed_names(sorted(set(_read(before)) - set(_read(config))))
         return UserError(
             f"{folder} holds a run of another kind, whose configuration has {options}: choose another name."
         )
     return UserError(
-        f"{folder} holds a run of another configuration: {advice} (what differs: {named(differences(before, config))})."
+        f"{folder} holds a run of another configuration: {advice} "
+        f"(what differs: {listed_names(differences(before, config))})."
     )
 
 
 def made_from_something_else(place: Path, names: list[str]) -> UserError:
     """What to say of a stage of another description."""
     return UserError(
-        f"{place} was made from something else (what differs: {named(names)}): choose another name, or delete it."
+        f"{place} was made from something else (what differs: {listed_names(names)}): "
+        "choose another name, or delete it."
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from ebar.errors import UserError
 from ebar.maths.randomness import folded
-from ebar.store.differences import another_configuration, differences, named, of_another_kind
+from ebar.store.differences import another_configuration, differences, listed_names, of_another_kind
 from ebar.store.environment import environment
 from ebar.store.fingerprint import describe
 from ebar.store.stages import CONFIG, HEADER, Header, Stage, entered
@@ -129,7 +129,7 @@ def _checked(folder: Path, check: Callable[[Path, list[str]], None], names: list
         check(folder, names)
     except UserError as error:
         raise UserError(
-            f"{folder} is left as it was, since it cannot go on with another {named(names)}: {error}"
+            f"{folder} is left as it was, since it cannot go on with another {listed_names(names)}: {error}"
         ) from error
 
 

@@ -42,11 +42,11 @@ class Batches:
     drop_last: bool = False  # leave out a last batch that is not full
 
     def __len__(self) -> int:
-        rows = count(self.data)
+        rows = number_of_rows(self.data)
         return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
 
     def at(self, epoch: int, start: int) -> Iterator[Any]:
-        rows = count(self.data)
+        rows = number_of_rows(self.data)
         order = torch.arange(rows)
         if self.shuffle:
             order = torch.randperm(rows, generator=Generator().manual_seed(folded(self.seed, epoch)))
@@ -66,20 +66,20 @@ class OnDevice:
 
     def at(self, epoch: int, start: int) -> Iterator[Any]:
         for batch in self.batches.at(epoch, start):
-            yield moved(batch, self.device)
+            yield to_device(batch, self.device)
 
 
-def moved(tree: Any, device: str) -> Any:
+def to_device(tree: Any, device: str) -> Any:
     """A batch on a device."""
     if isinstance(tree, Tensor):
         return tree.to(device)
     if isinstance(tree, tuple):
-        branches = [moved(branch, device) for branch in tree]
+        branches = [to_device(branch, device) for branch in tree]
         return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
     return tree
 
 
-def count(data: Any) -> int:
+def number_of_rows(data: Any) -> int:
     """How many rows there are, in memory or stored."""
     return len(data) if isinstance(data, Stored) else count_rows(data)
 
@@ -138,7 +138,7 @@ class Budgeted:
         return len(self._bounds) - 1
 
     def at(self, epoch: int, start: int) -> Iterator[Any]:
-        rows = count(self.data)
+        rows = number_of_rows(self.data)
         numbers, order = torch.arange(len(self)), torch.arange(rows)
         if self.shuffle:
             generator = Generator().manual_seed(folded(self.seed, epoch))

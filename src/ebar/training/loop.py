@@ -9,7 +9,7 @@ from torch import Generator
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from ebar.errors import UserError, choose
-from ebar.maths.rows import share
+from ebar.maths.rows import process_share
 from ebar.training import distributed
 from ebar.training.batches import Source
 from ebar.training.players import Player, Players
@@ -95,7 +95,7 @@ def _stream(batches: Source, start: Position) -> Iterator[tuple[Any, int, int]]:
 def _take_step(
     objective: Objective, batch: Any, players: Players, clock: Clock, accumulate: int, generator: Generator
 ) -> dict[str, float]:
-    parts = share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=accumulate)
+    parts = process_share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=accumulate)
     pending = [(objective.losses(part, clock, generator=generator), counted) for part, counted in parts]
     metrics: dict[str, float] = {}
     # Part by part, not all losses first: only one part's graph is alive at a time.
@@ -158,7 +158,7 @@ def _clear(player: Player) -> None:
         parameter.grad = None
 
 
-def measure(
+def evaluate_objective(
     objective: Objective,
     batches: Source,
     *,
@@ -172,7 +172,7 @@ def measure(
     sums: dict[str, float] = {}
     weights: dict[str, float] = {}
     for batch in batches.at(0, 0):
-        for part, counted in share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=1):
+        for part, counted in process_share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=1):
             for loss in objective.losses(part, clock, generator=generator):
                 weight = counted * loss.weight
                 name = "" if loss.player == "model" else f"{loss.player}."

@@ -37,7 +37,7 @@ class Lines:
 
 
 @contextmanager
-def lines(path: Path, *, keep: int | None = None) -> Iterator[Lines]:
+def opened_lines(path: Path, *, keep: int | None = None) -> Iterator[Lines]:
     """Opens for appending after the first `keep` bytes; None keeps all whole lines."""
     with saving(str(path)):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)

@@ -152,7 +152,7 @@ class _Falling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linear(_Falling):
+class LinearDecay(_Falling):
     """From 1 straight down to `floor` at `steps`, by default the end of training, and there it stays."""
 
     def factor(self, clock: Clock) -> float:
@@ -196,7 +196,7 @@ SCHEDULES: Table[Any] = Table(
     "schedule",
     {
         "constant": Constant,
-        "linear": Linear,
+        "linear": LinearDecay,
         "cosine": Cosine,
         "inverse_square_root": InverseSquareRoot,
         "inverse_epoch": InverseEpoch,

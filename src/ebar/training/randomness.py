@@ -19,7 +19,7 @@ def seeded(seed: int, *, device: str = "cpu", rank: int = 0) -> Generator:
     return Generator(device).manual_seed(folded(seed, rank, 3))
 
 
-def capture(generator: Generator) -> dict[str, Tensor]:
+def capture_random_state(generator: Generator) -> dict[str, Tensor]:
     """The state of every source. Each tensor has the same shape whenever it is taken."""
     version, words, gauss = random.getstate()
     _, key, position, has_gauss, cached = numpy.random.get_state(legacy=True)
@@ -34,8 +34,8 @@ def capture(generator: Generator) -> dict[str, Tensor]:
     return state
 
 
-def restore(state: dict[str, Tensor], generator: Generator) -> None:
-    """The inverse of `capture`."""
+def restore_random_state(state: dict[str, Tensor], generator: Generator) -> None:
+    """The inverse of `capture_random_state`."""
     torch.set_rng_state(state["torch"])
     generator.set_state(state["generator"])
     version, *words, has_gauss, bits = state["python"].tolist()
@@ -50,7 +50,7 @@ def restore(state: dict[str, Tensor], generator: Generator) -> None:
 def restore_among(states: list[dict[str, Tensor]], generator: Generator, *, rank: int, ranks: int) -> None:
     """This process's state among those saved. With another number of processes there is no such thing."""
     if len(states) == ranks:
-        restore(states[rank], generator)
+        restore_random_state(states[rank], generator)
         return
     message = (
         f"saved by {len(states)} processes and resumed by {ranks}: what is random will not be as it would have been"

@@ -25,7 +25,7 @@ def capture(players: Players, position: Position, best: Best, generator: Generat
                 tensors[f"optimiser.{name}.{key}"] = value
             else:
                 scalars.setdefault(name, {})[key] = value
-    for source, own in randomness.capture(generator).items():
+    for source, own in randomness.capture_random_state(generator).items():
         for rank, value in enumerate(distributed.gather(own)):
             tensors[f"random.{rank}.{source}"] = value
     return Checkpoint(

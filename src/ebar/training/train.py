@@ -18,8 +18,8 @@ from ebar.maths.rows import named_tensors
 from ebar.store.writing import to_json
 from ebar.training import distributed, state
 from ebar.training.batches import Source
-from ebar.training.loop import NonFiniteError, Position, Step, fit, measure
-from ebar.training.metrics import Sink, lines
+from ebar.training.loop import NonFiniteError, Position, Step, evaluate_objective, fit
+from ebar.training.metrics import Sink, opened_lines
 from ebar.training.optimisers import AdamW, Constant, OptimiserConfig, Schedule
 from ebar.training.players import Player, Players, evaluating
 from ebar.training.randomness import seeded
@@ -64,7 +64,7 @@ class Result(NamedTuple):
     best: Best
 
 
-def train(
+def train_run(
     run: Run,
     objective: Objective,
     batches: Source,
@@ -91,8 +91,8 @@ def train(
     with ExitStack() as stack:
         stack.enter_context(_deterministic(plan.deterministic))
         stop = stack.enter_context(interruptible())
-        metrics = stack.enter_context(lines(run.folder / "metrics.jsonl", keep=logged or 0)) if writes else None
-        timing = stack.enter_context(lines(run.folder / "timing.jsonl")) if writes else None
+        metrics = stack.enter_context(opened_lines(run.folder / "metrics.jsonl", keep=logged or 0)) if writes else None
+        timing = stack.enter_context(opened_lines(run.folder / "timing.jsonl")) if writes else None
         if not writes:
             stack.enter_context(progress.shown(False))
         bar = stack.enter_context(progress.bar("training", _steps_left(plan, batches, position), "steps"))
@@ -211,11 +211,11 @@ def train_to_best(
     validation: Callable[[], Mapping[str, float]],
     sinks: Sequence[Sink] = (),
 ) -> Result:
-    """`train`, after which the players have their best weights and are in evaluation mode.
+    """`train_run`, after which the players have their best weights and are in evaluation mode.
 
     Stopped by a signal it raises `Interrupted`, with the result of the training so far as its argument.
     """
-    result = train(
+    result = train_run(
         run, objective, batches, players, plan, generator=generator, validation=validation, sinks=sinks
     )  # fmt: skip
     if result.status == "interrupted":
@@ -289,6 +289,6 @@ def train_best(
             {player: learner},
             plan,
             generator=generator,
-            validation=lambda: measure(judge, data, generator=generator),
+            validation=lambda: evaluate_objective(judge, data, generator=generator),
         )
     return History.read(folder)

@@ -9,7 +9,7 @@ import torch
 
 from ebar.automata.lift import Reading
 from ebar.build.control import read_constraints
-from ebar.data.tokenisers import reading_of
+from ebar.data.tokenisers import reading_of_space
 from ebar.journeys.control.journey import Controlled, control
 from ebar.models.construction import from_pretrained
 from ebar.models.pretrained import Pretrained
@@ -50,7 +50,7 @@ def model(folder: Path) -> Pretrained:
 @pytest.fixture
 def reading(model: Pretrained) -> Reading:
     """How features read its tokens."""
-    return reading_of(model.tokeniser, model.space)
+    return reading_of_space(model.tokeniser, model.space)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from torch import Generator
 from ebar.errors import UserError
 from ebar.journeys.control.journey import Controlled
 from ebar.journeys.control.report import MODEL, TARGET, Tuned
-from ebar.journeys.control.tuning import Tuning, measured, policy_gradient
+from ebar.journeys.control.tuning import Tuning, policy_gradient, tuning_figures
 from ebar.maths.enumeration import all_sequences
 from ebar.models.construction import from_pretrained
 from ebar.models.pretrained import Pretrained
@@ -175,7 +175,7 @@ def test_without_an_automaton_nothing_looks_ahead(controlled_by: Callable[..., C
 def test_judged_on_the_same_draws_at_every_step(controlled: Controlled) -> None:
     drawn = controlled.scored(100, Generator().manual_seed(0), ahead=controlled.ahead)
     one, other = (
-        measured(controlled.q, controlled.p, controlled.constraints, drawn, controlled.text, rows=30, seed=1)
+        tuning_figures(controlled.q, controlled.p, controlled.constraints, drawn, controlled.text, rows=30, seed=1)
         for _ in range(2)
     )
     assert one == other

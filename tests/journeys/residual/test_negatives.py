@@ -11,7 +11,7 @@ from torch import Generator
 
 from ebar.errors import UserError
 from ebar.journeys.residual import negatives as pools
-from ebar.journeys.residual.negatives import Layout, draw_negatives
+from ebar.journeys.residual.negatives import Partition, draw_negatives
 from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
 from ebar.types import Context, Sequences, Space
@@ -41,7 +41,7 @@ def content(folder):
     ("rows", "draws", "at_once"), [(5, 1, 2), (5, 2, 4), (3, 5, 4), (1, 1, 1), (2, 7, 3), (4, 3, 100), (2, 4, 4)]
 )
 def test_every_draw_of_every_context_is_in_one_part(rows, draws, at_once):
-    layout = Layout(rows=rows, draws=draws, at_once=at_once)
+    layout = Partition(rows=rows, draws=draws, at_once=at_once)
     seen = []
     for number in range(len(layout)):
         part = layout.part(number)

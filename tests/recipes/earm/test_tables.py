@@ -13,7 +13,7 @@ from torch import Generator
 from ebar.build.train import build_corpus, build_model
 from ebar.objectives.earm import Earm
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
-from ebar.recipes import SCALES, load
+from ebar.recipes import SCALES, find_recipe
 from ebar.recipes.earm import language, tables, timing
 from ebar.recipes.earm.language import RECENT, WITHOUT_CE
 from ebar.recipes.earm.tables import CASES, FIGURE2, TABLE1, TABLE2, TABLE7, TABLE8, TABLE9, TABLE10
@@ -80,7 +80,7 @@ def one(rows: Sequence[Row], name: str, **settings: Any) -> Any:
 @pytest.mark.parametrize("scale", SCALES)
 def test_readings_need_no_run_that_table_1_has_not(name: str, scale: str) -> None:
     finished = {json.dumps(cell) for cell in TABLE1.grid(scale)}
-    recipe = load(f"earm/{name}")
+    recipe = find_recipe(f"earm/{name}")
     assert {json.dumps(cell) for cell in recipe.grid(scale)} <= finished
     assert recipe.runs == TABLE1.runs
     assert recipe.run is TABLE1.run
@@ -173,8 +173,8 @@ def test_differences_from_the_reference_are_marked_and_counted() -> None:
     assert tables.marked("the sat", "the dog sat") == "the sat"
     assert tables.marked("", "the dog") == ""
     # cat, here and dog are alone, of 7 words.
-    assert tables.share(["the cat sat here"], ["the dog sat"]) == pytest.approx(3 / 7)
-    assert tables.share(["a b", "c"], ["a b", "d"]) == pytest.approx(2 / 6)
+    assert tables.unmatched_share(["the cat sat here"], ["the dog sat"]) == pytest.approx(3 / 7)
+    assert tables.unmatched_share(["a b", "c"], ["a b", "d"]) == pytest.approx(2 / 6)
     assert tables.most_different([["a b", "c", "e"], ["a b", "d", "e"], ["a c", "f", "e"]], most=2) == [1, 0]
 
 

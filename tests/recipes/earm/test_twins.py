@@ -10,7 +10,7 @@ from ebar.cli import main
 from ebar.config.reader import to_yaml
 from ebar.config.train import read_train
 from ebar.recipes.earm.tables import TABLE1
-from ebar.recipes.earm.translation import SCHEDULED, WIDTHS, measured, translated
+from ebar.recipes.earm.translation import SCHEDULED, WIDTHS, translated, translation_figures
 from ebar.recipes.earm.twins import configurations
 from ebar.store.writing import to_json
 
@@ -28,7 +28,7 @@ def test_ebar_train_gives_the_figures_of_a_cell_of_table_1(variant: str, tmp_pat
     run = read_train(tmp_path / "alone")
     corpus = build_corpus(run, tmp_path / "alone")
     model = load_model(run, tmp_path / "alone", corpus.space)
-    alone = measured(cell, corpus, model, {str(width): translated(model, corpus, width) for width in WIDTHS})
+    alone = translation_figures(cell, corpus, model, {str(width): translated(model, corpus, width) for width in WIDTHS})
 
     del figures["curves"]
     assert json.loads(to_json(alone)) == figures

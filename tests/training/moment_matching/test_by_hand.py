@@ -13,7 +13,13 @@ from ebar.samplers.look_ahead import guided
 from ebar.training.moment_matching import newton
 from ebar.training.moment_matching.conclusion import _about_weights, bound_at_the_end, conclude
 from ebar.training.moment_matching.diagnosis import ends, nearest
-from ebar.training.moment_matching.first_order import ImportanceMoments, RejectionMoments, Schedule, _descend, _Scale
+from ebar.training.moment_matching.first_order import (
+    CoefficientSchedule,
+    ImportanceMoments,
+    RejectionMoments,
+    _descend,
+    _Scale,
+)
 from ebar.training.moment_matching.matching import Pool, Solution, Wanted
 from ebar.training.moment_matching.newton import Newton, _Guess, _half_added
 from ebar.types import Context, Sequences, Space
@@ -53,7 +59,7 @@ def test_steps_shrink_as_one_over_the_epoch():
         return goal - next(gaps)
 
     scale = _Scale(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
-    end = _descend(Schedule(updates=1, max_epochs=3), Wanted(goal, None, None), scale, moments)
+    end = _descend(CoefficientSchedule(updates=1, max_epochs=3), Wanted(goal, None, None), scale, moments)
     assert end.trace == pytest.approx((0.4, 0.2, 0.1))
     assert float(end.coefficients) == pytest.approx(4.0 + 1.0 + 1 / 3)
 
@@ -152,8 +158,8 @@ def test_moments_that_contradict_each_other_move_onto_the_hull():
 @pytest.mark.parametrize(
     "method",
     [
-        ImportanceMoments(schedule=Schedule(max_epochs=1, updates=1), samples=200),
-        RejectionMoments(schedule=Schedule(max_epochs=1, updates=1), proposals=200),
+        ImportanceMoments(schedule=CoefficientSchedule(max_epochs=1, updates=1), samples=200),
+        RejectionMoments(schedule=CoefficientSchedule(max_epochs=1, updates=1), proposals=200),
     ],
     ids=["snis", "rs"],
 )

@@ -23,7 +23,7 @@ from ebar.samplers.look_ahead import guided
 from ebar.store.writing import to_json
 from ebar.training.moment_matching import MATCHING, match_moments
 from ebar.training.moment_matching.conclusion import _larger
-from ebar.training.moment_matching.first_order import ImportanceMoments, RejectionMoments, Schedule
+from ebar.training.moment_matching.first_order import CoefficientSchedule, ImportanceMoments, RejectionMoments
 from ebar.training.moment_matching.matching import Fitted
 from ebar.training.moment_matching.newton import Newton
 from ebar.types import Context, Sequences, Space
@@ -32,8 +32,8 @@ from tests.models.examples import lstm
 END = 2
 QUICK: dict[str, Any] = {
     "newton": Newton(draws=4000),
-    "rs": RejectionMoments(schedule=Schedule(max_epochs=20), proposals=500, buffer=10_000),
-    "snis": ImportanceMoments(schedule=Schedule(max_epochs=20), samples=500, buffer=10_000),
+    "rs": RejectionMoments(schedule=CoefficientSchedule(max_epochs=20), proposals=500, buffer=10_000),
+    "snis": ImportanceMoments(schedule=CoefficientSchedule(max_epochs=20), samples=500, buffer=10_000),
 }
 
 
@@ -322,7 +322,7 @@ def test_r_is_drawn_from_without_its_dropout_and_keeps_its_mode(generator):
 def test_the_documents_first_step_is_ten_times_the_gap(generator):
     # One update from λ = 0: λ = 10·(m − E_r[φ]), the moments being the buffer's.
     base, features = language(4), Features([starts("0")])
-    once = Schedule(max_epochs=1, updates=1)
+    once = CoefficientSchedule(max_epochs=1, updates=1)
     wanted = torch.tensor([0.9], dtype=torch.float64)
     for method in (ImportanceMoments(schedule=once), RejectionMoments(schedule=once)):
         found = method.fit(base, features, moments=wanted, generator=generator)
@@ -334,10 +334,14 @@ def test_the_documents_first_step_is_ten_times_the_gap(generator):
 def test_an_epoch_is_one_update_for_each_batch_of_data_and_patience_ends_it(generator):
     base, features = language(4), Features([starts("0")])
     data = base.sample(1250, generator=generator)
-    method = ImportanceMoments(schedule=Schedule(max_epochs=3, patience=10), samples=100, buffer=250, reset=True)
+    method = ImportanceMoments(
+        schedule=CoefficientSchedule(max_epochs=3, patience=10), samples=100, buffer=250, reset=True
+    )
     found = method.fit(base, features, data=data, generator=generator)
     assert found.draws == 3 * 2 * 100
-    still = ImportanceMoments(schedule=Schedule(max_epochs=50, patience=2, learning_rate=0.0), samples=10, reset=True)
+    still = ImportanceMoments(
+        schedule=CoefficientSchedule(max_epochs=50, patience=2, learning_rate=0.0), samples=10, reset=True
+    )
     assert len(still.fit(base, features, moments=torch.tensor([0.5]), generator=generator).trace) < 50
 
 

@@ -114,7 +114,7 @@ def read_pieces(path: Path, vocabulary: int) -> list[tuple[bytes, float]]:
     return pieces
 
 
-def read_tokenizer(model: Path, vocabulary: int) -> Any:
+def read_llama2c_tokenizer(model: Path, vocabulary: int) -> Any:
     """transformers' tokenizer with the same merges: bytes for what has no piece, a blank before the first word."""
     names = [model.parent / f"tok{vocabulary}.bin", model.parent / "tokenizer.bin"]
     found = [name for name in names if name.exists()]

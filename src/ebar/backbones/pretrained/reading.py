@@ -13,7 +13,7 @@ from torch import nn
 
 from ebar.backbones.pretrained import llama2c
 from ebar.errors import UserError, choose
-from ebar.hugging_face import PICKLES, check_folder, hub_answers, peft, quiet, read, refusal, transformers
+from ebar.hugging_face import PICKLES, check_folder, hub_answers, peft, quiet, read_pretrained, refusal, transformers
 
 Precision = Literal["float64", "float32", "bfloat16", "float16", "8bit"]
 DTYPES = {
@@ -49,13 +49,13 @@ def read_network(
         )  # fmt: skip
     else:
         options["local_files_only"] = not hub_answers()  # what was downloaded once is found without the hub
-    tokenizer = read(library.AutoTokenizer, where, "a tokenizer", **options)
+    tokenizer = read_pretrained(library.AutoTokenizer, where, "a tokenizer", **options)
     weights: dict[str, Any] = {"dtype": choose(DTYPES, dtype or "float32", "precision")}
     if "gguf_file" not in options:
         weights["use_safetensors"] = True
     if dtype == "8bit":
         weights |= _eight_bits(device)
-    network = read(getattr(library, kind), where, "a model", **options, **weights)
+    network = read_pretrained(getattr(library, kind), where, "a model", **options, **weights)
     if "gguf_file" in options:
         _forget_quantisation(network)
     if dtype != "8bit":
@@ -76,7 +76,7 @@ def _llama2c(path: Path, kind: str) -> tuple[Any, Any]:
     if path.read_bytes()[:2] in (b"PK", b"\x80\x02"):
         raise UserError(refusal(path))
     network = llama2c.read_model(path)
-    tokenizer = llama2c.read_tokenizer(path, network.config.vocab_size)
+    tokenizer = llama2c.read_llama2c_tokenizer(path, network.config.vocab_size)
     return (network.model if kind == "AutoModel" else network), tokenizer
 
 

@@ -54,7 +54,7 @@ from ebar.maths.log_space import effective_sample_size
 from ebar.maths.randomness import folded
 from ebar.models.construction import save_pretrained
 from ebar.models.pretrained import Pretrained
-from ebar.models.tilted import Tilted, measured_energy, reading_of
+from ebar.models.tilted import Tilted, measured_energy, reading_of_model
 from ebar.models.truncated import Prompted, Truncated
 from ebar.samplers.draw import draw, shares
 from ebar.samplers.guided import Guided
@@ -346,7 +346,7 @@ def control(
     model's own. λ is found on `draws`, `rows` of them at a time, looking ahead is learnt on `surrogate_draws`, and
     `check` uses `checks`. In a folder, what was found is read back; without a seed, one is drawn from torch's state.
     """
-    reading = reading_of(model) if data is None else data.reading
+    reading = reading_of_model(model) if data is None else data.reading
     if reading is None:
         raise UserError("This model does not say what its tokens spell: give data=, its corpus.")
     model = _of_length(model, length or model.space.length)

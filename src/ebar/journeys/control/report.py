@@ -8,8 +8,8 @@ from typing import Any
 
 from ebar.estimators.effective_samples import Budget, EffectiveSamples
 from ebar.journeys.control.constraints import Constraints
-from ebar.report.page import Beside, Figure, Folded, Part, Samples, Section, Table, Text, Warnings, write_page
-from ebar.report.plots import Dots, Line, Panel, draw
+from ebar.report.page import Beside, Folded, PageFigure, PageTable, Part, Samples, Section, Text, Warnings, write_page
+from ebar.report.plots import Dots, Line, Panel, plot_panels
 from ebar.store.writing import plain
 from ebar.training.moment_matching.matching import Fitted
 from ebar.types import Estimate
@@ -82,8 +82,8 @@ def write_fit_page(folder: Path, constraints: Constraints, fitted: Fitted, check
     rows = moment_rows(constraints, fitted, checked)
     sections = [
         Section("Warnings", [Warnings(lambda_warnings(fitted) + said)]),
-        Section("What is wanted", [Text(about), Table(MOMENTS, rows), Figure(draw(dots))]),
-        Section("How far p is from q", [Table(("figure", "value"), list(checked.distances().items()))]),
+        Section("What is wanted", [Text(about), PageTable(MOMENTS, rows), PageFigure(plot_panels(dots))]),
+        Section("How far p is from q", [PageTable(("figure", "value"), list(checked.distances().items()))]),
         Section("Texts", [Beside([(name, _lines(texts)) for name, texts in checked.texts.items()])]),
     ]
     return _write(folder, f"Control {folder.name}", sections)
@@ -122,8 +122,8 @@ def write_tune_page(folder: Path, tuned: Tuned) -> Path:
         f"by: {tuned.drawn}."
     )
     sections = [
-        Section("Figures", [Text(about), Table(("figure", "before", "best π", "p"), tuned.rows())]),
-        Section("Over the steps", [Figure(draw(panels[:2])), Figure(draw(panels[2:]))]),
+        Section("Figures", [Text(about), PageTable(("figure", "before", "best π", "p"), tuned.rows())]),
+        Section("Over the steps", [PageFigure(plot_panels(panels[:2])), PageFigure(plot_panels(panels[2:]))]),
         Section("Texts of π", [_lines(tuned.texts)]),
     ]
     return _write(folder, "Tuning", sections)

@@ -38,7 +38,7 @@ from ebar.training.randomness import seeded
 from ebar.training.run import open_run
 from ebar.training.state import restore_weights
 from ebar.training.stopping import Best
-from ebar.training.train import History, Plan, train
+from ebar.training.train import History, Plan, train_run
 from ebar.types import Distribution, Estimate, Sequences
 
 FLOOR = 0.02  # of the cosine schedule, as a share of the learning rate
@@ -113,7 +113,7 @@ def tune(
         target, tuning.evaluation_draws, ahead=ahead, features=constraints.features, rows=rows,
         generator=Generator(device=device).manual_seed(folded(tuning.seed, JUDGING, 1)),
     )  # fmt: skip
-    measure = partial(measured, policy, target, constraints, drawn, text, rows=rows, seed=tuning.seed)
+    measure = partial(tuning_figures, policy, target, constraints, drawn, text, rows=rows, seed=tuning.seed)
     objective = policy_gradient(target, policy, constraints, tuning, ahead)
     players = _players(policy, objective, tuning)
     plan = Plan(
@@ -131,7 +131,7 @@ def tune(
         start: Figures = from_plain(Figures, once(path, lambda: plain(measure()[0])))
         module = players["model"].module
         first = {name: weight.detach().to("cpu", copy=True) for name, weight in module.state_dict().items()}
-        result = train(
+        result = train_run(
             run, objective, Rounds(draws=tuning.draws, steps=tuning.steps), players, plan, generator=generator,
             validation=lambda: _numbers(measure()[0]),
         )  # fmt: skip
@@ -170,7 +170,7 @@ def tune(
 
 
 @torch.no_grad()
-def measured(
+def tuning_figures(
     policy: Any, target: Tilted, constraints: Constraints, drawn: ScoredDraws,
     text: Callable[[Sequences], list[str]], *, rows: int, seed: int,
 ) -> tuple[Figures, list[str]]:  # fmt: skip

@@ -35,7 +35,7 @@ from ebar.training.optimisers import Adam
 from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import open_run
-from ebar.training.train import Plan, train
+from ebar.training.train import Plan, train_run
 from ebar.types import Clock, Estimate, Loss, Sampler, Sequences
 
 ROUND = 500  # sequences drawn in a round
@@ -142,7 +142,7 @@ def cyclical(
     plan = Plan(steps=rounds, checkpoint_every=1, log_every=1)
     one = Batches(data=torch.zeros(1), batch_size=1)  # a round needs no data but its own draws
     with open_run(stage.folder / "cycle", config="# rounds of cyclical training\n", seed=seed) as run:
-        result = train(run, objective, one, players, plan, generator=generator)
+        result = train_run(run, objective, one, players, plan, generator=generator)
     if result.status == "interrupted":
         raise Interrupted(files)
     last = _read_round(files, rounds - 1)

@@ -24,7 +24,7 @@ from ebar.evaluation.exact_cross_entropy import (
 from ebar.evaluation.moments import frequencies, mean_length, moment_distance, true_moment, true_moments
 from ebar.features.feature import Features, Followed
 from ebar.features.regular import Motif
-from ebar.journeys.gam.rounds import Round
+from ebar.journeys.gam.rounds import GamRound
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
 from ebar.samplers.guided import Guided
@@ -53,7 +53,7 @@ Column = dict[str, Estimate]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figures:
+class GamFigures:
     """All figures of a GAM, each with its interval. Frequencies of P_λ are those of the draws that π learns from."""
 
     entropy: float | None  # of the language, nats per token
@@ -103,9 +103,9 @@ class Figures:
 
 @torch.no_grad()
 def measure(
-    data: Corpus, features: Features, rounds: Sequence[Round], *, seed: int, exact: bool, draws: int,
+    data: Corpus, features: Features, rounds: Sequence[GamRound], *, seed: int, exact: bool, draws: int,
     seconds: Mapping[str, float],
-) -> Figures:  # fmt: skip
+) -> GamFigures:  # fmt: skip
     """Cross-entropies, frequencies, moments, lengths and divergences.
 
     `exact`: cross-entropies over the whole language too, where it is known and small enough. `draws` of P_λ are made
@@ -147,7 +147,7 @@ def measure(
         add(f"P_λ{suffix}", cost, one.draws)
         add_autoregressive(f"π{suffix}", one.student)
     kl = divergence("kl", last.tilted(features), last.student, proposal=proposal, draws=draws, generator=generator)[0]
-    return Figures(
+    return GamFigures(
         entropy=h,
         models={"data" if language is None else "language": _perfect(data, h, EXACT in models["r"]), **models},
         features=features.names,
@@ -165,7 +165,7 @@ def measure(
     )
 
 
-def examples(data: Corpus, rounds: Sequence[Round], n: int, *, seed: int) -> dict[str, Sequences]:
+def examples(data: Corpus, rounds: Sequence[GamRound], n: int, *, seed: int) -> dict[str, Sequences]:
     """A few sequences of the data, of r, of P_λ and of π."""
     base, last = rounds[0].base, rounds[-1]
     generator = Generator(device=device_of(base)).manual_seed(folded(seed, SHOWING))
@@ -221,7 +221,7 @@ def _coefficients(fitted: Fitted) -> list[Estimate]:
     return [Estimate(value, float("-inf"), float("inf"), 0.0, unknown) for value in fitted.coefficients.tolist()]
 
 
-def _warnings(rounds: Sequence[Round], models: Mapping[str, Column], kl: Estimate) -> list[str]:
+def _warnings(rounds: Sequence[GamRound], models: Mapping[str, Column], kl: Estimate) -> list[str]:
     found = [f"λ, round {at}: {words}" for at, one in enumerate(rounds, 1) for words in one.fitted.warnings]
     found += [f"samples, round {at}: {words}" for at, one in enumerate(rounds, 1) for words in one.distilled.warnings]
     costs = {**{f"cross-entropy of {name}": column[COST] for name, column in models.items()}, "KL(p‖π)": kl}

@@ -30,9 +30,9 @@ from ebar.errors import Interrupted, UserError
 from ebar.estimators.exact import device_of
 from ebar.features.feature import Features, bind
 from ebar.journeys.gam.cyclical import cyclical
-from ebar.journeys.gam.figures import Figures, measure
+from ebar.journeys.gam.figures import GamFigures, measure
 from ebar.journeys.gam.report import write_gam_page
-from ebar.journeys.gam.rounds import Round
+from ebar.journeys.gam.rounds import GamRound
 from ebar.journeys.gam.settings import BasePhase, ContinuationPhase, Distillation, Phase, RefinementPhase, StudentPhase
 from ebar.journeys.train import Trained, seed_of, train
 from ebar.maths.randomness import folded
@@ -60,7 +60,7 @@ class Gam:
 
     data: Corpus
     features: Features
-    rounds: tuple[Round, ...]
+    rounds: tuple[GamRound, ...]
     seed: int
     settings: Mapping[str, Any]  # its arguments, as plain data
     config: str  # what the folder keeps as config.yaml
@@ -88,17 +88,17 @@ class Gam:
         return self.rounds[-1].student
 
     @cached_property
-    def figures(self) -> Figures:
+    def figures(self) -> GamFigures:
         """r, P_λ and π compared, with intervals; computed when first asked for."""
         return self.measure()
 
-    def measure(self, *, exact: bool = False, draws: int = CHECKS) -> Figures:
+    def measure(self, *, exact: bool = False, draws: int = CHECKS) -> GamFigures:
         """The figures from `draws` draws of P_λ; `exact`: over the whole language too, where it is known and small."""
         return measure(
             self.data, self.features, self.rounds, seed=self.seed, exact=exact, draws=draws, seconds=self.seconds
         )
 
-    def report(self, path: Path | str, *, figures: Figures | None = None, history: History | None = None) -> Path:
+    def report(self, path: Path | str, *, figures: GamFigures | None = None, history: History | None = None) -> Path:
         """Writes a page that needs no other file. `history` is that of the training of r, to be shown with π's."""
         histories = {} if history is None else {"r": history}
         for number, one in enumerate(self.rounds, 1):
@@ -164,7 +164,7 @@ def gam(
             store=folder, data=data, features=phi, matching=matching, sampler=sampler, distillation=distillation,
             regime=regime, cycle=cycle, seed=seed, device=str(device_of(base)), quiet=quiet,
         )  # fmt: skip
-        found: list[Round] = []
+        found: list[GamRound] = []
         model = base
         for number in range(1, rounds + 1):
             fitted, distilled, draws, held_out = work.teach(number, model)
@@ -179,7 +179,7 @@ def gam(
                 f"round-{number}/pi", anew or partial(copy.deepcopy, model), replace(data, parts=together), phase
             )
             histories = {"π": pi.history}
-            one = Round(
+            one = GamRound(
                 base=model, fitted=fitted, distilled=distilled, draws=draws, student=pi.model, histories=histories
             )
             if number < rounds:

@@ -6,11 +6,23 @@ from typing import Any
 
 from ebar.data.corpus import Corpus
 from ebar.features.feature import Feature, Features
-from ebar.journeys.gam.figures import Figures, examples, motif_of
-from ebar.journeys.gam.rounds import Round
-from ebar.report.page import Beside, Figure, Folded, Legend, Part, Samples, Section, Table, Text, Warnings, write_page
-from ebar.report.plots import Dots, Line, Panel, draw, spans_in, title_of
-from ebar.report.run_page import curve, flat
+from ebar.journeys.gam.figures import GamFigures, examples, motif_of
+from ebar.journeys.gam.rounds import GamRound
+from ebar.report.page import (
+    Beside,
+    Folded,
+    Legend,
+    PageFigure,
+    PageTable,
+    Part,
+    Samples,
+    Section,
+    Text,
+    Warnings,
+    write_page,
+)
+from ebar.report.plots import Dots, Line, Panel, plot_panels, spans_in, title_of
+from ebar.report.run_page import curve, flattened_tree
 from ebar.training.moment_matching.matching import Fitted
 from ebar.training.train import History
 
@@ -19,7 +31,7 @@ SMALLEST = 1e-16  # shown on a logarithmic scale
 
 
 def write_gam_page(
-    path: Path, figures: Figures, *, data: Corpus, features: Features, rounds: Sequence[Round],
+    path: Path, figures: GamFigures, *, data: Corpus, features: Features, rounds: Sequence[GamRound],
     histories: Mapping[str, History], settings: Mapping[str, Any], config: str, environment: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Writes the page; `settings` are the journey's arguments, `config` is shown as it stands."""
@@ -32,19 +44,21 @@ def write_gam_page(
         Section("Moments", _moments(figures)),
         Section("Learning", [Beside([("", curve(log, name, levels)) for name, log in histories.items()])]),
         Section("Samples", _marked(data, features, rounds, settings["seed"])),
-        Section("Time", [Table(("stage", "seconds"), [(name, round(s, 1)) for name, s in figures.seconds.items()])]),
+        Section(
+            "Time", [PageTable(("stage", "seconds"), [(name, round(s, 1)) for name, s in figures.seconds.items()])]
+        ),
         Section(
             "To do it again",
             [
                 Folded("The whole configuration", [Samples(config.splitlines())]),
-                Folded("Where it was run", [Table(("what", "value"), flat(environment))]),
+                Folded("Where it was run", [PageTable(("what", "value"), flattened_tree(environment))]),
             ],
         ),
     ]
     write_page(path, f"GAM {path.resolve().parent.name}", sections)
 
 
-def _asked(data: Corpus, features: Features, rounds: Sequence[Round], settings: Mapping[str, Any]) -> Part:
+def _asked(data: Corpus, features: Features, rounds: Sequence[GamRound], settings: Mapping[str, Any]) -> Part:
     sizes = (len(x.lengths) for x in (data.train, data.validation, data.test))
     made: Mapping[str, Any] = getattr(rounds[0].base, "origin", None) or {}
     rows = [
@@ -58,14 +72,14 @@ def _asked(data: Corpus, features: Features, rounds: Sequence[Round], settings: 
         ("regime", f"{settings['regime']}, rounds: {settings['rounds']}"),
         ("seed", settings["seed"]),
     ]
-    return Table(("what", "value"), rows)
+    return PageTable(("what", "value"), rows)
 
 
 def _options(tree: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in tree.items() if value is not None)
 
 
-def _compared(figures: Figures) -> list[Part]:
+def _compared(figures: GamFigures) -> list[Part]:
     rows = [[title, *("–" if one is None else one for one in row)] for title, row in figures.table().items()]
     near: list[tuple[str, object]] = [
         (f"ℓ1 distance of moments, {name}", distance) for name, distance in figures.distances.items()
@@ -73,10 +87,10 @@ def _compared(figures: Figures) -> list[Part]:
     near.append(("KL(p‖π), nats per sequence", figures.divergence))
     near += [] if figures.acceptance_rate is None else [("acceptance rate of the samples", figures.acceptance_rate)]
     about = "Nats per token, with 95 % intervals. Frequencies of P_λ are those of the samples drawn from it."
-    return [Text(about), Table(("", *figures.models), rows), Table(("how near", "value"), near)]
+    return [Text(about), PageTable(("", *figures.models), rows), PageTable(("how near", "value"), near)]
 
 
-def _lambda(figures: Figures) -> list[Part]:
+def _lambda(figures: GamFigures) -> list[Part]:
     rounds = [f"round {number}" for number in range(1, len(figures.fitted) + 1)]
     titles = ["λ"] if len(rounds) == 1 else [f"λ, {title}" for title in rounds]
     rows = [
@@ -85,10 +99,10 @@ def _lambda(figures: Figures) -> list[Part]:
     plots: list[tuple[str, Part]] = []
     for title, row, fitted in zip(titles, figures.coefficients, figures.fitted, strict=True):
         dots = Dots(title=title, x_label="λ", rows=dict(zip(figures.features, row, strict=True)))
-        plots.append(("", Figure(draw([dots]), "Dotted where the data set no bound.")))
+        plots.append(("", PageFigure(plot_panels([dots]), "Dotted where the data set no bound.")))
         plots.append(("", _trace(fitted)))
     about = "P_λ(x) = r(x)·exp⟨λ, φ(x)⟩: a feature with λ = 2 makes a sequence e² times likelier than under r."
-    return [Text(about), Table(("feature", *titles), rows), Beside(plots)]
+    return [Text(about), PageTable(("feature", *titles), rows), Beside(plots)]
 
 
 def _trace(fitted: Fitted) -> Part:
@@ -99,16 +113,16 @@ def _trace(fitted: Fitted) -> Part:
     name = "iteration" if fitted.method == "newton" else "epoch"
     panel = Panel(title=f"Moments of P_λ and data, {fitted.method}", x_label=name, y_label="ℓ1 distance",
                   lines=[line], log_y=True)  # fmt: skip
-    return Figure(draw([panel]), f"Training-1: {fitted.draws:,} draws, {fitted.seconds:.1f} s.")
+    return PageFigure(plot_panels([panel]), f"Training-1: {fitted.draws:,} draws, {fitted.seconds:.1f} s.")
 
 
-def _moments(figures: Figures) -> list[Part]:
+def _moments(figures: GamFigures) -> list[Part]:
     rows = [[name, *(column[name] for column in figures.moments.values())] for name in figures.features]
     about = "The mean of each feature: what it should be, under r, in the samples of P_λ, and under π."
-    return [Text(about), Table(("feature", *figures.moments), rows)]
+    return [Text(about), PageTable(("feature", *figures.moments), rows)]
 
 
-def _marked(data: Corpus, features: Features, rounds: Sequence[Round], seed: int) -> list[Part]:
+def _marked(data: Corpus, features: Features, rounds: Sequence[GamRound], seed: int) -> list[Part]:
     motif = motif_of(data)
     shown: list[Feature] = [*([] if motif is None else [motif]), *features.features]
     shown = list({title_of(feature): feature for feature in reversed(shown)}.values())[::-1]

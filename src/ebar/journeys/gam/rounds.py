@@ -12,7 +12,7 @@ from ebar.types import Sequences, Stepwise
 
 
 @dataclass(frozen=True, kw_only=True)
-class Round:
+class GamRound:
     """What a round began with and what it made."""
 
     base: Stepwise  # the model that was tilted: r, from the second round on π refined on the data

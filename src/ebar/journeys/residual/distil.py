@@ -35,7 +35,7 @@ def chosen_draws(energy: Energy[Sequences], drawn: Negatives, context: Context, 
     return drawn.one_each(torch.cat(chosen))
 
 
-def distil(
+def distil_joint_model(
     folder: Path, course: Course, base: Autoregressive, draws: Chunks, held_out: Chunks, *, batch_size: int = 32
 ) -> Autoregressive:
     """A copy of the base, trained on the joint model's draws; the epoch is chosen by the cost of held-out text.

@@ -24,7 +24,7 @@ from ebar.maths.randomness import folded
 from ebar.models.tilted import measured_energy
 from ebar.samplers.joint import chosen_by_energy
 from ebar.store.writing import plain
-from ebar.training.batches import moved
+from ebar.training.batches import to_device
 from ebar.types import Context, Sequences
 
 LIGHT = ("prefixes with k̂ < 0.7", "prefixes with an effective sample size of 30")  # unbounded, bounded energies
@@ -146,7 +146,7 @@ def evaluate(
         stage=f"{stage}/draws",
     )  # fmt: skip
     of_draws = energies_of(place / "energies", energy, drawn, data.context, stage=f"{stage}/energies")
-    x, context = moved(data, base.device)
+    x, context = to_device(data, base.device)
     with torch.no_grad():
         of_data = measured_energy(energy, x, context).double().cpu()
     log_q = -negative_log_scores(base.q, x, context).cpu()
@@ -172,7 +172,7 @@ def evaluate(
 def _last(base: Base, energy: nn.Module, data: Positives, how: Measuring, generator: Generator) -> LastStep | None:
     if how.last_rows < 1:
         return None
-    x, context = moved(data.spread(how.last_rows), base.device)
+    x, context = to_device(data.spread(how.last_rows), base.device)
     return last_step(base.q, energy, x, context, candidates=how.last_candidates, generator=generator, batch_size=256)
 
 

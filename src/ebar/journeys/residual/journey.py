@@ -41,7 +41,7 @@ from ebar.samplers.importance import Importance
 from ebar.samplers.joint import Generated, generate
 from ebar.store.store import Store
 from ebar.store.writing import saving
-from ebar.training.batches import moved
+from ebar.training.batches import to_device
 from ebar.training.players import Learning
 from ebar.training.train import load_best
 from ebar.types import Estimate, Sampler, Sequences, Stepwise
@@ -76,7 +76,7 @@ class Residual:
         if data.context is not None:
             return self.evaluate(Measuring(draws=draws, last_rows=0), part=data, seed=seed).perplexity.perplexity
         drawn = draw(Importance(), self.p, draws, generator=self._generator(seed))
-        return cross_entropy(self.p, moved(data.x, self.base.device), log_z=log_z(drawn)[0].estimate).perplexity
+        return cross_entropy(self.p, to_device(data.x, self.base.device), log_z=log_z(drawn)[0].estimate).perplexity
 
     def evaluate(
         self, how: Measuring | None = None, *, part: Positives | None = None, seed: int | None = None
@@ -183,7 +183,7 @@ def _seed(seed: int | None) -> int:
 def _try(energy: nn.Module, data: Positives) -> None:
     """An energy that cannot read the data is refused before hours of drawing."""
     some = data.select(torch.arange(min(TRIED, len(data.x.lengths))))
-    energy.eval()(*moved(some, str(next(energy.parameters()).device)))
+    energy.eval()(*to_device(some, str(next(energy.parameters()).device)))
 
 
 def _negatives(

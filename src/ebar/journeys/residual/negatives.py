@@ -23,7 +23,7 @@ from ebar.maths.randomness import folded
 from ebar.models.tilted import measured_energy, propose
 from ebar.progress import bar
 from ebar.store.stages import description_of, open_stage, read_tensors
-from ebar.training.batches import moved
+from ebar.training.batches import to_device
 from ebar.types import Context, Distribution, Sequences
 
 MEMORY = 1 << 28  # bytes of parts kept in memory
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Partition:
     """How rows × draws are cut into parts of at most `at_once`."""
 
     rows: int
@@ -73,7 +73,7 @@ class Negatives:
     """`draws` draws of q for each of `len` contexts, in a folder. A row holds those of one context."""
 
     folder: Path
-    layout: Layout
+    layout: Partition
     _read: "OrderedDict[int, dict[str, Tensor]]" = field(default_factory=OrderedDict, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ def draw_negatives(
     rows = context.rows if context is not None else rows or 0
     if n < 1 or rows < 1 or at_once < 1:
         raise UserError(f"Draws need a prefix and a draw at least, not {rows:,} and {n:,}.")
-    layout = Layout(rows=rows, draws=n, at_once=at_once)
+    layout = Partition(rows=rows, draws=n, at_once=at_once)
     made = {
         "rows": rows, "draws": n, "size of parts": at_once, "seed": seed,
         "prefixes": None if context is None else context.given, "base model": q, "space": q.space,
@@ -151,7 +151,7 @@ def _drawn(q: Distribution, context: Context | None, part: Part, *, seed: int) -
         n = shape[0] * shape[1]
     else:
         rows = torch.arange(part.contexts.start, part.contexts.stop, device=context.given.lengths.device)
-        context = moved(context.select(rows), str(device))
+        context = to_device(context.select(rows), str(device))
     x, _ = propose(q, n, context, generator)
     kind = torch.uint16 if q.space.vocabulary <= 1 << 16 else torch.int32
     tokens = torch.where(x.mask(), x.tokens, 0).to("cpu", kind)
@@ -175,7 +175,7 @@ def energies_of(
     def of_row(row: int, draws: range) -> Float[Tensor, " draws"]:
         one, numbers = torch.tensor([row]), torch.arange(draws.start, draws.stop)
         own = None if context is None else context.select(one)
-        return measured_energy(energy, *moved((drawn.fetch(one, draws=numbers), own), device)).double().cpu()
+        return measured_energy(energy, *to_device((drawn.fetch(one, draws=numbers), own), device)).double().cpu()
 
     made = {"energy": energy, "draws": description_of(drawn.folder)}
     with open_stage(folder, made, name=stage) as opened, bar("energies", found.numel(), "draws") as progress:

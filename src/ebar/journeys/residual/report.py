@@ -5,8 +5,8 @@ import math
 from pathlib import Path
 
 from ebar.journeys.residual.evaluation import Evaluation
-from ebar.report.page import Figure, Folded, Part, Samples, Section, Table, Text, Warnings, write_page
-from ebar.report.plots import Line, Panel, draw
+from ebar.report.page import Folded, PageFigure, PageTable, Part, Samples, Section, Text, Warnings, write_page
+from ebar.report.plots import Line, Panel, plot_panels
 from ebar.report.run_page import about_run
 from ebar.store.stages import stage_seconds
 
@@ -27,7 +27,7 @@ def write_residual_page(folder: Path, evaluation: Evaluation | None) -> Path:
     sections = [
         *([] if evaluation is None else _evaluated(evaluation)),
         Section("Training", [curves(folder / "energy")]),
-        Section("How long each stage took", [Table(("stage", "seconds"), seconds)]),
+        Section("How long each stage took", [PageTable(("stage", "seconds"), seconds)]),
         *about_run(folder),
     ]
     write_page(path, f"Residual model {folder.name}", sections)
@@ -51,7 +51,9 @@ def curves(folder: Path) -> Part:
             panels.append(Panel(title=title, x_label="step", y_label=unit, levels=LEVELS.get(key), lines=lines))
     if not panels:
         return Text("Nothing was logged.")
-    return Figure(draw(panels), "Telling data from the base's draws, on training batches and on held-out chunks.")
+    return PageFigure(
+        plot_panels(panels), "Telling data from the base's draws, on training batches and on held-out chunks."
+    )
 
 
 def _evaluated(evaluation: Evaluation) -> list[Section]:
@@ -63,20 +65,20 @@ def _evaluated(evaluation: Evaluation) -> list[Section]:
     moves = [[row.draws, row.low, row.value, row.high, row.log_z, row.log_z_upper] for row in perplexity.by_draws]
     middles = [(left + right) / 2 for left, right in zip(energies.edges[:-1], energies.edges[1:], strict=True)]
     lines = [Line(name=name, x=middles, y=list(getattr(energies, key).shares)) for key, name in SYSTEMS.items()]
-    histogram = draw([Panel(title="energy", x_label="E", y_label="share", lines=lines)])
+    histogram = plot_panels([Panel(title="energy", x_label="E", y_label="share", lines=lines)])
     texts: list[Part] = []
     for one in evaluation.continued:
         joint = f"joint (ESS {one.effective_sample_size:.1f}, k̂ {_two_digits(one.k)})"
         beside = [["data", one.data], ["base", one.base], [joint, one.joint]]
-        texts += [Samples([f"… {one.prefix[-300:]}"]), Table(("", "continuation"), beside)]
+        texts += [Samples([f"… {one.prefix[-300:]}"]), PageTable(("", "continuation"), beside)]
     count = f"{len(perplexity.log_z):,} test prefixes, {perplexity.by_draws[-1].draws:,} draws for each."
     header = ("draws", "low", "perplexity", "high", "mean log Z, lower", "upper")
-    every = Table(("prefix", "log Z", "lower", "upper", "k̂", "ESS"), prefixes)
+    every = PageTable(("prefix", "log Z", "lower", "upper", "k̂", "ESS"), prefixes)
     return [
         Section("Warnings", [Warnings(evaluation.warnings)]),
-        Section("Figures", [Text(count), Table(("figure", "value"), list(evaluation.figures().items()))]),
-        Section("How it moves with the number of draws", [Table(header, moves)]),
-        Section("Energies", [Figure(histogram, "A joint model that has learnt the data has the data's energies.")]),
+        Section("Figures", [Text(count), PageTable(("figure", "value"), list(evaluation.figures().items()))]),
+        Section("How it moves with the number of draws", [PageTable(header, moves)]),
+        Section("Energies", [PageFigure(histogram, "A joint model that has learnt the data has the data's energies.")]),
         Section("Continuations", texts),
         Section("log Z of each prefix", [Folded("all prefixes", [every])]),
     ]

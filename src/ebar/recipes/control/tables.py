@@ -23,7 +23,7 @@ from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves, Points
-from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
+from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.recipes.residual.configurations import path_of
 from ebar.store.writing import TEMPORARY, plain, to_json
 
@@ -253,7 +253,7 @@ READ: dict[str, Any] = {
         _curves("distinct n-grams of π", **{"distinct-1": ", n = 1", "distinct-2": ", n = 2"}),
     ],
     "notes": notes,
-    "reading": Reading(items=items, ranges={MOMENT: (0.0, 1.0), GAIN: (0.0, 1.0)}),
+    "reading": Caption(items=items, ranges={MOMENT: (0.0, 1.0), GAIN: (0.0, 1.0)}),
 }
 STORIES = Recipe(
     title="Control of a small story-teller: a pointwise and a distributional constraint", grid=STORIES_GRID, **READ

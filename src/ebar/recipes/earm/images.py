@@ -18,7 +18,7 @@ from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Points
-from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
+from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.report.image_sheet import Shape, completion_sheet, sample_sheet, write_sheets
 from ebar.types import Context, Sequences
 
@@ -167,7 +167,7 @@ TABLE5 = Recipe(
     plots=[Points(of=[BITS], label="{model}", title="Test images", x_label="bits per dimension")],
     claims=[Claim(says="E-ARM needs fewer bits", figure=GAIN, below=0.0)],
     runs="earm/images",
-    reading=Reading(items=_images, departures=_departures),
+    reading=Caption(items=_images, departures=_departures),
 )
 
 # Figure 1 ---------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ FIGURE1 = Recipe(
     figures=[_sheets],
     picture=_picture,
     runs="earm/images",
-    reading=Reading(
+    reading=Caption(
         items=_images,
         departures=lambda cells: [
             "The paper's picture is of a Gated PixelCNN with E-ARM on CIFAR-10: no sheet here compares with it."

@@ -19,7 +19,7 @@ from ebar.recipes.earm.twins import (
     each_twin,
     gain,
     laid,
-    told,
+    paper_figures,
     train_twins,
     twin_grid,
 )
@@ -27,7 +27,7 @@ from ebar.recipes.figures import Figure, Figures, found
 from ebar.recipes.grid import PARTS
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves, Points
-from ebar.recipes.recipe import Cell, Reading, Recipe, Row
+from ebar.recipes.recipe import Caption, Cell, Recipe, Row
 
 COMMON = {
     "data.kind": "text", "backbone.kind": "transformer", "training.drop_last": True, "training.held_out_batch": 64,
@@ -65,7 +65,7 @@ WIKITEXT103 = {  # Table 6, Tr-Base
 }  # fmt: skip
 ONE = {"demo": [TOY], "cpu": [ENWIK8], "paper": [WIKITEXT103]}
 SEEDS = {"demo": 2, "cpu": 5, "paper": 5}
-READING = Reading(
+READING = Caption(
     shared="All seeds are trained and tested on the same text: an interval over seeds alone holds the error of "
     "training and not that of which text was tested."
 )
@@ -136,7 +136,7 @@ TABLE3 = Recipe(
             of=[
                 Figure(
                     name="perplexity per token{twin}", at=lambda result, twin: math.exp(nats(result["twins"][twin])),
-                    each={"twin": TWINS}, paper=told(TABLE3_PAPER, tuple(TWINS), "corpus", "twin"),
+                    each={"twin": TWINS}, paper=paper_figures(TABLE3_PAPER, tuple(TWINS), "corpus", "twin"),
                 ),
                 Figure(
                     name="bits per byte{twin}", at=lambda result, twin: nats(result["twins"][twin]) / math.log(2),
@@ -156,7 +156,7 @@ TABLE3 = Recipe(
     ],
     plots=[Points(of=[GAIN], label="{corpus}", title="Paired over seeds", x_label=GAIN)],
     claims=[Claim(says="E-ARM lowers the perplexity", figure=GAIN, below=0.0)],
-    reading=Reading(shared=READING.shared, departures=_other_tokens),
+    reading=Caption(shared=READING.shared, departures=_other_tokens),
 )  # fmt: skip
 
 # Table 4 ----------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ TABLE4 = Recipe(
             of=[
                 Figure(
                     name=PERPLEXITY, at=lambda twin: math.exp(nats(twin)), bare=True,
-                    paper=told(TABLE4_PAPER, STARTS["paper"], "corpus", "λ", "start epoch"),
+                    paper=paper_figures(TABLE4_PAPER, STARTS["paper"], "corpus", "λ", "start epoch"),
                 ),
                 Figure(name=FROM_BASE, at="nats_per_token", minus={"λ": 0.0}, single="difference"),
             ],
@@ -213,7 +213,7 @@ TABLE4 = Recipe(
     ],
     tables=laid(("λ", "seed"), ("start epoch",), PERPLEXITY, FROM_BASE),
     plots=[Curves(of={PERPLEXITY: "λ = {λ:g}"}, x="start epoch", title=PERPLEXITY, by=("λ",), bands=False)],
-    reading=Reading(
+    reading=Caption(
         items=_windows,
         departures=lambda cells: [
             "Differences of single trainings: an interval over windows says nothing of another seed, and differences "

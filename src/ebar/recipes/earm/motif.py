@@ -28,7 +28,7 @@ from ebar.recipes.figures import Figure, Figures, found
 from ebar.recipes.gam.cells import configured, gam_grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Points
-from ebar.recipes.recipe import Cell, Reading, Recipe, Result
+from ebar.recipes.recipe import Caption, Cell, Recipe, Result
 from ebar.types import Estimate
 
 R, SCHEDULED, EARM, STUDENT = "r", "r + scheduled sampling", "r + E-ARM", "π (GAM)"
@@ -88,14 +88,14 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
             said[name] = ["its best held-out loss is from before its start epoch: these are r's weights of then"]
     return {
         "entropy": figures.entropy,
-        "models": {name: measured(model, corpus, cell["seed"]) for name, model in models.items()},
+        "models": {name: motif_figures(model, corpus, cell["seed"]) for name, model in models.items()},
         "warnings": said,
         "effective_share": [value for _, value in twins[EARM].history.curve("effective_share")],
         "validation": curves,
     }
 
 
-def measured(model: Autoregressive, corpus: Corpus, seed: int) -> dict[str, Any]:
+def motif_figures(model: Autoregressive, corpus: Corpus, seed: int) -> dict[str, Any]:
     """Its exact cost, and what its strings are like; the same random numbers for all models."""
     motif = motif_of(corpus)
     assert motif is not None
@@ -168,7 +168,7 @@ RECIPE = Recipe(
         Claim(says="E-ARM lowers the cross-entropy", figure=COST_DIFFERENCE, below=0.0, where={"model": EARM}),
         Claim(says="π of a GAM lowers it", figure=COST_DIFFERENCE, below=0.0, where={"model": STUDENT}),
     ],
-    reading=Reading(
+    reading=Caption(
         items=f"{DRAWS:,} draws, one training",
         shared="A seed decides the data, the first weights and the draws: an interval over seeds holds the errors of "
         "all three. Cross-entropies are exact, over all strings of the language.",

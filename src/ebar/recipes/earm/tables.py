@@ -19,9 +19,20 @@ from ebar.recipes.earm.translation import (
     run_cell,
     translation_grid,
 )
-from ebar.recipes.earm.twins import BASE, EARM, PAIRED, PAPER, alone, compared, each_twin, gain, laid, told
+from ebar.recipes.earm.twins import (
+    BASE,
+    EARM,
+    PAIRED,
+    PAPER,
+    alone,
+    each_twin,
+    gain,
+    laid,
+    paired_figures,
+    paper_figures,
+)
 from ebar.recipes.figures import Figure, Figures, found
-from ebar.recipes.layout import Layout, listed
+from ebar.recipes.layout import Layout, list_of_figures
 from ebar.recipes.plots import Curves, Points
 from ebar.recipes.recipe import Cell, Laid, Recipe, Result, Row
 from ebar.types import Estimate
@@ -143,9 +154,9 @@ TABLE2 = Recipe(
     figures=[
         Figures(
             by=("direction", "size", "system"),
-            of=compared(
+            of=paired_figures(
                 BEAM, "system", {f"{variant} + E-ARM": variant for variant in VARIANTS}, at="bleu.5", shared=SENTENCES,
-                paper=told(TABLE2_PAPER, TABLE2_SYSTEMS, "size", "system"),
+                paper=paper_figures(TABLE2_PAPER, TABLE2_SYSTEMS, "size", "system"),
             ),
             parts=each_twin(lambda cell, twin: {"system": cell["variant"] + (" + E-ARM" if twin == EARM else "")}),
         )
@@ -186,9 +197,9 @@ TABLE7 = Recipe(
     figures=[
         Figures(
             by=("direction", "system", "words"),
-            of=compared(
+            of=paired_figures(
                 BEAM, "system", AGAINST, at="bleu", shared=SENTENCES, empty="nothing to measure it on",
-                paper=told(TABLE7_PAPER, LENGTHS, "direction", "system", "length"),
+                paper=paper_figures(TABLE7_PAPER, LENGTHS, "direction", "system", "length"),
             ),
             parts=_lengths,
         )
@@ -220,9 +231,9 @@ TABLE9 = Recipe(
     figures=[
         Figures(
             by=("direction", "system", "K"),
-            of=compared(
+            of=paired_figures(
                 "BLEU", "K", {"5": "0", "10": "0"}, at="bleu", shared=SENTENCES,
-                paper=told(TABLE9_PAPER, ("0", "5", "10"), "direction", "system", "K"),
+                paper=paper_figures(TABLE9_PAPER, ("0", "5", "10"), "direction", "system", "K"),
             ),
             parts=_resampled,
         )
@@ -261,10 +272,10 @@ TABLE10 = Recipe(
     figures=[
         Figures(
             by=("direction", "system"),
-            of=compared(
+            of=paired_figures(
                 "{metric}", "system", AGAINST, at=lambda twin, metric: _metrics(twin)[metric], shared=SENTENCES,
                 each={"metric": lambda twin: {name: name for name in _metrics(twin)}},
-                paper=told(TABLE10_PAPER, METRICS, "direction", "system", "metric"),
+                paper=paper_figures(TABLE10_PAPER, METRICS, "direction", "system", "metric"),
             ),
             parts=systems(SYSTEMS),
         )
@@ -405,7 +416,7 @@ SHOWN = 8
 DIFFERENT = "share of words that differ from the reference"
 
 
-def share(texts: Sequence[str], references: Sequence[str]) -> float:
+def unmatched_share(texts: Sequence[str], references: Sequence[str]) -> float:
     """Words of both sides that find no partner in order on the other, of all words."""
     alone = total = 0
     for text, reference in zip(texts, references, strict=True):
@@ -434,7 +445,8 @@ def _matcher(words: list[str], others: list[str]) -> SequenceMatcher[str]:
 def most_different(translations: Sequence[Sequence[str]], most: int = SHOWN) -> list[int]:
     """Sentences whose translations are least alike, whichever is the best: nobody's choice but theirs."""
     distances = [
-        sum(share([one], [other]) for one, other in combinations(alike, 2)) for alike in zip(*translations, strict=True)
+        sum(unmatched_share([one], [other]) for one, other in combinations(alike, 2))
+        for alike in zip(*translations, strict=True)
     ]
     return sorted(range(len(distances)), key=lambda place: -distances[place])[:most]
 
@@ -450,14 +462,14 @@ def _cases(results: Sequence[Result]) -> list[Row]:
         shown = {"source": source, "reference": reference}
         shown |= {system: marked(own[place], reference) for system, own in texts.items()}
         for system, text in shown.items():
-            value = share([texts[system][place]], [reference]) if system in texts else None
+            value = unmatched_share([texts[system][place]], [reference]) if system in texts else None
             settings = {"system": system, "text": text}
             rows.append(Row(name=f"case {number}", settings=settings, value=value, low=None, high=None))
     return rows
 
 
 def _side_by_side(rows: Sequence[Row], elsewhere: str = "") -> Laid:
-    return listed([row for row in rows if row.name.startswith("case ")])
+    return list_of_figures([row for row in rows if row.name.startswith("case ")])
 
 
 CASES = Recipe(
@@ -467,9 +479,9 @@ CASES = Recipe(
     figures=[
         Figures(
             by=("system",),
-            of=compared(DIFFERENT, "system", dict.fromkeys(list(CASES_OF)[1:], "base"), at="different"),
+            of=paired_figures(DIFFERENT, "system", dict.fromkeys(list(CASES_OF)[1:], "base"), at="different"),
             parts=lambda cell, result: (
-                (part, {"different": share(twin["texts"], result["references"])})
+                (part, {"different": unmatched_share(twin["texts"], result["references"])})
                 for part, twin in systems(CASES_OF)(cell, result)
             ),
         ),

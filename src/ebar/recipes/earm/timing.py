@@ -17,7 +17,7 @@ from ebar.recipes.earm.translation import translation_grid
 from ebar.recipes.earm.twins import BASE, PAPER, configurations
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Points
-from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
+from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.training.optimisers import for_steps
 from ebar.training.randomness import seeded
 from ebar.types import Clock, Objective
@@ -132,7 +132,7 @@ TABLE11 = Recipe(
     figures=[figures],
     tables=[Layout(rows=("method",))],
     plots=[Points(of=[RATIO], label="{method}", title="Time of an update", x_label="in updates by maximum likelihood")],
-    reading=Reading(
+    reading=Caption(
         items=lambda row, cells: f"{cells[0]['measures']['rounds']} rounds of one run (sign test)",
         elsewhere=lambda cells: "12 layers, a V100",
     ),

@@ -14,8 +14,8 @@ from ebar.maths.randomness import folded
 from ebar.models.construction import Autoregressive
 from ebar.recipes.earm.twins import BASE, EARM, curves, train_twins, twin_grid
 from ebar.recipes.grid import PARTS, Grid, at
-from ebar.recipes.recipe import Cell, Reading, Row
-from ebar.samplers.beam import decode
+from ebar.recipes.recipe import Caption, Cell, Row
+from ebar.samplers.beam import decode_contexts
 from ebar.samplers.energy_resampling import energy_resampling
 
 # Fakes as long as their source lets them be, and two recent factors, are what E-ARM has by itself.
@@ -104,7 +104,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     test = corpus.sequences("test"), corpus.sources("test")
     return {
         "twins": {
-            name: {**measured(cell, corpus, twin.model, texts[name]), "curves": curves(twin)}
+            name: {**translation_figures(cell, corpus, twin.model, texts[name]), "curves": curves(twin)}
             for name, twin in twins.items()
         },
         "difference": {w: bleu_difference(texts[EARM][w], texts[BASE][w], references) for w in texts[BASE]},
@@ -122,10 +122,12 @@ def translated(model: Autoregressive, corpus: Corpus, width: int) -> list[str]:
     sources = corpus.sources("test")
     assert sources is not None
     limits = (2 * sources.given.lengths + 10).clamp(max=corpus.space.length)
-    return corpus.text(decode(model, sources, width=width, maximal_length=limits, enough=width).first())
+    return corpus.text(decode_contexts(model, sources, width=width, maximal_length=limits, enough=width).first())
 
 
-def measured(cell: Cell, corpus: Corpus, model: Autoregressive, texts: Mapping[str, list[str]]) -> dict[str, Any]:
+def translation_figures(
+    cell: Cell, corpus: Corpus, model: Autoregressive, texts: Mapping[str, list[str]]
+) -> dict[str, Any]:
     """BLEU of the translations, by the width of the beam, and more of the widest beam's."""
     measures, sources, best = cell["measures"], corpus.sources("test"), texts[str(max(WIDTHS))]
     assert corpus.written is not None
@@ -165,7 +167,7 @@ def elsewhere(corpus: str, said: str) -> Any:
     return lambda cells: None if cells[0]["corpus"] == corpus else said
 
 
-READING = Reading(
+READING = Caption(
     items=sentences,
     shared="All seeds are tested on the same sentences: an interval over seeds alone holds the error of training and "
     "not that of which sentences were tested, so that on other sentences differences may vary more than it says.",

@@ -92,7 +92,7 @@ def gain(path: str) -> Callable[..., float]:
     )
 
 
-def compared(name: str, key: str, against: Mapping[str, str], **more: Any) -> list[Figure]:
+def paired_figures(name: str, key: str, against: Mapping[str, str], **more: Any) -> list[Figure]:
     """A figure, and what it is more than that of another value of one setting, paired by seed."""
     return [
         Figure(name=name, **more),
@@ -105,7 +105,7 @@ def compared(name: str, key: str, against: Mapping[str, str], **more: Any) -> li
     ]
 
 
-def told(table: Mapping[Any, Sequence[float]], columns: Sequence[Any], *keys: str) -> Any:
+def paper_figures(table: Mapping[Any, Sequence[float]], columns: Sequence[Any], *keys: str) -> Any:
     """Reads a paper's figure from a table: its rows by all of these settings but the last, its columns by the last."""
     known = {(*row, *place): value for row, values in table.items()
              for *place, value in zip(columns, values, strict=True)}  # fmt: skip

@@ -18,7 +18,7 @@ from ebar.journeys.gam.figures import DRAWS
 from ebar.journeys.train import train
 from ebar.recipes.figures import Figure
 from ebar.recipes.grid import Grid
-from ebar.recipes.recipe import Cell, Reading, Row
+from ebar.recipes.recipe import Caption, Cell, Row
 from ebar.training.course import Training
 from ebar.training.optimisers import Adam
 from ebar.types import Space
@@ -207,7 +207,7 @@ def items(row: Row, cells: Sequence[Cell]) -> str:
     return f"{configuration['data']['test_size']:,} test strings, one training"
 
 
-READING = Reading(items=items, departures=departures)
+READING = Caption(items=items, departures=departures)
 
 
 def learn(

@@ -8,7 +8,7 @@ from torch import Generator
 
 from ebar.automata.measures import entropy
 from ebar.data.languages import Language
-from ebar.energies.conditional import ConditionalLinear, Constant, Network, Recurrent, distinct
+from ebar.energies.conditional import ConditionalLinear, ConstantCoefficients, Network, Recurrent, distinct_contexts
 from ebar.estimators.log_z import log_z
 from ebar.evaluation.cross_entropy import negative_log_scores
 from ebar.features.feature import Features
@@ -75,7 +75,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
         torch.manual_seed(folded(seed, 1))
         r = assemble(space, "lstm", {"layers": 1, "hidden": cell["hidden"], "dropout": 0.1})
         networks: dict[str, Network] = {
-            "constant": Constant(len(MOTIFS)),
+            "constant": ConstantCoefficients(len(MOTIFS)),
             "conditional": Recurrent(space.vocabulary, len(MOTIFS)),
         }
     learn(r, train, held_out, batch_size=50, epochs=cell["epochs"], patience=3, learning_rate=3e-3, seed=seed)
@@ -96,7 +96,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
 
 def _cost(p: Tilted, x: Sequences, context: Context, *, generator: Generator) -> float:
     """Cross-entropy of a conditional model: each context has its own log Z."""
-    different, which = distinct(context)
+    different, which = distinct_contexts(context)
     normalisers = log_z(gather(Importance(batch_size=32_768), p, LOG_Z_DRAWS, context=different, generator=generator))
     values = torch.tensor([each.estimate.value for each in normalisers], dtype=torch.float64)
     return float((negative_log_scores(p, x, context) + values[which]).mean())

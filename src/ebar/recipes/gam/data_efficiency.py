@@ -24,7 +24,7 @@ PAPER = {(start, size): cost for start in ("authors_then_ours", "tuned") for siz
 DIFFERENCE = "CE(π) − CE(r), paired, nats per token"
 
 
-def gain(result: Mapping[str, Any]) -> float:
+def cross_entropy_gain(result: Mapping[str, Any]) -> float:
     """CE(π) − CE(r), exact."""
     return float(cost("π")(result)["value"] - cost("r")(result)["value"])
 
@@ -98,7 +98,7 @@ RECIPE = Recipe(
             by=KEYS,
             of=[
                 *(replace(one, paper=PAPER) if one.name == "CE(π)/H" else one for one in STANDARD),
-                Figure(name=DIFFERENCE, at=gain),
+                Figure(name=DIFFERENCE, at=cross_entropy_gain),
             ],
         ),
         distractors,

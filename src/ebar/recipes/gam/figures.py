@@ -233,7 +233,7 @@ def extremes(name: str, settings: Mapping[str, Any], values: list[float]) -> Row
     return Row(name=name, settings=settings, value=math.fsum(values) / len(values), low=min(values), high=max(values))
 
 
-def spread(row: Row, cells: Sequence[Cell]) -> str:
+def spread_over_runs(row: Row, cells: Sequence[Cell]) -> str:
     """What stands in place of an interval."""
     what = "least and greatest" if row.name == "motif frequency π/r" else "± one standard deviation"
     return f"no interval: {what} of {row.settings['runs']} runs, each with its own motif and features"
@@ -301,7 +301,7 @@ TABLE3 = Recipe(
         for name in ("CE(r)/CE(π)", "CE(π)/H")
     ],
     claims=[Claim(says="π has a lower cross-entropy than r", figure="CE(r)/CE(π)", above=1.0)],
-    reading=replace(READING, items=spread),
+    reading=replace(READING, items=spread_over_runs),
 )
 
 

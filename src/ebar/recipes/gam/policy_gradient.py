@@ -28,7 +28,7 @@ from ebar.recipes.gam.cells import learn
 from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves
-from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
+from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.samplers.draw import draw as gather
 from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead, guided
@@ -106,7 +106,7 @@ def target() -> Tilted:
     return Tilted(base.eval(), Linear(features, torch.tensor([COEFFICIENT]))).requires_grad_(False)
 
 
-def distil(arm: Arm, policy: Autoregressive, budget: int, seed: int, generator: Generator) -> int:
+def distil_by_resampling(arm: Arm, policy: Autoregressive, budget: int, seed: int, generator: Generator) -> int:
     """Resample weighted draws of r, or of a look-ahead, and fit π to them until held-out ones say stop."""
     if arm.proposal == "ahead":
         ahead = _ahead(budget, generator)
@@ -133,7 +133,7 @@ def _resampled(drawn: Weighted, rows: slice, generator: Generator) -> Sequences:
     return x.select(chosen[0])
 
 
-def follow(arm: Arm, policy: Autoregressive, budget: int, generator: Generator) -> tuple[int, int]:
+def train_policy(arm: Arm, policy: Autoregressive, budget: int, generator: Generator) -> tuple[int, int]:
     """Policy gradient, each draw used once; the number of steps, and how often q was replaced."""
     proposal: Distribution | None = None if arm.proposal == "policy" else target().base
     if arm.proposal == "ahead":
@@ -170,9 +170,9 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if arm.divergence is None:
-            steps = distil(arm, policy, cell["draws"], seed, generator)
+            steps = distil_by_resampling(arm, policy, cell["draws"], seed, generator)
         else:
-            steps, replaced = follow(arm, policy, cell["draws"], generator)
+            steps, replaced = train_policy(arm, policy, cell["draws"], generator)
     seconds = time.perf_counter() - began
     policy.eval()
     with torch.no_grad():
@@ -237,7 +237,7 @@ RECIPE = Recipe(
                dashed=[arm for arm, way in ARMS.items() if way.divergence is None], log_x=True, log_y=True)
         for name, label in LABELS.items()
     ],
-    reading=Reading(
+    reading=Caption(
         shared="All seeds have the same target, whose probabilities are known: an interval is valid for other "
         "trainings on this target.",
     ),

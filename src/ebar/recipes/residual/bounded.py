@@ -16,7 +16,7 @@ from ebar.maths.jackknife import half_width, log_mean_bounds
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Points, chosen
-from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
+from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.recipes.residual.configurations import CELLS, LANGUAGE_MODEL
 from ebar.recipes.residual.run import base_figures, best_figures, trained
 from ebar.store.writing import once, plain
@@ -151,5 +151,5 @@ RECIPE = Recipe(
         )
     ],
     notes=_notes,
-    reading=Reading(items=_over),
+    reading=Caption(items=_over),
 )  # fmt: skip

@@ -32,7 +32,8 @@ def base_config(cell: Cell, folder: Path, *, layers: int | None = None) -> Train
     """A Transformer language model of whole chunks."""
     toy = cell["corpus"] == "toy"
     data = TextData(
-        **texts_of(cell, folder), tokeniser="bytes" if toy else "bpe", vocabulary=None if toy else cell["vocabulary"],
+        **corpus_files(cell, folder), tokeniser="bytes" if toy else "bpe",
+        vocabulary=None if toy else cell["vocabulary"],
         length=cell["prefix"] + cell["continuation"], windows=cell["train_chunks"],
         held_out_windows=cell["valid_chunks"],
     )  # fmt: skip
@@ -68,7 +69,7 @@ def residual_config(cell: Cell, kind: str, settings: Mapping[str, Any], seed: in
         base=str(folder / "base") if own else path_of(cell["base"]),
         seed=seed,
         data=ChunksData(
-            **({} if own else texts_of(cell, folder)), prefix=cell["prefix"], continuation=cell["continuation"],
+            **({} if own else corpus_files(cell, folder)), prefix=cell["prefix"], continuation=cell["continuation"],
             chunks=cell["train_chunks"], validation_chunks=cell["valid_chunks"], test_chunks=cell["test_chunks"],
         ),
         energy=Chosen(kind=kind, options=options),
@@ -85,7 +86,7 @@ def residual_config(cell: Cell, kind: str, settings: Mapping[str, Any], seed: in
     )  # fmt: skip
 
 
-def texts_of(cell: Cell, folder: Path) -> dict[str, Any]:
+def corpus_files(cell: Cell, folder: Path) -> dict[str, Any]:
     """The files of a corpus; those of the toy are written when they are asked for."""
     if cell["corpus"] != "toy":
         return {part: file_of(f"{cell['corpus']}/{name}.txt.xz") for part, name in PARTS.items()}

@@ -10,8 +10,8 @@ from typing import Any
 from ebar.recipes.figures import Figure, Figures, found
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Points, chosen, split
-from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
-from ebar.recipes.residual.run import BASES, BY_TASK, MODEL, NAMES, RUNS, TASK, cell_of, energies_of, named
+from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
+from ebar.recipes.residual.run import BASES, BY_TASK, MODEL, NAMES, RUNS, TASK, cell_of, energy_results, row_settings
 from ebar.recipes.statistics import crossed, over_items, over_seeds
 from ebar.types import Estimate
 
@@ -38,7 +38,8 @@ ORDER = (PRETRAINED, BIT, UNIT)  # best first, where the paper has all three
 def _rivals(cell: Cell, result: dict[str, Any]) -> list[Result]:
     """The base and the plain models of a cell, as runs of their own."""
     return [
-        ({**named(cell, kind), "parameters": rival["parameters"]}, rival) for kind, rival in result["rivals"].items()
+        ({**row_settings(cell, kind), "parameters": rival["parameters"]}, rival)
+        for kind, rival in result["rivals"].items()
     ]
 
 
@@ -66,12 +67,12 @@ def _differences(results: Sequence[Result]) -> Iterator[Row]:
             if rival is not base:
                 gains = [own - other for own, other in zip(rival["nats"], base["nats"], strict=True)]
                 value, low, high = over_items(gains, base["tokens"])
-                yield Row(name=DIFFERENCE, settings=named(cell, kind), value=value, low=low, high=high,
+                yield Row(name=DIFFERENCE, settings=row_settings(cell, kind), value=value, low=low, high=high,
                           over=f"{count}, one seed")  # fmt: skip
         for kind, runs in result["energies"].items():
             estimates = [found(run, "evaluation.perplexity.difference") for run in runs]
             row = over_seeds(
-                DIFFERENCE, named(cell, kind), [one.value for one in estimates], single=estimates[0],
+                DIFFERENCE, row_settings(cell, kind), [one.value for one in estimates], single=estimates[0],
                 warning=estimates[0].warning,
             )  # fmt: skip
             if len(runs) > 1:
@@ -182,18 +183,18 @@ RECIPE = Recipe(
             of=[Figure(name=PERPLEXITY, at=_perplexity, bare=True, paper=_paper)],
         ),
         Figures(
-            by=(*MODEL, "energy seed", "parameters"), parts=energies_of,
+            by=(*MODEL, "energy seed", "parameters"), parts=energy_results,
             of=[Figure(name=PERPLEXITY, at=_joint, warns="evaluation.perplexity.verdict", paper=_paper)],
         ),
         Figures(
-            by=(*MODEL, "energy seed"), parts=energies_of,
+            by=(*MODEL, "energy seed"), parts=energy_results,
             of=[
                 Figure(name=MOVED, at="evaluation.perplexity.moved", bare=True),
                 Figure(name=LIGHT, at="evaluation.perplexity.share_light", bare=True),
             ],
         ),
         lambda results: list(_differences(results)),
-        Figures(by=MODEL, parts=energies_of, of=[Figure(name=ACCURACY, at="held_out.accuracy")]),
+        Figures(by=MODEL, parts=energy_results, of=[Figure(name=ACCURACY, at="held_out.accuracy")]),
     ],
     tables=[
         Layout(rows=("model", "energy seed"), columns=TASK, figures=[PERPLEXITY], caption=f"{PERPLEXITY}:"),
@@ -202,6 +203,6 @@ RECIPE = Recipe(
     ],
     plots=[Points(of=[DIFFERENCE], label="{model}", x_label="nats per token − base", **BY_TASK)],
     notes=notes,
-    reading=Reading(items=_items, ranges={ACCURACY: (0.0, 1.0)}, departures=_seeds),
+    reading=Caption(items=_items, ranges={ACCURACY: (0.0, 1.0)}, departures=_seeds),
     **RUNS,
 )  # fmt: skip

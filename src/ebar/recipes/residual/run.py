@@ -23,7 +23,7 @@ from ebar.evaluation.next_words import next_words
 from ebar.evaluation.token_search import TokenSearch, random_tokens, search
 from ebar.journeys.judge import Judge, fooling
 from ebar.journeys.residual.base import Base
-from ebar.journeys.residual.distil import chosen_draws, distil, distil_by_gradient
+from ebar.journeys.residual.distil import chosen_draws, distil_by_gradient, distil_joint_model
 from ebar.journeys.residual.evaluation import Evaluation
 from ebar.journeys.residual.journey import Residual
 from ebar.journeys.residual.negatives import draw_negatives
@@ -205,8 +205,8 @@ def _distilled(cell: Cell, joint: Residual, folder: Path) -> dict[str, Any] | No
     adam = Adam(learning_rate=settings["learning_rate"])
     course = Course(epochs=settings["epochs"], seed=seed, optimiser=adam, checkpoint_every=500)
     students = {
-        "the base's own draws": distil(folder / "distilled-base", course, base, (own, context), held_out),
-        "draws of the joint model": distil(folder / "distilled", course, base, (chosen, context), held_out),
+        "the base's own draws": distil_joint_model(folder / "distilled-base", course, base, (own, context), held_out),
+        "draws of the joint model": distil_joint_model(folder / "distilled", course, base, (chosen, context), held_out),
         "policy gradient": distil_by_gradient(
             folder / "distilled-gradient", course, base, joint.energy, context, held_out, draws=count
         ),
@@ -224,15 +224,15 @@ NAMES = {"base": "base LM", "ralm": "RALM", "balm": "BALM", "unit": "UniT", "bit
 BASES = {"transformer": "Transformer", "smollm2": "SmolLM2-135M", "stories260k": "stories260K"}
 
 
-def named(cell: Cell, kind: str) -> dict[str, Any]:
+def row_settings(cell: Cell, kind: str) -> dict[str, Any]:
     """What a row is about."""
     return {"corpus": cell["corpus"], "base": BASES[cell["base"]], "model": NAMES[kind]}
 
 
-def energies_of(cell: Cell, result: dict[str, Any]) -> list[Result]:
+def energy_results(cell: Cell, result: dict[str, Any]) -> list[Result]:
     """Every energy of a cell, as a run of its own."""
     return [
-        ({**named(cell, kind), "energy seed": seed, "parameters": run["parameters"]}, run)
+        ({**row_settings(cell, kind), "energy seed": seed, "parameters": run["parameters"]}, run)
         for kind, runs in result["energies"].items()
         for seed, run in enumerate(runs)
     ]

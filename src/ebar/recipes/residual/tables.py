@@ -7,8 +7,8 @@ from typing import Any
 from ebar.recipes.figures import Figure, Figures, found
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves, Points, chosen
-from ebar.recipes.recipe import Cell, Reading, Recipe, Result, Row
-from ebar.recipes.residual.run import BY_TASK, MODEL, PAPER, RUNS, TASK, cell_of, energies_of, prefixes_of
+from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
+from ebar.recipes.residual.run import BY_TASK, MODEL, PAPER, RUNS, TASK, cell_of, energy_results, prefixes_of
 from ebar.recipes.statistics import over_seeds
 from ebar.types import Estimate
 
@@ -23,7 +23,7 @@ def _table(title: str, source: str, of: Sequence[Figure], **others: Any) -> Reci
 
 
 def _first_seeds(cell: Cell, result: dict[str, Any]) -> list[Result]:
-    return [run for run in energies_of(cell, result) if run[0]["energy seed"] == 0]
+    return [run for run in energy_results(cell, result) if run[0]["energy seed"] == 0]
 
 
 # Step by step -----------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ NGRAMS = _table(
         Layout(rows=MODEL, columns=("n",), figures=[SHARES], caption=SHARES),
     ],
     plots=[Points(of=[SHARES], label="{model}, n = {n}", x_label="unique n-grams, joint − base", **BY_TASK)],
-    reading=Reading(items=prefixes_of()),
+    reading=Caption(items=prefixes_of()),
 )  # fmt: skip
 
 # Judges -----------------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ FOOLING = Recipe(
         )
     ],
     notes=_judges,
-    reading=Reading(items=_second_half, elsewhere=lambda cells: "other text, another judge"),
+    reading=Caption(items=_second_half, elsewhere=lambda cells: "other text, another judge"),
     **RUNS,
 )  # fmt: skip
 
@@ -254,7 +254,7 @@ DISTILLED = _table(
         "Each student was trained once: its interval speaks for other prefixes, not for another training. The error of "
         "training is not known here."
     ],
-    reading=Reading(items=prefixes_of()),
+    reading=Caption(items=prefixes_of()),
 )  # fmt: skip
 
 # Text -------------------------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ SAMPLES = Recipe(
             x_label="probability as the next word",
         )
     ],
-    reading=Reading(
+    reading=Caption(
         items=lambda row, cells: (
             f"{cell_of(row, cells)['per_step']['draws']} draws of what follows each word, one prefix"
         ),

@@ -21,7 +21,7 @@ from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves
-from ebar.recipes.recipe import Cell, Reading, Recipe
+from ebar.recipes.recipe import Caption, Cell, Recipe
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw as gather
 from ebar.types import Sampler, Space, Weighted
@@ -105,5 +105,5 @@ RECIPE = Recipe(
                dashed=(IDEAL,), log_x=True, log_y=True)
         for name in ("total_variation", "energies_per_draw")
     ],
-    reading=Reading(shared="All seeds have the same target: an interval is valid for other draws from it."),
+    reading=Caption(shared="All seeds have the same target: an interval is valid for other draws from it."),
 )  # fmt: skip

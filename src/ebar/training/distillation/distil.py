@@ -22,7 +22,7 @@ from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.store.stages import Header, Stage, damaged, entered
 from ebar.store.writing import locked, plain, saving, write_all
 from ebar.training.distillation.distilled import Distilled, Record, Sums, both, record_path, summary
-from ebar.training.distillation.rounds import draw_round, find_ceiling, independent
+from ebar.training.distillation.rounds import draw_round, find_ceiling, has_independent_lines
 from ebar.training.stopping import interruptible
 from ebar.types import Distribution, Sampler, Sequences, Space, Target
 
@@ -81,7 +81,7 @@ def distil(
                     proposal = proposal_for(target, proposal)
                 if record is None:
                     sums = _sums(target, proposal)
-                    empty = Record(n=n, full_round=round_size, independent=independent(sampler), sums=sums)
+                    empty = Record(n=n, full_round=round_size, independent=has_independent_lines(sampler), sums=sums)
                     record = _begun(empty, sampler, target, proposal, generator(0, PILOT))
                 with saving(str(path)):
                     os.ftruncate(descriptor, record.bytes)  # a round that the record does not have

@@ -19,7 +19,7 @@ from ebar.maths.proportions import wilson
 from ebar.samplers.trade_off import QUANTILE, trade_off
 from ebar.store.stages import Header, damaged
 from ebar.store.writing import from_plain, plain
-from ebar.training.distillation.rounds import Ceiling, Round
+from ebar.training.distillation.rounds import Ceiling, DistillationRound
 from ebar.types import Estimate
 
 FEWEST_EFFECTIVE = 100  # effective draws of a resampled round at least: the bias of its lines is of order one in these
@@ -92,7 +92,7 @@ class Record:
     def with_ceiling(self, log_beta: float, pilot_rate: float | None) -> "Record":
         return replace(self, log_beta=log_beta, pilot_rate=pilot_rate)
 
-    def plus(self, drawn: Round, features: Features | None, *, size: int, has_end: bool) -> "Record":
+    def plus(self, drawn: DistillationRound, features: Features | None, *, size: int, has_end: bool) -> "Record":
         """After another round, whose text takes `size` bytes."""
         columns = [(drawn.x.lengths - int(has_end)).double()[:, None]]
         if features is not None:

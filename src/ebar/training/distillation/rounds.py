@@ -25,7 +25,7 @@ TOLERANCE = 0.01  # in total variation, from p
 PRIOR = 50  # proposals that an earlier acceptance rate counts for, when the next batch is sized
 
 
-class Round(NamedTuple):
+class DistillationRound(NamedTuple):
     """The lines of one round, and what they say of P."""
 
     x: Sequences
@@ -43,7 +43,7 @@ class Ceiling(NamedTuple):
     rate: float
 
 
-def independent(sampler: Sampler) -> bool:
+def has_independent_lines(sampler: Sampler) -> bool:
     """Whether lines are i.i.d.; else only rounds are."""
     return isinstance(sampler, Rejection | QuasiRejection | Ancestral)
 
@@ -88,7 +88,7 @@ def draw_round(
     weighted_draws: int,
     generator: Generator,
     advance: Callable[[int], None],
-) -> Round:
+) -> DistillationRound:
     """`size` lines. Those of weighted samplers are chosen among `weighted_draws` times as many."""
     if isinstance(sampler, QuasiRejection):
         assert proposal is not None
@@ -98,13 +98,13 @@ def draw_round(
         drawn = _rejected(sampler.attempts(target, size, proposal=proposal, generator=generator), size)
     elif isinstance(sampler, Ancestral):
         x = Sequences.join([part.x for part in sampler.stream(target, size, proposal=proposal, generator=generator)])
-        drawn = Round(x, torch.zeros(0), effective=float(size))
+        drawn = DistillationRound(x, torch.zeros(0), effective=float(size))
     elif sampler.weighted:
         parts = sampler.stream(target, size * weighted_draws, proposal=proposal, generator=generator)
         drawn = _resampled(parts, size, generator)
     else:
         batches = list(sampler.stream(target, size, proposal=proposal, generator=generator))
-        drawn = Round(Weighted.join(batches, one_stream=True).select(slice(size)).x, torch.zeros(0))
+        drawn = DistillationRound(Weighted.join(batches, one_stream=True).select(slice(size)).x, torch.zeros(0))
     advance(size)
     return drawn
 
@@ -118,7 +118,7 @@ def _accepted(
     ceiling: Ceiling,
     generator: Generator,
     advance: Callable[[int], None],
-) -> Round:
+) -> DistillationRound:
     """As `samplers.accept`, without a second pass over the base and with the weights of the first proposals kept."""
     parts: list[Sequences] = []
     kept_weights: list[Tensor] = []
@@ -146,19 +146,19 @@ def _accepted(
                 f"{refused_in_a_row:,} proposals in a row were refused (acceptance so far {have / proposed:.2g}): "
                 "use a proposal that looks ahead, or a smaller log_beta, or raise max_proposals."
             )
-    return Round(Sequences.join(parts), torch.cat(kept_weights), wanted, proposed, effective=float(wanted))
+    return DistillationRound(Sequences.join(parts), torch.cat(kept_weights), wanted, proposed, effective=float(wanted))
 
 
-def _rejected(attempts: Iterable[Attempts], size: int) -> Round:
+def _rejected(attempts: Iterable[Attempts], size: int) -> DistillationRound:
     parts = list(attempts)
     accepted = sum(int(part.accepted.sum()) for part in parts)
     proposed = sum(int(part.proposed.sum()) for part in parts)
     x = Sequences.join([part.x for part in parts]).select(slice(size))  # rejection draws at least two
-    return Round(x, torch.zeros(0), accepted, proposed, effective=float(size))
+    return DistillationRound(x, torch.zeros(0), accepted, proposed, effective=float(size))
 
 
 @torch.no_grad()
-def _resampled(batches: Iterable[Weighted], size: int, generator: Generator) -> Round:
+def _resampled(batches: Iterable[Weighted], size: int, generator: Generator) -> DistillationRound:
     """Systematic resampling, which adds the least noise; what it chooses is biased O(1/draws) towards the pool."""
     drawn = Weighted.join(list(batches), one_stream=True)
     log_w = drawn.log_weights.double()
@@ -170,5 +170,5 @@ def _resampled(batches: Iterable[Weighted], size: int, generator: Generator) -> 
     effective = min(float(effective_sample_size(log_w)[0]), float(size))
     x = drawn.x.select(shuffled)
     if drawn.groups is None:
-        return Round(x, log_w[0], effective=effective)
-    return Round(x, log_w.new_zeros(0), effective=effective, log_z=float(log_mean_exp(log_w)[0]))
+        return DistillationRound(x, log_w[0], effective=effective)
+    return DistillationRound(x, log_w.new_zeros(0), effective=effective, log_z=float(log_mean_exp(log_w)[0]))

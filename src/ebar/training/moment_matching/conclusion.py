@@ -18,7 +18,14 @@ from ebar.maths.jackknife import half_width
 from ebar.maths.log_space import effective_sample_size
 from ebar.maths.profile import distances
 from ebar.samplers.trade_off import QUANTILE
-from ebar.training.moment_matching.diagnosis import Finding, collinear, ends, moved, together, unmatched
+from ebar.training.moment_matching.diagnosis import (
+    Finding,
+    collinear,
+    contradictory_moments,
+    ends,
+    jointly_impossible,
+    unmatched,
+)
 from ebar.training.moment_matching.matching import Fitted, Pool, Solution, Wanted, allowed
 from ebar.types import Estimate
 
@@ -170,9 +177,9 @@ def conclude(
     moments = whole(state.moments)
     found = ends(solution) + collinear(features, pool)
     aim = solution if aimed is None else solution._replace(wanted=wanted._replace(moments=aimed))
-    found += moved(features, wanted, aim.wanted.moments, _columns(found))
+    found += contradictory_moments(features, wanted, aim.wanted.moments, _columns(found))
     hessian = state.covariance + ridge * torch.eye(len(values[0]), dtype=torch.float64)
-    found += together(aim, whole(ridge * inverse(hessian) @ coefficients[free]), _columns(found))
+    found += jointly_impossible(aim, whole(ridge * inverse(hessian) @ coefficients[free]), _columns(found))
     spread = (state.probabilities[:, None].square() * (values - state.moments).square()).sum(0).sqrt()
     found += unmatched(solution, moments, whole(4 * spread if iterative else 0 * spread), _columns(found))
     sentences = [finding.sentence for finding in found]

@@ -100,7 +100,7 @@ def collinear(features: Features, pool: Pool) -> list[Finding]:
     return [Finding(sentence, tuple(involved), True, True)]
 
 
-def together(solution: Solution, shifts: Float[Tensor, " features"], known: set[int]) -> list[Finding]:
+def jointly_impossible(solution: Solution, shifts: Float[Tensor, " features"], known: set[int]) -> list[Finding]:
     """Moments each possible alone and not all at once, or possible only at the boundary.
 
     `shifts`: how far the prior moves each λ. `known`: features of which something was said already.
@@ -188,7 +188,9 @@ def nearest(
     return torch.where(varying, moved.clamp(low, high), moments) if bool((change != 0).any()) else moments
 
 
-def moved(features: Features, wanted: Wanted, aimed: Float[Tensor, " features"], known: set[int]) -> list[Finding]:
+def contradictory_moments(
+    features: Features, wanted: Wanted, aimed: Float[Tensor, " features"], known: set[int]
+) -> list[Finding]:
     """Moments that could not be aimed at."""
     return [
         Finding(

@@ -30,7 +30,7 @@ from ebar.types import Distribution
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots: the reader of configurations lists its fields
-class Schedule:
+class CoefficientSchedule:
     """When λ moves, how far, and when it stops."""
 
     learning_rate: float = 10.0
@@ -69,7 +69,7 @@ class _End(NamedTuple):
 
 
 def _descend(
-    schedule: Schedule,
+    schedule: CoefficientSchedule,
     wanted: Wanted,
     scale: _Scale,
     model_moments: Callable[[Float[Tensor, " features"], bool], Float[Tensor, " features"]],
@@ -132,7 +132,7 @@ class RejectionMoments(Matching):
     Each update draws at least one batch from r, and tests all draws still kept anew, until 10 are accepted.
     """
 
-    schedule: Schedule = Schedule()
+    schedule: CoefficientSchedule = CoefficientSchedule()
     proposals: Count = 1000
     """Drawn from r at a time."""
     accepted: Count = 10
@@ -186,7 +186,7 @@ class RejectionMoments(Matching):
 class ImportanceMoments(Matching):
     """`snis`: E_λ[φ] over the last draws of r (or of a proposal q), weighted by exp⟨λ, φ⟩·r/q with the λ of now."""
 
-    schedule: Schedule = Schedule()
+    schedule: CoefficientSchedule = CoefficientSchedule()
     samples: Count = 1000
     """New ones for each update."""
     buffer: Count = 50_000
