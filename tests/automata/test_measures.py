@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-import ebar.automata.recursion as recursion
+from ebar.automata import graph as graphs
 from ebar.automata.construction import UNBOUNDED, capped, from_arcs, intersection, mixture, stopping_noise, white_noise
 from ebar.automata.expressions import compile_expression
 from ebar.automata.graph import Arcs
@@ -112,15 +112,15 @@ def test_the_documents_iteration_tends_to_the_direct_solution():
 def test_elimination_and_iteration_agree(stop, monkeypatch):
     automaton = random_automaton(7, 600, stop)
     direct = entropy(automaton), mean_length(automaton)
-    monkeypatch.setattr(recursion, "DIRECT", 10)
+    monkeypatch.setattr(graphs, "DIRECT", 10)
     again = random_automaton(7, 600, stop)
     assert (entropy(again), mean_length(again)) == pytest.approx(direct, rel=1e-10)
     assert again.log_partition == pytest.approx(0, abs=1e-10)
 
 
 def test_iteration_refuses_weights_that_diverge(monkeypatch):
-    monkeypatch.setattr(recursion, "DIRECT", 1)
-    monkeypatch.setattr(recursion, "ROUNDS", 20_000)
+    monkeypatch.setattr(graphs, "DIRECT", 1)
+    monkeypatch.setattr(graphs, "ROUNDS", 20_000)
     arcs = Arcs(np.array([0, 1, 1]), np.array([0, 0, 2]), np.array([1, 0, 2]), np.log([1.5, 1.5, 1.0]))
     with pytest.raises(UserError, match=r"settle|weigh too much"):
         from_arcs(arcs, 3, start=0, final=2, space=Space(3, UNBOUNDED, 2))

@@ -356,9 +356,10 @@ DOES_NOT_MEASURE = {
     "samplers.guided_states": "JointStates.others_bound JointStates.scores joint_states",
     "samplers.joint": "chosen_by_energy",
     "samplers.look_ahead": "check_look_ahead",
-    "samplers.metropolis": "chain_groups effective_draws integrated_autocorrelation_time moves_in Walkers.select",
+    "samplers.metropolis": "chain_groups integrated_autocorrelation_time moves_in Walkers.select",
     "samplers.rejection": "Rejection.bound CountingSampler.attempted coin weighed",
-    "samplers.resample": "at_offsets flat_indices in_groups multinomial repeated resampled systematic particle_systems",
+    "samplers.importance": "at_offsets flat_indices in_groups multinomial repeated resampled systematic "
+    "particle_systems",
     "samplers.smc": "Cloud.select base_to_follow none potential twist_for",
     "samplers.surrogate": "log_expected_weights log_largest_ratio NGram.fit Surrogate.fit Tally.add Tally.empty "
     "Uniform.fit",

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from ebar.samplers import resample
+from ebar.samplers.importance import RESAMPLERS, at_offsets, multinomial, systematic
 from ebar.samplers.rejection import coin
-from ebar.samplers.resample import at_offsets, multinomial, systematic
 
 ONE_LESS = 1 - 2.0**-53  # the largest number below 1
 
@@ -80,4 +79,4 @@ def test_draws_of_no_weight_are_never_chosen(name: str, monkeypatch: pytest.Monk
     log_weights = torch.tensor([[-math.inf, 0.0, -math.inf, 0.3, -math.inf]])
     for share in (0.0, ONE_LESS):
         scripted(monkeypatch, share)
-        assert set(resample.RESAMPLERS[name](log_weights, 3, generator)[0].tolist()) <= {1, 3}
+        assert set(RESAMPLERS[name](log_weights, 3, generator)[0].tolist()) <= {1, 3}

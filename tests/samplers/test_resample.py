@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from ebar.samplers.resample import RESAMPLERS, at_offsets, flat_indices, resampled
+from ebar.samplers.importance import RESAMPLERS, at_offsets, flat_indices, resampled
 
 
 def test_systematic_points_fall_where_they_should():

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from ebar.models.stepwise import ancestral
 from ebar.models.tabular import Tabular
 from ebar.samplers import metropolis, smc
-from ebar.samplers.resample import RESAMPLERS, at_offsets
+from ebar.samplers.importance import RESAMPLERS, at_offsets
 from ebar.types import Context, Sequences
 
 Result = TypeVar("Result")

@@ -10,9 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ebar.automata.deterministic import Dfa, explore, position_in, product, ranges
-from ebar.automata.graph import Arcs, Graph, arrange
+from ebar.automata.graph import Arcs, Graph, arrange, log_backward
 from ebar.automata.probabilistic import ProbabilisticAutomaton
-from ebar.automata.recursion import log_backward
 from ebar.errors import UserError
 from ebar.types import Space
 

@@ -8,9 +8,8 @@ from jaxtyping import Float, Int
 
 from ebar.automata.construction import follow
 from ebar.automata.deterministic import Dfa, explore, position_in, ranges
-from ebar.automata.graph import Arcs, Graph, arrange
+from ebar.automata.graph import Arcs, Graph, arrange, backward, count_paths, log_backward
 from ebar.automata.probabilistic import ProbabilisticAutomaton
-from ebar.automata.recursion import backward, count_paths, log_backward
 
 
 def entropy(automaton: ProbabilisticAutomaton) -> float:

@@ -12,8 +12,8 @@ from torch import Tensor
 from ebar.bounds import Count
 from ebar.errors import UserError, choose
 from ebar.samplers.draw import BatchSampler, Setting, group_size, numbered, shares
+from ebar.samplers.importance import RESAMPLERS, flat_indices, in_groups, particle_systems, repeated, resampled
 from ebar.samplers.metropolis import Walkers, begin, moves_in, step
-from ebar.samplers.resample import RESAMPLERS, flat_indices, in_groups, particle_systems, repeated, resampled
 from ebar.types import Weighted
 
 SMALLEST_RISE = 1e-4  # a ladder has at most ten thousand rungs

@@ -14,7 +14,7 @@ from ebar.models.tilted import measured_energy, propose
 from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
 from ebar.samplers.beam import alike, beam_search, restored
-from ebar.samplers.resample import flat_indices, multinomial
+from ebar.samplers.importance import flat_indices, multinomial
 from ebar.types import Context, Distribution, Sequences, Stepwise, Weighted, context_rows
 
 COLLAPSED = 1.5  # effective candidates of a context, below which one of them decides

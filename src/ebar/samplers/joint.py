@@ -19,9 +19,8 @@ from ebar.models.tilted import Tilted, measured_energy
 from ebar.models.truncated import Truncation
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw
-from ebar.samplers.importance import Importance
+from ebar.samplers.importance import Importance, multinomial
 from ebar.samplers.rejection import QuasiRejection
-from ebar.samplers.resample import multinomial
 from ebar.tables import Table
 from ebar.types import Context, Energy, Sampler, Sequences, Stepwise, Weighted
 

@@ -279,8 +279,3 @@ def integrated_autocorrelation_time(values: Float[Tensor, "chains steps"], windo
     time = 2 * torch.cumsum(covariance / covariance[0], 0) - 1
     enough = (torch.arange(steps, device=time.device) >= window * time).nonzero()
     return max(1.0, float(time[int(enough[0]) if len(enough) else -1]))
-
-
-def effective_draws(values: Float[Tensor, "chains steps"]) -> float:
-    """Draws divided by the integrated autocorrelation time of the quantity they are to estimate."""
-    return values.numel() / integrated_autocorrelation_time(values)

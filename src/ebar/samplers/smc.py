@@ -18,7 +18,7 @@ from ebar.models.drawing import draw_tokens
 from ebar.models.tilted import Tilted, measured_energy
 from ebar.modes import in_evaluation_mode
 from ebar.samplers.draw import BatchSampler, Foresighted, Setting, group_size, log_weights, numbered
-from ebar.samplers.resample import RESAMPLERS, flat_indices, in_groups, particle_systems, repeated, resampled
+from ebar.samplers.importance import RESAMPLERS, flat_indices, in_groups, particle_systems, repeated, resampled
 from ebar.types import Context, Sequences, State, Stepwise, Target, Weighted, context_rows
 
 

@@ -158,13 +158,7 @@ def _clear(player: Player) -> None:
         parameter.grad = None
 
 
-def evaluate_objective(
-    objective: Objective,
-    batches: Source,
-    *,
-    generator: Generator,
-    clock: Clock = Clock(0, 0),  # noqa: B008
-) -> dict[str, float]:
+def evaluate_objective(objective: Objective, batches: Source, *, generator: Generator) -> dict[str, float]:
     """The objective's losses and metrics over one epoch, Σ w·L / Σ w: exact over tokens where w counts tokens.
 
     Each process takes its share of each batch. It neither changes modes nor stops gradients: `evaluating` does.
@@ -173,7 +167,7 @@ def evaluate_objective(
     weights: dict[str, float] = {}
     for batch in batches.at(0, 0):
         for part, counted in process_share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=1):
-            for loss in objective.losses(part, clock, generator=generator):
+            for loss in objective.losses(part, Clock(0, 0), generator=generator):
                 weight = counted * loss.weight
                 name = "" if loss.player == "model" else f"{loss.player}."
                 for key, value in {"loss": float(loss.value.detach()), **loss.metrics}.items():

@@ -58,9 +58,8 @@ from ebar.models.tilted import Tilted, measured_energy, reading_of_model
 from ebar.models.truncated import Prompted, Truncated
 from ebar.samplers.draw import draw, shares
 from ebar.samplers.guided import Guided
-from ebar.samplers.importance import Resampling
+from ebar.samplers.importance import Resampling, multinomial
 from ebar.samplers.look_ahead import LookAhead, ScoredDraws, draw_scored, guided
-from ebar.samplers.resample import multinomial
 from ebar.store import Store, open_store
 from ebar.store.writing import TEMPORARY, from_plain, once, replace_folder, saving, to_json
 from ebar.training.moment_matching.matching import Fitted

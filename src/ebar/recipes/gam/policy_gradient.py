@@ -30,9 +30,8 @@ from ebar.recipes.layout import Layout
 from ebar.recipes.plots import Curves
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.samplers.draw import draw as gather
-from ebar.samplers.importance import Importance
+from ebar.samplers.importance import Importance, systematic
 from ebar.samplers.look_ahead import LookAhead, guided
-from ebar.samplers.resample import systematic
 from ebar.samplers.surrogate import NGram
 from ebar.training.batches import Batches
 from ebar.training.loop import fit

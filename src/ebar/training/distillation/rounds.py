@@ -14,10 +14,9 @@ from ebar.maths.importance import check_weights
 from ebar.maths.log_space import effective_sample_size, log_mean_exp
 from ebar.models.tilted import Tilted
 from ebar.samplers.guided import Guided
-from ebar.samplers.importance import Ancestral, Importance
+from ebar.samplers.importance import Ancestral, Importance, systematic
 from ebar.samplers.look_ahead import LookAhead
 from ebar.samplers.rejection import Attempts, QuasiRejection, Rejection, coin
-from ebar.samplers.resample import systematic
 from ebar.samplers.trade_off import trade_off
 from ebar.types import Distribution, Sampler, Sequences, Target, Weighted
 
