@@ -262,3 +262,15 @@ def test_a_recipes_cell_is_what_the_command_makes_of_its_configuration(
             assert [float(ours[end]) for end in ("low", "high")] == pytest.approx(
                 [float(theirs[end]) for end in ("low", "high")], rel=1e-9
             )
+
+
+def test_a_gam_of_an_earlier_version_says_what_to_do(tmp_path, capsys):
+    assert gam(tmp_path, "old", *SMALL, "--features", "motif:11") == 0
+    (tmp_path / "old" / "seconds.json").write_text("{}")  # which had the times of its stages
+    capsys.readouterr()
+    assert gam(tmp_path, "old", *SMALL, "--features", "motif:11") == 2
+    said = capsys.readouterr().err
+    assert f"ebar gam --config {tmp_path / 'old'}/config.yaml --name ANOTHER" in said
+    with pytest.raises(ebar.errors.UserError, match="earlier version"):
+        ebar.load(tmp_path / "old")
+    assert ebar.load(tmp_path / "old" / "round-1" / "pi").model is not None

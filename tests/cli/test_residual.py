@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from shutil import copytree, rmtree
 from typing import Any
 
 import pytest
@@ -211,3 +212,15 @@ def test_without_a_part_the_parts_are_listed(capsys):
             main(["residual", part, "--help"])
         assert stopped.value.code == 0
         assert f"ebar residual {part}" in capsys.readouterr().out
+
+
+def test_a_residual_model_of_an_earlier_version_is_measured_and_not_trained_on(runs, capsys, tmp_path):
+    copytree(runs / "unit", tmp_path / "old")
+    for path in (tmp_path / "old").rglob("header.json"):
+        path.write_text('{"format": 1, "rows": 3}')
+    rmtree(tmp_path / "old" / "evaluation")
+    (tmp_path / "old" / "seconds.json").write_text("{}")
+    config = str(tmp_path / "old" / "config.yaml")
+    said = complaint(capsys, "train", "--runs", str(tmp_path), "--name", "old", "--config", config)
+    assert f"ebar residual train --config {config} --name ANOTHER" in said
+    assert answer(capsys, runs, "evaluate", str(tmp_path / "old"), "--prefixes", "2", "--draws", "5")["prefixes"] == 2

@@ -14,6 +14,7 @@ from ebar.journeys.gam.journey import Gam, bound, gam
 from ebar.journeys.gam.settings import FLOOR
 from ebar.models.construction import Autoregressive
 from ebar.samplers import SAMPLERS
+from ebar.store.differences import refuse_earlier_version
 from ebar.store.store import Store, open_store
 from ebar.store.writing import to_json
 from ebar.training.moment_matching import MATCHING
@@ -35,6 +36,7 @@ def base_settings(config: GamConfig) -> TrainConfig:
 
 def make_gam(config: GamConfig, folder: Path, *, quiet: bool = True) -> tuple[Gam, GamFigures]:
     """All that `ebar gam` does, in a run folder, from where it stands: r, the journey, its figures and its page."""
+    refuse_earlier_version(folder, MANUAL.command, f"its models {folder}/r and {folder}/round-1/pi open as they are")
     with open_store(folder, description=described(folder, MANUAL, config), seed=config.seed) as store:
         made = _stages(config, store, quiet)
         figures = made.measure(exact=config.exact, draws=config.checks)
@@ -45,6 +47,7 @@ def make_gam(config: GamConfig, folder: Path, *, quiet: bool = True) -> tuple[Ga
 
 def load_gam(folder: Path) -> Gam:
     """What `ebar gam` left in a folder."""
+    refuse_earlier_version(folder, MANUAL.command, f"its models {folder}/r and {folder}/round-1/pi open as they are")
     config = read_file(folder / "config.yaml", MANUAL, GamConfig)
     if not (folder / "results.json").exists():
         raise UserError(f"{folder} is not finished yet: run `ebar gam` to its end.")

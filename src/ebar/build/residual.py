@@ -19,6 +19,7 @@ from ebar.journeys.residual import journey
 from ebar.journeys.residual.base import Base
 from ebar.maths.randomness import folded
 from ebar.models.construction import from_pretrained
+from ebar.store.differences import refuse_earlier_version
 from ebar.store.writing import saving
 from ebar.training.randomness import seeded
 from ebar.types import Space
@@ -40,6 +41,7 @@ class Found(NamedTuple):
 
 def train_residual(residual: ResidualConfig, folder: Path) -> journey.Residual:
     """As configured, in a run folder, from where it stands."""
+    refuse_earlier_version(folder, "residual train", "if it is finished, the other commands and `ebar.load` open it")
     with saving(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
     found = load_base(residual)

@@ -68,6 +68,15 @@ def another_configuration(folder: Path, config: str, advice: str) -> UserError:
     )
 
 
+def refuse_earlier_version(folder: Path, command: str, usable: str) -> None:
+    """Raises where a run of several stages is from before stages had headers: their times were in one file then."""
+    if (folder / "seconds.json").exists():
+        raise UserError(
+            f"{folder} was made by an earlier version of ebar: {usable}, and `ebar {command} --config "
+            f"{folder}/config.yaml --name ANOTHER` makes all of it again."
+        )
+
+
 def made_from_something_else(place: Path, names: list[str]) -> UserError:
     """What to say of a stage of another description."""
     return UserError(

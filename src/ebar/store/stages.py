@@ -225,10 +225,16 @@ def _filled(folder: Path) -> bool:
 
 
 def stage_seconds(folder: Path) -> dict[str, float]:
-    """How long each stage of a store has taken so far, in the order in which they were begun."""
+    """How long each stage of a store has taken so far, in the order in which they were begun.
+
+    Headers of earlier versions, which a finished run may have, say no times and are left out.
+    """
     found = []
     for path in folder.rglob(HEADER):
-        header = Header.read(path) if not path.parent.name.startswith(TEMPORARY) else None
+        try:
+            header = Header.read(path) if not path.parent.name.startswith(TEMPORARY) else None
+        except UserError:
+            continue
         if header is not None and header.stage == path.parent.relative_to(folder).as_posix():
             found.append(header)
     return {header.stage: header.seconds for header in sorted(found, key=lambda one: one.begun)}

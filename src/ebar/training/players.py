@@ -70,6 +70,10 @@ class Learning(nn.Module):
 
     def load_state_dict(self, state: Mapping[str, Any], *_: Any, **__: Any) -> None:  # type: ignore[override]
         wanted = self.state_dict()
+        learnt = [name for name, parameter in self.module.named_parameters() if parameter.requires_grad]
+        numbered = {f"weights.{number}": name for number, name in enumerate(learnt)}
+        if set(state) == set(numbered):  # checkpoints of earlier versions had no names
+            state = {numbered[key]: value for key, value in state.items()}
         if set(wanted) != set(state):
             other = sorted(set(wanted) ^ set(state))
             raise RuntimeError(f"the stored weights are of another network: {other[0]} is in one of them only")

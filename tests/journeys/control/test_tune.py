@@ -109,6 +109,15 @@ def test_the_gradient_is_that_of_kl_to_p(controlled: Controlled) -> None:
     assert float(found.norm() / wanted.norm()) == pytest.approx(1, abs=0.05)
 
 
+def test_checkpoints_of_earlier_versions_had_numbers_for_names(controlled: Controlled) -> None:
+    learning = Learning(controlled.policy(Tuning(**QUICK)))
+    learnt = [weight for weight in learning.parameters() if weight.requires_grad]
+    learning.load_state_dict({f"weights.{n}": torch.full_like(weight, n) for n, weight in enumerate(learnt)})
+    assert all(bool((weight == n).all()) for n, weight in enumerate(learnt))
+    with pytest.raises(RuntimeError, match="of another network"):
+        learning.load_state_dict({f"weights.{n}": weight for n, weight in enumerate(learnt[1:])})
+
+
 def test_only_adapters_learn_and_are_kept(controlled: Controlled, tmp_path: Path) -> None:
     before = {name: weight.clone() for name, weight in controlled.q.state_dict().items()}
     policy = controlled.policy(Tuning(**QUICK))
