@@ -5,7 +5,7 @@ import math
 import numpy
 import pytest
 
-from ebar.recipes.statistics import (
+from ebar.recipes.figures import (
     Interval,
     combined_error,
     crossed,

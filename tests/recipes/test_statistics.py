@@ -2,7 +2,7 @@
 
 import pytest
 
-from ebar.recipes.statistics import over_seeds
+from ebar.recipes.figures import over_seeds
 from ebar.types import Estimate
 
 SAID = "every draw has the feature 'motif'"

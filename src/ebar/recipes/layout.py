@@ -1,12 +1,17 @@
-"""Tables as text: laid out as the paper has them, ours and theirs side by side, or as a list of all figures."""
+"""What a page shows: tables, plots and claims as data.
+
+Tables are laid out as the paper has them, ours and theirs side by side, or are a list of all figures. Plots are lines
+of figures against a setting, or dots one below the other. Claims say which statements of a paper hold here.
+"""
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ebar.recipes.plots import chosen
 from ebar.recipes.recipe import Laid, Row
+from ebar.report.plots import Dots, Line, Panel
+from ebar.types import Estimate
 
 FIGURE = "figure"  # stands for the name of a figure where settings are named
 
@@ -136,3 +141,179 @@ def text(value: Any) -> str:
 def escaped(words: str) -> str:
     """Text within a table or a link."""
     return " ".join(words.replace("|", "\\|").split())
+
+
+def chosen(rows: Sequence[Row], name: str, where: Mapping[str, Any]) -> list[Row]:
+    """Rows of a figure with these settings; a name that ends in * stands for all that begin so."""
+    return [
+        row
+        for row in rows
+        if (row.name.startswith(name[:-1]) if name.endswith("*") else row.name == name)
+        and all(row.settings.get(key) == value for key, value in where.items())
+    ]
+
+
+def split(rows: Sequence[Row], keys: Sequence[str]) -> list[dict[str, Any]]:
+    """The combinations of these settings that rows have."""
+    if not keys:
+        return [{}]
+    known = dict.fromkeys(
+        tuple(row.settings[key] for key in keys) for row in rows if all(key in row.settings for key in keys)
+    )
+    return [dict(zip(keys, values, strict=True)) for values in known]
+
+
+def as_dot(row: Row) -> Estimate:
+    """A row as an estimate, to be drawn."""
+    value = float("nan") if row.value is None else row.value
+    low, high = (value if end is None else end for end in (row.low, row.high))
+    return Estimate(value, low, high, float("nan"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves:
+    """Figures against a setting. Title and labels may name settings: "π, {matching}"."""
+
+    of: Mapping[str, str]  # name of a figure → label of its line
+    x: str
+    title: str
+    y_label: str = ""  # the title, where there is none
+    x_label: str = ""  # the setting
+    by: Sequence[str] = ()  # settings that have a line for each of their values
+    panels: Sequence[str] = ()  # settings that have a panel for each of their values
+    where: Mapping[str, Any] = field(default_factory=dict)
+    dashed: Collection[str] = ()  # figures, or values of `by`, whose lines are
+    # Horizontal lines: a number, the name of a figure that has it, or a function of the rows.
+    levels: Mapping[str, float | str | Callable[[Sequence[Row]], float]] = field(default_factory=dict)
+    bands: bool = True
+    log_x: bool = False
+    log_y: bool = False
+
+    def __call__(self, rows: Sequence[Row]) -> list[Panel]:
+        panels = []
+        for own in split(rows, self.panels):
+            here = {**self.where, **own}
+            lines = []
+            for part in split([row for name in self.of for row in chosen(rows, name, here)], self.by):
+                for name, label in self.of.items():
+                    found = chosen(rows, name, {**here, **part})
+                    dashed = name in self.dashed or any(value in self.dashed for value in part.values())
+                    if found:
+                        lines.append(self._line(label.format(**part), found, dashed))
+            levels = {}
+            for name, level in self.levels.items():
+                value = chosen(rows, level, own)[0].value if isinstance(level, str) else level
+                levels[name] = value(rows) if callable(value) else float(value or 0.0)
+            title = self.title.format(**own)
+            panels.append(
+                Panel(title=title, x_label=self.x_label or self.x, y_label=self.y_label or title, lines=lines,
+                      levels=levels or None, log_x=self.log_x, log_y=self.log_y)
+            )  # fmt: skip
+        return panels
+
+    def _line(self, name: str, rows: list[Row], dashed: bool) -> Line:
+        points = sorted(((float(row.settings[self.x]), as_dot(row)) for row in rows), key=lambda point: point[0])
+        low, high = ([getattr(dot, end) for _, dot in points] if self.bands else None for end in ("low", "high"))
+        return Line(name=name, x=[x for x, _ in points], y=[dot.value for _, dot in points], low=low, high=high,
+                    dashed=dashed)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points:
+    """Figures one below the other, each with its interval. Title and label may name settings, and {figure}."""
+
+    of: Sequence[str]
+    label: str
+    title: str
+    x_label: str
+    panels: Sequence[str] = ()  # settings that have a panel for each of their values
+    where: Mapping[str, Any] = field(default_factory=dict)
+    less: float = 0.0  # what is taken off all of them, so that the line at 0 means something
+    short: Mapping[str, str] = field(default_factory=dict)  # words of labels → what stands for them
+
+    def __call__(self, rows: Sequence[Row]) -> list[Dots]:
+        rows = [row for name in self.of for row in chosen(rows, name, self.where)]
+        found = []
+        for own in split(rows, self.panels):
+            dots = {self._label(row): self._dot(row) for row in chosen(rows, "*", own)}
+            found.append(Dots(title=self.title.format(**own), x_label=self.x_label, rows=dots))
+        return found
+
+    def _label(self, row: Row) -> str:
+        text = self.label.format(figure=row.name, **row.settings)
+        for word, short in self.short.items():
+            text = text.replace(word, short)
+        return text
+
+    def _dot(self, row: Row) -> Estimate:
+        dot = as_dot(row)
+        return dot._replace(value=dot.value - self.less, low=dot.low - self.less, high=dot.high - self.less)
+
+
+UNDECIDED = "undecided, as the interval has both sides"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """That a figure lies above or below a number. It holds where the whole interval does."""
+
+    says: str
+    figure: str
+    above: float | None = None
+    below: float | None = None
+    where: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, rows: Sequence[Row]) -> str:
+        found = [row for row in chosen(rows, self.figure, self.where) if row.value is not None]
+        sign, bound = (1.0, self.above) if self.above is not None else (-1.0, self.below or 0.0)
+        sides: dict[str, list[Row]] = {"holds": [], "on the other side": [], UNDECIDED: [], "without an interval": []}
+        for row in found:
+            if row.low is None or row.high is None:
+                sides["without an interval"].append(row)
+                continue
+            ends = [sign * (end - bound) for end in (row.low, row.high)]
+            sides["holds" if min(ends) > 0 else "on the other side" if max(ends) < 0 else UNDECIDED].append(row)
+        holds = sides.pop("holds")
+        verdict = "Reproduced" if len(holds) == len(found) else "Reproduced in part" if holds else "Not reproduced"
+        side = f"{self.figure} {'above' if sign > 0 else 'below'} {text(bound)}"
+        counts = [f"{len(holds)} of {len(found)} figures"]
+        counts += [f"{len(own)} {how} ({_places(own)})" for how, own in sides.items() if own]
+        return f"**{verdict if found else 'Not measured'}**: {self.says} ({side}): {'; '.join(counts)}."
+
+
+def compared_with_paper(rows: Sequence[Row], elsewhere: str | None) -> list[str]:
+    """How many of the paper's own figures our intervals hold, where both are of the same kind of data."""
+    both = [row for row in rows if isinstance(row.document, int | float) and None not in (row.low, row.high)]
+    if not both:
+        return []
+    if elsewhere is not None:
+        return [f"The paper's figures are of other runs ({elsewhere}): their sizes are not to be compared with ours."]
+    sides: dict[str, list[Row]] = {"above": [], "below": []}
+    for row in both:
+        low, high, theirs = float(row.low or 0.0), float(row.high or 0.0), float(row.document or 0.0)
+        if not low <= theirs <= high:
+            sides["above" if low > theirs else "below"].append(row)
+    inside = len(both) - sum(map(len, sides.values()))
+    said = [f"Of {len(both)} figures that the paper gives too, {inside} lie within our intervals."]
+    for side, own in sides.items():
+        if own:
+            named = "; ".join(f"{_named(row)} {text(row.value)} (paper {text(row.document)})" for row in own)
+            said.append(f"Ours are {side} the paper's: {named}.")
+    return said
+
+
+def _places(rows: Sequence[Row]) -> str:
+    return "; ".join(_settings(row) or row.name for row in rows)
+
+
+def _named(row: Row) -> str:
+    settings = _settings(row)
+    return f"{row.name}, {settings}:" if settings else f"{row.name}:"
+
+
+def _settings(row: Row) -> str:
+    return ", ".join(
+        f"{key} {text(value)}" if isinstance(value, int | float) else str(value)
+        for key, value in row.settings.items()
+        if value is not None
+    )

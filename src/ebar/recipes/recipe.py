@@ -2,11 +2,9 @@
 
 A whole one, to be put in `RECIPES` under a name such as "mine/table1":
 
-    from ebar.recipes.claims import Claim
     from ebar.recipes.figures import Figure, Figures
     from ebar.recipes.grid import Grid
-    from ebar.recipes.layout import Layout
-    from ebar.recipes.plots import Curves
+    from ebar.recipes.layout import Claim, Curves, Layout
     from ebar.recipes.recipe import Recipe
 
     RECIPE = Recipe(
@@ -19,35 +17,39 @@ A whole one, to be put in `RECIPES` under a name such as "mine/table1":
             seeds={"demo": 1, "cpu": 3, "paper": 10},
         ),
         run=run_cell,  # (cell, folder) → plain JSON: the journey that the command calls
-        figures=[
-            Figures(
-                by=["size"],
-                of=[
-                    Figure(name="time rs/snis", at="seconds.λ", where={"matching": "rs"}, over={"matching": "snis"}),
-                    Figure(name="frequency rs/snis", at="models.π.motif", where={"matching": "rs"},
-                           over={"matching": "snis"}),
-                ],
-                paper={500: (2.92, 0.998), 1000: (2.038, 1.009)},  # |D| → one number for each figure
-            )
-        ],
-        tables=[Layout(rows=["size"], columns=["figure"])],
-        plots=[Curves(of={"time rs/snis": "rs / snis"}, x="size", title="Time", levels={"equal": 1.0}, log_x=True)],
-        claims=[Claim(says="rejection takes longer", figure="time rs/snis", above=1.0)],
+        figures=Figures(
+            Figure(name="time rs/snis", at="seconds.λ", where={"matching": "rs"}, over={"matching": "snis"}),
+            Figure(name="frequency rs/snis", at="models.π.motif", where={"matching": "rs"}, over={"matching": "snis"}),
+            by=["size"],
+            paper={500: (2.92, 0.998), 1000: (2.038, 1.009)},  # |D| → one number for each figure
+        ),
+        tables=Layout(rows=["size"], columns=["figure"]),
+        plots=Curves(of={"time rs/snis": "rs / snis"}, x="size", title="Time", levels={"equal": 1.0}, log_x=True),
+        claims=Claim(says="rejection takes longer", figure="time rs/snis", above=1.0),
     )
 
-Wherever data do not suffice, a function does: `grid`, each of `figures`, `tables`, `plots` and `claims` are called, and
-`Grid`, `Figures`, `Layout`, `Curves` and `Claim` are objects that can be called.
+Of `figures`, `tables`, `plots` and `claims` there may be one or a list. Wherever data do not suffice, a function does:
+each of these and `grid` are called; `Grid`, `Figures`, `Layout`, `Curves` and `Claim` are objects that can be called.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ebar.report.plots import Dots, Panel, plot_panels
 
 Cell = Mapping[str, Any]  # the settings of one run, its seed among them, as plain JSON
 Result = tuple[Cell, dict[str, Any]]  # a cell, and what its run gave
+
+
+Kind = TypeVar("Kind")
+Some: TypeAlias = Kind | Sequence[Kind]  # one or several
+
+
+def several(some: Some[Kind]) -> Sequence[Kind]:
+    """One or several, as several."""
+    return some if isinstance(some, Sequence) else [some]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +105,10 @@ class Recipe:
     # One run, whose result must be plain JSON. The folder is its own: what an interrupted run leaves there it finds
     # again when it is run anew.
     run: Callable[[Cell, Path], dict[str, Any]]
-    figures: Sequence[Callable[[Sequence[Result]], list[Row]]]
-    plots: Sequence[Callable[[Sequence[Row]], Sequence[Panel | Dots]]] = ()
-    tables: Sequence[Callable[[Sequence[Row], str], Laid]] = ()  # as the paper lays them out; empty: a list of all rows
-    claims: Sequence[Callable[[Sequence[Row]], str]] = ()  # what the paper says, and whether it is so here
+    figures: Some[Callable[[Sequence[Result]], list[Row]]]
+    plots: Some[Callable[[Sequence[Row]], Sequence[Panel | Dots]]] = ()
+    tables: Some[Callable[[Sequence[Row], str], Laid]] = ()  # as the paper lays them out; empty: a list of all rows
+    claims: Some[Callable[[Sequence[Row]], str]] = ()  # what the paper says, and whether it is so here
     notes: Callable[[Sequence[Row]], list[str]] = lambda rows: []
     picture: Callable[[Sequence[Row], Path], None] | None = None  # in place of plots
     runs: str | None = None  # recipes read off the same runs name one folder for them
@@ -114,19 +116,19 @@ class Recipe:
 
     def rows(self, results: Sequence[Result]) -> list[Row]:
         """The published figures, from all runs."""
-        return [row for part in self.figures for row in part(results)]
+        return [row for part in several(self.figures) for row in part(results)]
 
     def plot(self, rows: Sequence[Row], path: Path) -> None:
         """The picture, as SVG."""
         if self.picture is not None:
             return self.picture(rows, path)
-        plot_panels([panel for part in self.plots for panel in part(rows)], path)
+        plot_panels([panel for part in several(self.plots) for panel in part(rows)], path)
         return None
 
     @property
     def read(self) -> Caption:
         """The reading, with what single figures say of their ranges and intervals."""
-        own = [figure for part in self.figures for figure in getattr(part, "of", ())]
+        own = [figure for part in several(self.figures) for figure in getattr(part, "of", ())]
         ranges = {figure.name: figure.range for figure in own if figure.range is not None}
 
         def items(row: Row, cells: Sequence[Cell]) -> str:

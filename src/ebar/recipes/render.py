@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ebar.errors import UserError
-from ebar.recipes.claims import compared_with_paper
-from ebar.recipes.layout import escaped, list_of_figures, markdown
-from ebar.recipes.recipe import Caption, Cell, Recipe, Row
+from ebar.recipes.layout import compared_with_paper, escaped, list_of_figures, markdown
+from ebar.recipes.recipe import Caption, Cell, Recipe, Row, several
 from ebar.store.writing import replace as replace_file
 from ebar.store.writing import saving
 
@@ -62,9 +61,9 @@ def recipe_page(
     seeds = len(record["seeds"])
     commit = "" if record["commit"] is None else f", commit `{record['commit'][:12]}`"
     elsewhere = recipe.reading.elsewhere(cells)
-    laid = [layout(rows, elsewhere or "") for layout in recipe.tables or (list_of_figures,)]
+    laid = [layout(rows, elsewhere or "") for layout in several(recipe.tables) or (list_of_figures,)]
     words = {
-        "What is reproduced": [claim(rows) for claim in recipe.claims] + compared_with_paper(rows, elsewhere),
+        "What is reproduced": [claim(rows) for claim in several(recipe.claims)] + compared_with_paper(rows, elsewhere),
         "How to read it": [*recipe.notes(rows), *_notes(record, cells, rows, recipe)],
     }
     return "\n".join(

@@ -19,7 +19,7 @@ from ebar.recipes.earm.language import RECENT, WITHOUT_CE
 from ebar.recipes.earm.tables import CASES, FIGURE2, TABLE1, TABLE2, TABLE7, TABLE8, TABLE9, TABLE10
 from ebar.recipes.earm.translation import SCHEDULED, SEEDS, SMOOTHED
 from ebar.recipes.earm.twins import BASE, PAIRED, configurations
-from ebar.recipes.recipe import Cell, Row
+from ebar.recipes.recipe import Cell, Row, several
 from ebar.types import Clock, Objective, Sequences
 
 READINGS = ("table7", "table8", "table9", "table10", "figure2", "cases")
@@ -165,7 +165,7 @@ def test_curves_by_epoch() -> None:
     assert one(rows, "held-out nats per token", system="base", epoch=2).value == pytest.approx(3.5)
     paired = one(rows, "held-out nats per token, E-ARM − base, paired", epoch=2)
     assert (paired.value, paired.low, paired.document) == (pytest.approx(0.5), pytest.approx(0.5), "below 0")
-    assert len([panel for plot in FIGURE2.plots for panel in plot(rows)]) == 2
+    assert len([panel for plot in several(FIGURE2.plots) for panel in plot(rows)]) == 2
 
 
 def test_differences_from_the_reference_are_marked_and_counted() -> None:
@@ -290,7 +290,7 @@ def test_curves_without_cross_entropy_end_beside_those_with_it() -> None:
     found = one(rows, language.AT_THE_END)
     assert (found.value, found.low, found.document) == (pytest.approx(2.0), pytest.approx(2.0), "did not work well")
     assert one(rows, language.HELD_OUT, epoch=2, **{"trained by": "cross-entropy"}).value == pytest.approx(2.5)
-    (panel,) = [panel for plot in WITHOUT_CE.plots for panel in plot(rows)]
+    (panel,) = [panel for plot in several(WITHOUT_CE.plots) for panel in plot(rows)]
     assert [line.dashed for line in panel.lines] == [False, True]  # type: ignore[union-attr]
 
 

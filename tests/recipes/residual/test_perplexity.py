@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from ebar.recipes.figures import crossed
+from ebar.recipes.recipe import several
 from ebar.recipes.residual.perplexity import DIFFERENCE, PERPLEXITY, RECIPE, notes
-from ebar.recipes.statistics import crossed
 
 CELL = {"corpus": "gmb-news", "base": "transformer", "seed": 0}
 
@@ -56,7 +57,7 @@ def test_perplexities_are_per_token_and_differences_are_over_seeds_and_prefixes(
     assert row.values is not None
     found = crossed(row.values, [10, 30])
     assert (row.low, row.high) == pytest.approx((found.low, found.high))
-    assert [len(plot(rows)) for plot in RECIPE.plots] == [1]
+    assert [len(plot(rows)) for plot in several(RECIPE.plots)] == [1]
 
 
 def test_prefixes_that_gain_unequally_widen_the_interval():

@@ -21,8 +21,7 @@ from ebar.journeys.control.report import MODEL, TARGET
 from ebar.journeys.control.tuning import Tuning
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Curves, Points
+from ebar.recipes.layout import Curves, Layout, Points
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.recipes.residual.configurations import path_of
 from ebar.store.writing import TEMPORARY, plain, to_json
@@ -178,26 +177,24 @@ def _names(*path: str) -> Any:
 
 
 FIGURES = Figures(
+    Figure(
+        name=MOMENT, at=_moment, about=_about,
+        each={"of": {"q": "before", STEERED: "steered", AFTER: "after", POLICY: "end"}},
+    ),
+    Figure(name=LAMBDA, at="λ", about=_about),
+    Figure(
+        name=GAIN, at="checked.effective_samples_per_draw.{of}",
+        each={"of": _names("checked", "effective_samples_per_draw")},
+    ),
+    Figure(name=DISTANCE, at="checked.kl_of_p_from_model"),
+    Figure(
+        name="{figure}", at=lambda run, figure, step: run["tuned"]["curves"][figure][step],
+        each={
+            "figure": _names("tuned", "curves"),
+            "step": lambda run: {step: place for place, step in enumerate(run["tuned"]["steps"])},
+        },
+    ),
     by=["case"],
-    of=[
-        Figure(
-            name=MOMENT, at=_moment, about=_about,
-            each={"of": {"q": "before", STEERED: "steered", AFTER: "after", POLICY: "end"}},
-        ),
-        Figure(name=LAMBDA, at="λ", about=_about),
-        Figure(
-            name=GAIN, at="checked.effective_samples_per_draw.{of}",
-            each={"of": _names("checked", "effective_samples_per_draw")},
-        ),
-        Figure(name=DISTANCE, at="checked.kl_of_p_from_model"),
-        Figure(
-            name="{figure}", at=lambda run, figure, step: run["tuned"]["curves"][figure][step],
-            each={
-                "figure": _names("tuned", "curves"),
-                "step": lambda run: {step: place for place, step in enumerate(run["tuned"]["steps"])},
-            },
-        ),
-    ],
 )  # fmt: skip
 
 

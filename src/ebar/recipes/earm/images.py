@@ -12,12 +12,10 @@ from ebar.data.images import Images
 from ebar.evaluation.cross_entropy import bits_difference, bits_per_dimension
 from ebar.maths.randomness import folded
 from ebar.models.construction import Autoregressive
-from ebar.recipes.claims import Claim
 from ebar.recipes.earm.twins import BASE, EARM, PAPER, curves, each_twin, laid, train_twins, twin_grid
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Points
+from ebar.recipes.layout import Claim, Layout, Points
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.report.image_sheet import Shape, completion_sheet, sample_sheet, write_sheets
 from ebar.types import Context, Sequences
@@ -156,16 +154,16 @@ TABLE5 = Recipe(
     grid=images_grid({"demo": [0], "cpu": [0], "paper": [0, 1, 2]}),
     run=run_cell,
     figures=[
-        Figures(by=("model",), of=[_bits(BITS, "test"), _bits(TRAINING, "train")], parts=each_twin(_named)),
+        Figures(_bits(BITS, "test"), _bits(TRAINING, "train"), by=("model",), parts=each_twin(_named)),
         Figures(
+            Figure(name=GAIN, at="difference", shared="images"),
             by=("model",),
-            of=[Figure(name=GAIN, at="difference", shared="images")],
             parts=lambda cell, result: [({**cell, **_named(cell, BASE)}, result)],
         ),
     ],
     tables=[Layout(rows=("model",), figures=(BITS, TRAINING)), *laid(("model",), (), GAIN)],
-    plots=[Points(of=[BITS], label="{model}", title="Test images", x_label="bits per dimension")],
-    claims=[Claim(says="E-ARM needs fewer bits", figure=GAIN, below=0.0)],
+    plots=Points(of=[BITS], label="{model}", title="Test images", x_label="bits per dimension"),
+    claims=Claim(says="E-ARM needs fewer bits", figure=GAIN, below=0.0),
     runs="earm/images",
     reading=Caption(items=_images, departures=_departures),
 )
@@ -199,7 +197,7 @@ FIGURE1 = Recipe(
     # The first seed is enough to be looked at.
     grid=images_grid([0]),
     run=run_cell,
-    figures=[_sheets],
+    figures=_sheets,
     picture=_picture,
     runs="earm/images",
     reading=Caption(

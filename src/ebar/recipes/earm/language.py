@@ -9,7 +9,6 @@ from ebar.data.corpus import Corpus
 from ebar.data.text import read_tokens, texts_of
 from ebar.data.tokenisers import Bytes
 from ebar.evaluation.cross_entropy import cross_entropy, cross_entropy_difference
-from ebar.recipes.claims import Claim
 from ebar.recipes.earm.twins import (
     BASE,
     EARM,
@@ -25,8 +24,7 @@ from ebar.recipes.earm.twins import (
 )
 from ebar.recipes.figures import Figure, Figures, found
 from ebar.recipes.grid import PARTS
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Curves, Points
+from ebar.recipes.layout import Claim, Curves, Layout, Points
 from ebar.recipes.recipe import Caption, Cell, Recipe, Row
 
 COMMON = {
@@ -130,32 +128,28 @@ TABLE3 = Recipe(
     source=f"{PAPER}, Table 3 (WikiText-103); at scale cpu slices of WikiText-2 (BPE) and of enwik8 (bytes)",
     grid=twin_grid(COMMON, {"corpus": {**ONE, "cpu": [WIKITEXT2, ENWIK8]}}, seeds=SEEDS),
     run=run_cell,
-    figures=[
-        Figures(
-            by=("corpus",),
-            of=[
-                Figure(
-                    name="perplexity per token{twin}", at=lambda result, twin: math.exp(nats(result["twins"][twin])),
-                    each={"twin": TWINS}, paper=paper_figures(TABLE3_PAPER, tuple(TWINS), "corpus", "twin"),
-                ),
-                Figure(
-                    name="bits per byte{twin}", at=lambda result, twin: nats(result["twins"][twin]) / math.log(2),
-                    each={"twin": TWINS}, where={"corpus": "enwik8-10m"},
-                ),
-                Figure(name="perplexity per word{twin}", at=_per_word, each={"twin": TWINS}),
-                Figure(name=GAIN, at=gain("nats_per_token"), paper={"wikitext-103": -0.0222}),
-                Figure(
-                    name=SHARE, summary=alone(min),
-                    at=lambda result: min(share for _, share in result["twins"][EARM]["curves"]["effective_share"]),
-                ),
-            ],
-        )
-    ],
+    figures=Figures(
+        Figure(
+            name="perplexity per token{twin}", at=lambda result, twin: math.exp(nats(result["twins"][twin])),
+            each={"twin": TWINS}, paper=paper_figures(TABLE3_PAPER, tuple(TWINS), "corpus", "twin"),
+        ),
+        Figure(
+            name="bits per byte{twin}", at=lambda result, twin: nats(result["twins"][twin]) / math.log(2),
+            each={"twin": TWINS}, where={"corpus": "enwik8-10m"},
+        ),
+        Figure(name="perplexity per word{twin}", at=_per_word, each={"twin": TWINS}),
+        Figure(name=GAIN, at=gain("nats_per_token"), paper={"wikitext-103": -0.0222}),
+        Figure(
+            name=SHARE, summary=alone(min),
+            at=lambda result: min(share for _, share in result["twins"][EARM]["curves"]["effective_share"]),
+        ),
+        by=("corpus",),
+    ),
     tables=[
         Layout(rows=("corpus",), figures=("perplexity*", "bits*")), Layout(rows=("corpus",), figures=(GAIN, SHARE)),
     ],
-    plots=[Points(of=[GAIN], label="{corpus}", title="Paired over seeds", x_label=GAIN)],
-    claims=[Claim(says="E-ARM lowers the perplexity", figure=GAIN, below=0.0)],
+    plots=Points(of=[GAIN], label="{corpus}", title="Paired over seeds", x_label=GAIN),
+    claims=Claim(says="E-ARM lowers the perplexity", figure=GAIN, below=0.0),
     reading=Caption(shared=READING.shared, departures=_other_tokens),
 )  # fmt: skip
 
@@ -198,21 +192,17 @@ TABLE4 = Recipe(
         },
     ),
     run=run_cell,
-    figures=[
-        Figures(
-            by=("λ", "start epoch", "seed"),
-            of=[
-                Figure(
-                    name=PERPLEXITY, at=lambda twin: math.exp(nats(twin)), bare=True,
-                    paper=paper_figures(TABLE4_PAPER, STARTS["paper"], "corpus", "λ", "start epoch"),
-                ),
-                Figure(name=FROM_BASE, at="nats_per_token", minus={"λ": 0.0}, single="difference"),
-            ],
-            parts=each_twin(lambda cell, name: {"λ": 0.0 if name == BASE else float(name)}),
-        )
-    ],
+    figures=Figures(
+        Figure(
+            name=PERPLEXITY, at=lambda twin: math.exp(nats(twin)), bare=True,
+            paper=paper_figures(TABLE4_PAPER, STARTS["paper"], "corpus", "λ", "start epoch"),
+        ),
+        Figure(name=FROM_BASE, at="nats_per_token", minus={"λ": 0.0}, single="difference"),
+        by=("λ", "start epoch", "seed"),
+        parts=each_twin(lambda cell, name: {"λ": 0.0 if name == BASE else float(name)}),
+    ),
     tables=laid(("λ", "seed"), ("start epoch",), PERPLEXITY, FROM_BASE),
-    plots=[Curves(of={PERPLEXITY: "λ = {λ:g}"}, x="start epoch", title=PERPLEXITY, by=("λ",), bands=False)],
+    plots=Curves(of={PERPLEXITY: "λ = {λ:g}"}, x="start epoch", title=PERPLEXITY, by=("λ",), bands=False),
     reading=Caption(
         items=_windows,
         departures=lambda cells: [
@@ -251,20 +241,16 @@ RECENT = Recipe(
         seeds=SEEDS,
     ),
     run=run_cell,
-    figures=[
-        Figures(
-            by=("m",),
-            of=[
-                Figure(name=COST, at=nats, paper={"2": "best"}),
-                Figure(name=GAIN, at=nats, minus={"m": "without E-ARM"}),
-                Figure(name=FROM_TWO, at=nats, where={"twin": True}, minus={"m": "2"}, paper=("above 0",)),
-            ],
-            parts=each_twin(lambda cell, name: {"m": "without E-ARM" if name == BASE else name, "twin": name != BASE}),
-        )
-    ],
-    tables=[Layout(rows=("m",))],
+    figures=Figures(
+        Figure(name=COST, at=nats, paper={"2": "best"}),
+        Figure(name=GAIN, at=nats, minus={"m": "without E-ARM"}),
+        Figure(name=FROM_TWO, at=nats, where={"twin": True}, minus={"m": "2"}, paper=("above 0",)),
+        by=("m",),
+        parts=each_twin(lambda cell, name: {"m": "without E-ARM" if name == BASE else name, "twin": name != BASE}),
+    ),
+    tables=Layout(rows=("m",)),
     plots=[Points(of=[figure], label="m = {m}", title=figure, x_label=COST) for figure in (GAIN, FROM_TWO)],
-    claims=[Claim(says="two recent factors are best", figure=FROM_TWO, above=0.0)],
+    claims=Claim(says="two recent factors are best", figure=FROM_TWO, above=0.0),
     reading=READING,
 )  # fmt: skip
 
@@ -308,29 +294,23 @@ WITHOUT_CE = Recipe(
         seeds={"demo": 2, "cpu": 3, "paper": 3},
     ),
     run=run_without,
-    figures=[
-        Figures(
-            by=("trained by",),
-            of=[
-                Figure(
-                    name=HELD_OUT, at="validation.{epoch}.1", range=(0.0, math.inf),
-                    each={"epoch": lambda twin: {place + 1: place for place in range(len(twin["validation"]))}},
-                ),
-                Figure(
-                    name=AT_THE_END, at=lambda twin: float(twin["validation"][-1][1]),
-                    minus={"trained by": CROSS_ENTROPY}, paper={SCRATCH: "did not work well"},
-                    about=lambda runs: {"epoch": len(runs[0][1]["validation"])},
-                ),
-            ],
-            parts=each_twin(lambda cell, name: {"trained by": CROSS_ENTROPY if name == BASE else name}),
-        )
-    ],
+    figures=Figures(
+        Figure(
+            name=HELD_OUT, at="validation.{epoch}.1", range=(0.0, math.inf),
+            each={"epoch": lambda twin: {place + 1: place for place in range(len(twin["validation"]))}},
+        ),
+        Figure(
+            name=AT_THE_END, at=lambda twin: float(twin["validation"][-1][1]),
+            minus={"trained by": CROSS_ENTROPY}, paper={SCRATCH: "did not work well"},
+            about=lambda runs: {"epoch": len(runs[0][1]["validation"])},
+        ),
+        by=("trained by",),
+        parts=each_twin(lambda cell, name: {"trained by": CROSS_ENTROPY if name == BASE else name}),
+    ),
     tables=[*laid(("trained by",), ("epoch",), HELD_OUT), Layout(rows=("trained by",), figures=(AT_THE_END,))],
-    plots=[
-        Curves(
-            of={HELD_OUT: "{trained by}"}, x="epoch", title=HELD_OUT, by=("trained by",), dashed=tuple(ALONE)
-        )
-    ],
-    claims=[Claim(says="by itself it costs more", figure=AT_THE_END, above=0.0, where={"trained by": SCRATCH})],
+    plots=Curves(
+        of={HELD_OUT: "{trained by}"}, x="epoch", title=HELD_OUT, by=("trained by",), dashed=tuple(ALONE)
+    ),
+    claims=Claim(says="by itself it costs more", figure=AT_THE_END, above=0.0, where={"trained by": SCRATCH}),
     reading=READING,
 )  # fmt: skip

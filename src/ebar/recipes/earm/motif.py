@@ -23,11 +23,9 @@ from ebar.features.feature import Features
 from ebar.journeys.gam.figures import DRAWS, motif_of
 from ebar.maths.randomness import folded
 from ebar.models.construction import Autoregressive
-from ebar.recipes.claims import Claim
 from ebar.recipes.figures import Figure, Figures, found
 from ebar.recipes.gam.cells import configured, gam_grid
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Points
+from ebar.recipes.layout import Claim, Layout, Points
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result
 from ebar.types import Estimate
 
@@ -131,24 +129,21 @@ RECIPE = Recipe(
     grid=cells,
     run=run_cell,
     figures=[
-        Figures(by=("size",), of=[Figure(name="entropy of the language", at="entropy", exact=True)]),
+        Figures(Figure(name="entropy of the language", at="entropy", exact=True), by=("size",)),
         Figures(
-            by=("size", "model"),
-            of=[
-                Figure(name=COST, at="exact", least="entropy", warns="warning"),
-                Figure(name="CE/H", at=_relative, range=(1.0, math.inf)),
-                Figure(name="motif frequency", at="motif_frequency", range=(0.0, 1.0)),
-                Figure(name="mean length", at="mean_length"),
-                Figure(name=COST_DIFFERENCE, at="exact", minus={"model": R}),
-                Figure(name=MOTIF_DIFFERENCE, at="motif_frequency", minus={"model": R}, range=(-1.0, 1.0)),
-                Figure(
-                    name="effective share of the fakes",
-                    at=lambda model: math.fsum(model["effective_share"]) / len(model["effective_share"]),
-                    where={"model": EARM},
-                    range=(0.0, 1.0),
-                ),
-            ],
-            parts=_each_model,
+            Figure(name=COST, at="exact", least="entropy", warns="warning"),
+            Figure(name="CE/H", at=_relative, range=(1.0, math.inf)),
+            Figure(name="motif frequency", at="motif_frequency", range=(0.0, 1.0)),
+            Figure(name="mean length", at="mean_length"),
+            Figure(name=COST_DIFFERENCE, at="exact", minus={"model": R}),
+            Figure(name=MOTIF_DIFFERENCE, at="motif_frequency", minus={"model": R}, range=(-1.0, 1.0)),
+            Figure(
+                name="effective share of the fakes",
+                at=lambda model: math.fsum(model["effective_share"]) / len(model["effective_share"]),
+                where={"model": EARM},
+                range=(0.0, 1.0),
+            ),
+            by=("size", "model"), parts=_each_model,
         ),
     ],
     tables=[

@@ -7,7 +7,6 @@ from itertools import combinations
 from statistics import fmean
 from typing import Any
 
-from ebar.recipes.claims import Claim
 from ebar.recipes.earm.translation import (
     KEPT,
     READING,
@@ -32,8 +31,7 @@ from ebar.recipes.earm.twins import (
     paper_figures,
 )
 from ebar.recipes.figures import Figure, Figures, found
-from ebar.recipes.layout import Layout, list_of_figures
-from ebar.recipes.plots import Curves, Points
+from ebar.recipes.layout import Claim, Curves, Layout, Points, list_of_figures
 from ebar.recipes.recipe import Cell, Laid, Recipe, Result, Row
 from ebar.types import Estimate
 
@@ -50,13 +48,11 @@ DECODING: dict[str, Any] = {"each": {"decoding": {"greedy": "1", "beam 5": "5"}}
 WITH_AND_WITHOUT: dict[str, Any] = {
     "figures": [
         Figures(
+            Figure(name="BLEU", at="twins.base.bleu.{decoding}", **DECODING),
+            Figure(name="BLEU with E-ARM", at="twins.earm.bleu.{decoding}", **DECODING),
+            Figure(name=GAIN, at=gain("bleu.{decoding}"), single="difference.{decoding}", **DECODING),
+            Figure(name=COST, at=gain("nats_per_token"), about={"decoding": None}),
             by=("direction", "variant"),
-            of=[
-                Figure(name="BLEU", at="twins.base.bleu.{decoding}", **DECODING),
-                Figure(name="BLEU with E-ARM", at="twins.earm.bleu.{decoding}", **DECODING),
-                Figure(name=GAIN, at=gain("bleu.{decoding}"), single="difference.{decoding}", **DECODING),
-                Figure(name=COST, at=gain("nats_per_token"), about={"decoding": None}),
-            ],
             paper={
                 ("de→en", BASE, "greedy"): (32.44, 32.99, 0.55),
                 ("de→en", BASE, "beam 5"): (33.62, 34.06, 0.44),
@@ -151,19 +147,17 @@ TABLE2 = Recipe(
         size=SIZES,
     ),
     run=run_cell,
-    figures=[
-        Figures(
-            by=("direction", "size", "system"),
-            of=paired_figures(
-                BEAM, "system", {f"{variant} + E-ARM": variant for variant in VARIANTS}, at="bleu.5", shared=SENTENCES,
-                paper=paper_figures(TABLE2_PAPER, TABLE2_SYSTEMS, "size", "system"),
-            ),
-            parts=each_twin(lambda cell, twin: {"system": cell["variant"] + (" + E-ARM" if twin == EARM else "")}),
-        )
-    ],
+    figures=Figures(
+        *paired_figures(
+            BEAM, "system", {f"{variant} + E-ARM": variant for variant in VARIANTS}, at="bleu.5", shared=SENTENCES,
+            paper=paper_figures(TABLE2_PAPER, TABLE2_SYSTEMS, "size", "system"),
+        ),
+        by=("direction", "size", "system"),
+        parts=each_twin(lambda cell, twin: {"system": cell["variant"] + (" + E-ARM" if twin == EARM else "")}),
+    ),
     tables=laid(("system",), ("size",), BEAM, BEAM + PAIRED),
     plots=gaps("{size}, {system}", BEAM),
-    claims=[Claim(says="E-ARM raises BLEU at both sizes", figure=BEAM + PAIRED, above=0.0)],
+    claims=Claim(says="E-ARM raises BLEU at both sizes", figure=BEAM + PAIRED, above=0.0),
     reading=replace(READING, elsewhere=elsewhere("wmt16-en-de", "WMT16")),
 )  # fmt: skip
 
@@ -194,16 +188,13 @@ TABLE7 = Recipe(
     title="BLEU by the length of the target, with and without E-ARM",
     source=f"{PAPER}, Table 7 (IWSLT14, other bins: theirs stand beside ours by rank); the runs of earm/table1",
     grid=INTO_ENGLISH,
-    figures=[
-        Figures(
-            by=("direction", "system", "words"),
-            of=paired_figures(
-                BEAM, "system", AGAINST, at="bleu", shared=SENTENCES, empty="nothing to measure it on",
-                paper=paper_figures(TABLE7_PAPER, LENGTHS, "direction", "system", "length"),
-            ),
-            parts=_lengths,
-        )
-    ],
+    figures=Figures(
+        *paired_figures(
+            BEAM, "system", AGAINST, at="bleu", shared=SENTENCES, empty="nothing to measure it on",
+            paper=paper_figures(TABLE7_PAPER, LENGTHS, "direction", "system", "length"),
+        ),
+        by=("direction", "system", "words"), parts=_lengths,
+    ),
     tables=laid(("direction", "system"), ("words",), BEAM, BEAM + PAIRED),
     plots=gaps("{system}, {words}", BEAM, title="Paired over seeds, by words of the target"),
     reading=replace(READING, elsewhere=elsewhere("iwslt14", "IWSLT14, other bins")),
@@ -228,19 +219,16 @@ TABLE9 = Recipe(
     title="Top-K energy resampling in translation",
     source=f"{PAPER}, Table 9 (IWSLT14); the runs of earm/table1",
     grid=translation_grid([SMOOTHED]),
-    figures=[
-        Figures(
-            by=("direction", "system", "K"),
-            of=paired_figures(
-                "BLEU", "K", {"5": "0", "10": "0"}, at="bleu", shared=SENTENCES,
-                paper=paper_figures(TABLE9_PAPER, ("0", "5", "10"), "direction", "system", "K"),
-            ),
-            parts=_resampled,
-        )
-    ],
+    figures=Figures(
+        *paired_figures(
+            "BLEU", "K", {"5": "0", "10": "0"}, at="bleu", shared=SENTENCES,
+            paper=paper_figures(TABLE9_PAPER, ("0", "5", "10"), "direction", "system", "K"),
+        ),
+        by=("direction", "system", "K"), parts=_resampled,
+    ),
     tables=laid(("system", "K"), ("direction",), "BLEU", "BLEU" + PAIRED),
     plots=gaps("{system}, {K}", "BLEU", title="K resampled − beam 5, paired over seeds"),
-    claims=[Claim(says="resampling raises BLEU", figure="BLEU" + PAIRED, above=0.0, where={"system": "E-ARM"})],
+    claims=Claim(says="resampling raises BLEU", figure="BLEU" + PAIRED, above=0.0, where={"system": "E-ARM"}),
     reading=READING,
     **RUNS,
 )  # fmt: skip
@@ -269,17 +257,14 @@ TABLE10 = Recipe(
     title="Other metrics of translation, with and without E-ARM",
     source=f"{PAPER}, Table 10 (IWSLT14); the runs of earm/table1",
     grid=INTO_ENGLISH,
-    figures=[
-        Figures(
-            by=("direction", "system"),
-            of=paired_figures(
-                "{metric}", "system", AGAINST, at=lambda twin, metric: _metrics(twin)[metric], shared=SENTENCES,
-                each={"metric": lambda twin: {name: name for name in _metrics(twin)}},
-                paper=paper_figures(TABLE10_PAPER, METRICS, "direction", "system", "metric"),
-            ),
-            parts=systems(SYSTEMS),
-        )
-    ],
+    figures=Figures(
+        *paired_figures(
+            "{metric}", "system", AGAINST, at=lambda twin, metric: _metrics(twin)[metric], shared=SENTENCES,
+            each={"metric": lambda twin: {name: name for name in _metrics(twin)}},
+            paper=paper_figures(TABLE10_PAPER, METRICS, "direction", "system", "metric"),
+        ),
+        by=("direction", "system"), parts=systems(SYSTEMS),
+    ),
     tables=[
         Layout(rows=("direction", "system"), figures=[metric + suffix for metric in METRICS]) for suffix in ("", PAIRED)
     ],
@@ -315,30 +300,26 @@ TABLE8 = Recipe(
     source=f"{PAPER}, Table 8 (words, 1,000 training pairs of IWSLT14; here tokens of test sentences); "
     "the runs of earm/table1",
     grid=translation_grid([SMOOTHED]),
-    figures=[
-        Figures(
-            by=("direction",),
-            of=[
-                Figure(name=SHARE, at="exposure.{prefix}", paper=_table8(0.0), range=(0.0, 1.0), **PREFIXES),
-                Figure(name=EXCESS, at=_excess, paper=_table8(0.5), **PREFIXES),
-                # What E-ARM owes to bearing its own mistakes.
-                Figure(
-                    name="paired difference of the shares",
-                    at=lambda run: found(run, "exposure.own").value - found(run, "exposure.gold").value,
-                    about={"prefix": f"{OWN} − reference"},
-                ),
-                Figure(
-                    name="tokens tested, mean over seeds",
-                    at="exposure.own_tested",
-                    about={"prefix": OWN},
-                    summary=alone(fmean),
-                ),
-            ],
-        )
-    ],
-    tables=[Layout(rows=("figure", "prefix"), columns=("direction",))],
-    plots=[Points(of=[EXCESS], label="{direction}, {prefix}", title=SHARE, x_label="share − ½")],
-    claims=[Claim(says="after its own decoding, most are", figure=EXCESS, above=0.0, where={"prefix": OWN})],
+    figures=Figures(
+        Figure(name=SHARE, at="exposure.{prefix}", paper=_table8(0.0), range=(0.0, 1.0), **PREFIXES),
+        Figure(name=EXCESS, at=_excess, paper=_table8(0.5), **PREFIXES),
+        # What E-ARM owes to bearing its own mistakes.
+        Figure(
+            name="paired difference of the shares",
+            at=lambda run: found(run, "exposure.own").value - found(run, "exposure.gold").value,
+            about={"prefix": f"{OWN} − reference"},
+        ),
+        Figure(
+            name="tokens tested, mean over seeds",
+            at="exposure.own_tested",
+            about={"prefix": OWN},
+            summary=alone(fmean),
+        ),
+        by=("direction",),
+    ),
+    tables=Layout(rows=("figure", "prefix"), columns=("direction",)),
+    plots=Points(of=[EXCESS], label="{direction}, {prefix}", title=SHARE, x_label="share − ½"),
+    claims=Claim(says="after its own decoding, most are", figure=EXCESS, above=0.0, where={"prefix": OWN}),
     reading=replace(READING, elsewhere=lambda cells: "words of training pairs of IWSLT14"),
     **RUNS,
 )
@@ -386,13 +367,12 @@ FIGURE2 = Recipe(
     source=f"{PAPER}, Figure 2 (IWSLT14, es→en); the runs of earm/table1 without label smoothing",
     grid=translation_grid([BASE], ["es→en"]),
     # Of the last epoch, as far as the paper's picture can be read.
-    figures=[
-        Figures(
-            by=("system", "epoch"),
-            of=[*_curve("training", "above 0"), *_curve("validation", "below 0")],
-            parts=_by_epoch,
-        )
-    ],
+    figures=Figures(
+        *_curve("training", "above 0"),
+        *_curve("validation", "below 0"),
+        by=("system", "epoch"),
+        parts=_by_epoch,
+    ),
     tables=[
         Layout(rows=("epoch",), columns=("figure", "system"), figures=tuple(CURVES.values())),
         Layout(rows=("epoch",), figures=[name + APART for name in CURVES.values()]),
@@ -478,8 +458,8 @@ CASES = Recipe(
     grid=translation_grid((SMOOTHED, SCHEDULED), ["de→en"]),
     figures=[
         Figures(
+            *paired_figures(DIFFERENT, "system", dict.fromkeys(list(CASES_OF)[1:], "base"), at="different"),
             by=("system",),
-            of=paired_figures(DIFFERENT, "system", dict.fromkeys(list(CASES_OF)[1:], "base"), at="different"),
             parts=lambda cell, result: (
                 (part, {"different": unmatched_share(twin["texts"], result["references"])})
                 for part, twin in systems(CASES_OF)(cell, result)

@@ -15,8 +15,7 @@ from ebar.models.construction import Autoregressive
 from ebar.objectives import OBJECTIVES
 from ebar.recipes.earm.translation import translation_grid
 from ebar.recipes.earm.twins import BASE, PAPER, configurations
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Points
+from ebar.recipes.layout import Layout, Points
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.training.optimisers import for_steps
 from ebar.training.randomness import seeded
@@ -129,9 +128,9 @@ TABLE11 = Recipe(
     source=f"{PAPER}, Table 11 (12 layers on a V100); at scale cpu the model of earm/table1, one thread",
     grid=cells,
     run=run_cell,
-    figures=[figures],
-    tables=[Layout(rows=("method",))],
-    plots=[Points(of=[RATIO], label="{method}", title="Time of an update", x_label="in updates by maximum likelihood")],
+    figures=figures,
+    tables=Layout(rows=("method",)),
+    plots=Points(of=[RATIO], label="{method}", title="Time of an update", x_label="in updates by maximum likelihood"),
     reading=Caption(
         items=lambda row, cells: f"{cells[0]['measures']['rounds']} rounds of one run (sign test)",
         elsewhere=lambda cells: "12 layers, a V100",

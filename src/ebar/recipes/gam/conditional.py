@@ -6,27 +6,17 @@ from typing import Any
 import torch
 from torch import Generator
 
+import ebar
 from ebar.automata.measures import entropy
-from ebar.data.languages import Language
 from ebar.energies.conditional import ConditionalLinear, ConstantCoefficients, Network, Recurrent, distinct_contexts
-from ebar.estimators.log_z import log_z
 from ebar.evaluation.cross_entropy import negative_log_scores
-from ebar.features.feature import Features
-from ebar.features.regular import Motif
 from ebar.maths.randomness import folded
 from ebar.models.construction import assemble
-from ebar.models.tilted import Tilted
-from ebar.objectives.conditional_moments import ConditionalMoments
-from ebar.recipes.claims import Claim
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.gam.cells import learn
 from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Curves
+from ebar.recipes.layout import Claim, Curves, Layout
 from ebar.recipes.recipe import Cell, Recipe
-from ebar.samplers.draw import draw as gather
-from ebar.samplers.importance import Importance
-from ebar.types import Context, Sequences
 
 MOTIFS = ("101110", "010001", "110011", "001010")  # that of a context of three bits is the one of its number of ones
 LENGTH, PRESENCE = 20, 0.9
@@ -40,9 +30,9 @@ TEST, LOG_Z_DRAWS = 2000, 4000
 FIGURES = {"r": "r", "constant": "P_λ, one λ for all", "conditional": "P_λ(C)"}
 
 
-def languages() -> list[Language]:
+def languages() -> list[ebar.Language]:
     """What continues a context with 0, 1, 2 or 3 ones: noise that has its motif nine times in ten."""
-    return [Language(motif=motif, length=LENGTH, presence=PRESENCE) for motif in MOTIFS]
+    return [ebar.Language(motif=motif, length=LENGTH, presence=PRESENCE) for motif in MOTIFS]
 
 
 def conditional_entropy() -> float:
@@ -51,7 +41,7 @@ def conditional_entropy() -> float:
     return sum(chance * entropy(language.distribution()) for chance, language in zip(chances, languages(), strict=True))
 
 
-def sample(size: int, *, generator: Generator) -> tuple[Sequences, Context]:
+def sample(size: int, *, generator: Generator) -> tuple[ebar.Sequences, ebar.Context]:
     """Pairs of a context and what continues it."""
     given = torch.randint(2, (size, 3), generator=generator)
     ones = given.sum(1)
@@ -60,8 +50,8 @@ def sample(size: int, *, generator: Generator) -> tuple[Sequences, Context]:
         rows = (ones == number).nonzero().squeeze(1)
         if len(rows):
             tokens[rows] = language.distribution().sample(len(rows), generator=generator).tokens
-    x = Sequences(tokens, torch.full((size,), LENGTH + 1))
-    return x, Context(Sequences(given, torch.full((size,), 3)))
+    x = ebar.Sequences(tokens, torch.full((size,), LENGTH + 1))
+    return x, ebar.Context(ebar.Sequences(given, torch.full((size,), 3)))
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
@@ -80,13 +70,13 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
         }
     learn(r, train, held_out, batch_size=50, epochs=cell["epochs"], patience=3, learning_rate=3e-3, seed=seed)
     found = {"cross_entropy_r": float(negative_log_scores(r, *test).mean())}
-    features = Features([Motif(motif=motif, alphabet="01", end=space.end) for motif in MOTIFS])
+    features = ebar.Features([ebar.Motif(motif=motif, alphabet="01", end=space.end) for motif in MOTIFS])
     for name, network in networks.items():
         energy = ConditionalLinear(features, network)
-        p = Tilted(r, energy)
+        p = ebar.Tilted(r, energy)
         batches = max(5, size // 250)
         learn(
-            energy, train, held_out, objective=ConditionalMoments(model=p, draws=cell["draws"]), patience=4,
+            energy, train, held_out, objective=ebar.ConditionalMoments(model=p, draws=cell["draws"]), patience=4,
             batch_size=-(-size // batches), epochs=-(-cell["steps"] // batches), learning_rate=0.05, seed=seed,
         )  # fmt: skip
         found[f"cross_entropy_{name}"] = _cost(p, *test, generator=generator)
@@ -94,10 +84,12 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     return found
 
 
-def _cost(p: Tilted, x: Sequences, context: Context, *, generator: Generator) -> float:
+def _cost(p: ebar.Tilted, x: ebar.Sequences, context: ebar.Context, *, generator: Generator) -> float:
     """Cross-entropy of a conditional model: each context has its own log Z."""
     different, which = distinct_contexts(context)
-    normalisers = log_z(gather(Importance(batch_size=32_768), p, LOG_Z_DRAWS, context=different, generator=generator))
+    normalisers = ebar.log_z(
+        ebar.draw(ebar.Importance(batch_size=32_768), p, LOG_Z_DRAWS, context=different, generator=generator)
+    )
     values = torch.tensor([each.estimate.value for each in normalisers], dtype=torch.float64)
     return float((negative_log_scores(p, x, context) + values[which]).mean())
 
@@ -110,29 +102,25 @@ RECIPE = Recipe(
         common={"hidden": HIDDEN, "epochs": EPOCHS, "steps": STEPS, "draws": DRAWS}, axes={"data": SIZES}, seeds=SEEDS
     ),
     run=run_cell,
-    figures=[
-        Figures(
-            by=("data",),
-            of=[
-                Figure(name=name, at=name, about=lambda runs: {"entropy": conditional_entropy()})
-                for name in (
-                    "cross_entropy_r",
-                    *(f"{what}_{of}" for of in ("constant", "conditional") for what in ("cross_entropy", "gain")),
-                )
-            ],
-        )
-    ],
-    tables=[Layout(rows=("data", "entropy"), names={"data": "|D|", "entropy": "H(x|C)"})],
-    plots=[
-        Curves(
-            of={f"cross_entropy_{name}": label for name, label in FIGURES.items()},
-            x="data",
-            x_label="|D|",
-            title=TITLE,
-            log_x=True,
-            levels={"H(x|C)": lambda rows: float(rows[0].settings["entropy"])},
-        )
-    ],
+    figures=Figures(
+        *[
+            Figure(name=name, at=name, about=lambda runs: {"entropy": conditional_entropy()})
+            for name in (
+                "cross_entropy_r",
+                *(f"{what}_{of}" for of in ("constant", "conditional") for what in ("cross_entropy", "gain")),
+            )
+        ],
+        by=("data",),
+    ),
+    tables=Layout(rows=("data", "entropy"), names={"data": "|D|", "entropy": "H(x|C)"}),
+    plots=Curves(
+        of={f"cross_entropy_{name}": label for name, label in FIGURES.items()},
+        x="data",
+        x_label="|D|",
+        title=TITLE,
+        log_x=True,
+        levels={"H(x|C)": lambda rows: float(rows[0].settings["entropy"])},
+    ),
     claims=[
         Claim(says="one λ for all gains over r", figure="gain_constant", above=0.0),
         Claim(says="λ(C) gains over r", figure="gain_conditional", above=0.0),

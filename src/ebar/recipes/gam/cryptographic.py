@@ -12,24 +12,15 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from ebar.energies.linear import Linear
-from ebar.estimators.log_z import log_z
+import ebar
 from ebar.evaluation.cross_entropy import negative_log_scores
-from ebar.features.feature import Features
 from ebar.maths.randomness import folded
 from ebar.models.construction import Autoregressive, assemble
-from ebar.models.tilted import Tilted
-from ebar.recipes.claims import Claim
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.gam.cells import learn
 from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Curves
+from ebar.recipes.layout import Claim, Curves, Layout
 from ebar.recipes.recipe import Cell, Recipe, Result
-from ebar.samplers.draw import draw as gather
-from ebar.samplers.importance import Importance
-from ebar.samplers.rejection import Rejection
-from ebar.types import Context, Sequences, Space
 
 KEY = b"footnote 4"
 BITS = {"demo": 20, "cpu": 24, "paper": 30}
@@ -58,7 +49,7 @@ class KeyedHashBit:
     def name(self) -> str:
         return f"{'no ' if self.absent else ''}keyed hash bit"
 
-    def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+    def __call__(self, x: ebar.Sequences, context: ebar.Context | None = None) -> Float[Tensor, " batch"]:
         rows, lengths = x.tokens.to(torch.uint8).cpu().numpy(), x.lengths.tolist()
         start = hashlib.sha256(self.key)
         bits = []
@@ -70,36 +61,36 @@ class KeyedHashBit:
         return 1 - values if self.absent else values
 
 
-def noise_with_the_bit(space: Space, size: int, *, generator: Generator, key: bytes = KEY) -> Sequences:
+def noise_with_the_bit(space: ebar.Space, size: int, *, generator: Generator, key: bytes = KEY) -> ebar.Sequences:
     """Uniform among the strings of the space whose bit is 1."""
-    parts: list[Sequences] = []
+    parts: list[ebar.Sequences] = []
     while sum(len(part.lengths) for part in parts) < size:
         tokens = torch.randint(space.vocabulary, (2 * size + 100, space.length), generator=generator)
-        x = Sequences(tokens, torch.full((len(tokens),), space.length))
+        x = ebar.Sequences(tokens, torch.full((len(tokens),), space.length))
         parts.append(x.select(KeyedHashBit(key=key)(x) == 1))
-    return Sequences.join(parts).select(torch.arange(size))
+    return ebar.Sequences.join(parts).select(torch.arange(size))
 
 
-def demanded(base: Any, *, key: bytes = KEY) -> Tilted:
+def demanded(base: Any, *, key: bytes = KEY) -> ebar.Tilted:
     """P_λ: the bit is 1 in all data, so the λ that matches its moment is −∞ for its absence, and Z is P_r(bit = 1)."""
-    absent = Features([KeyedHashBit(key=key, absent=True)])
-    return Tilted(base, Linear(absent, torch.tensor([-math.inf], dtype=torch.float64)))
+    absent = ebar.Features([KeyedHashBit(key=key, absent=True)])
+    return ebar.Tilted(base, ebar.Linear(absent, torch.tensor([-math.inf], dtype=torch.float64)))
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """r, P_λ and π: their costs on test strings, and how often they have the bit."""
-    space, seed = Space(2, cell["bits"]), cell["seed"]
+    space, seed = ebar.Space(2, cell["bits"]), cell["seed"]
     generator = Generator().manual_seed(folded(seed, 0))
     train, held_out, test = (noise_with_the_bit(space, size, generator=generator) for size in (DATA, HELD_OUT, TEST))
     r = _learnt(cell, space, train, held_out, folded(seed, 1))
     p = demanded(r)
-    z = log_z(gather(Importance(), p, DRAWS, generator=generator))[0].estimate
+    z = ebar.log_z(ebar.draw(ebar.Importance(), p, DRAWS, generator=generator))[0].estimate
     kept = sum_of = 0
     parts = []
-    for part in Rejection().attempts(p, cell["distilled"] + HELD_OUT, generator=generator):
+    for part in ebar.Rejection().attempts(p, cell["distilled"] + HELD_OUT, generator=generator):
         parts.append(part.x)
         kept, sum_of = kept + int(part.accepted.sum()), sum_of + int(part.proposed.sum())
-    drawn = Sequences.join(parts)
+    drawn = ebar.Sequences.join(parts)
     pi = _learnt(
         cell, space, drawn.select(torch.arange(HELD_OUT, HELD_OUT + cell["distilled"])),
         drawn.select(torch.arange(HELD_OUT)), folded(seed, 2),
@@ -118,7 +109,9 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     }
 
 
-def _learnt(cell: Cell, space: Space, train: Sequences, held_out: Sequences, seed: int) -> Autoregressive:
+def _learnt(
+    cell: Cell, space: ebar.Space, train: ebar.Sequences, held_out: ebar.Sequences, seed: int
+) -> Autoregressive:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
         model = assemble(space, "lstm", {"layers": 1, "hidden": cell["hidden"], "dropout": 0.0})
@@ -144,30 +137,26 @@ RECIPE = Recipe(
     source="Parshakova et al. 2019, footnote 4 (a claim there, without figures)",
     grid=Grid(common={"bits": BITS, "hidden": HIDDEN, "epochs": EPOCHS}, axes={"distilled": DISTILLED}, seeds=SEEDS),
     run=run_cell,
-    figures=[
-        Figures(
-            by=("bits", "distilled"),
-            of=[
-                Figure(
-                    name=name,
-                    at=name,
-                    about=partial(theory, noises=noises, more=more),
-                    range=(0.0, 1.0) if name.startswith(("frequency", "acceptance")) else None,
-                )
-                for name, (noises, more) in EXACT.items()
-            ],
-        )
-    ],
-    tables=[Layout(rows=("figure", "exact"), columns=("distilled",))],
-    plots=[
-        Curves(
-            of={"gain_p": "P_λ", "gain_pi": "π"},
-            x="distilled",
-            x_label="distilled samples",
-            title="nats per sequence gained over r",
-            levels={"log 2": math.log(2), "nothing": 0.0},
-        )
-    ],
+    figures=Figures(
+        *[
+            Figure(
+                name=name,
+                at=name,
+                about=partial(theory, noises=noises, more=more),
+                range=(0.0, 1.0) if name.startswith(("frequency", "acceptance")) else None,
+            )
+            for name, (noises, more) in EXACT.items()
+        ],
+        by=("bits", "distilled"),
+    ),
+    tables=Layout(rows=("figure", "exact"), columns=("distilled",)),
+    plots=Curves(
+        of={"gain_p": "P_λ", "gain_pi": "π"},
+        x="distilled",
+        x_label="distilled samples",
+        title="nats per sequence gained over r",
+        levels={"log 2": math.log(2), "nothing": 0.0},
+    ),
     claims=[
         Claim(says="P_λ gains over r at once", figure="gain_p", above=0.6),
         Claim(says="π gains nothing like it", figure="gain_pi", below=0.1),

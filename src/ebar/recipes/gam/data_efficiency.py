@@ -5,11 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ebar.recipes.claims import Claim
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.gam.cells import ENTROPY, READING, STANDARD, cost, departures, gam_grid, run_cell
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Curves
+from ebar.recipes.layout import Claim, Curves, Layout
 from ebar.recipes.recipe import Cell, Recipe, Result, Row
 from ebar.types import Estimate
 
@@ -93,13 +91,11 @@ RECIPE = Recipe(
     ),
     run=run_cell,
     figures=[
-        lambda results: Figures(by=KEYS, of=[ENTROPY])(results)[:1],
+        lambda results: Figures(ENTROPY, by=KEYS)(results)[:1],
         Figures(
+            *(replace(one, paper=PAPER) if one.name == "CE(π)/H" else one for one in STANDARD),
+            Figure(name=DIFFERENCE, at=cross_entropy_gain),
             by=KEYS,
-            of=[
-                *(replace(one, paper=PAPER) if one.name == "CE(π)/H" else one for one in STANDARD),
-                Figure(name=DIFFERENCE, at=cross_entropy_gain),
-            ],
         ),
         distractors,
     ],
@@ -129,7 +125,7 @@ RECIPE = Recipe(
         )
         for start in ("authors_then_ours", "tuned")
     ],
-    claims=[Claim(says="π has a lower cross-entropy than the r it came from", figure=DIFFERENCE, below=0.0)],
+    claims=Claim(says="π has a lower cross-entropy than the r it came from", figure=DIFFERENCE, below=0.0),
     reading=replace(
         READING,
         elsewhere=lambda cells: "other settings",

@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ebar.recipes.claims import Claim
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.gam.cells import ENTROPY, MIXED, MOTIF, PURE, READING, SIZES, STANDARD, cost, gam_grid, of, run_cell
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Curves
+from ebar.recipes.layout import Claim, Curves, Layout
 from ebar.recipes.recipe import Cell, Recipe, Result, Row
 from ebar.report.plots import Line, Panel
 
@@ -26,36 +24,39 @@ CURVES = {
 }  # fmt: skip
 
 
+PAPER = "Parshakova et al. 2019"
+GAM: dict[str, Any] = {"run": run_cell, "reading": READING}
+SOME_SIZES = {"demo": (60,), "cpu": (500, 5000), "paper": SIZES}
+AGAINST_SIZE: dict[str, Any] = {"x": "size", "x_label": "|D|", "log_x": True}
+
+
 def figure(number: int, title: str, settings: Sequence[dict[str, Any]], panels: int = 3) -> Recipe:
     """A figure with these settings; at scale demo only its first, at scale cpu two |D|."""
     return Recipe(
         title=title,
-        source=f"Parshakova et al. 2019, Figure {number}",
+        source=f"{PAPER}, Figure {number}",
         grid=gam_grid(
             {
                 "setting": {"demo": settings[:1], "cpu": settings, "paper": settings},
                 "matching": {"demo": ["newton"], "cpu": ["newton"], "paper": ["rs", "snis"]},
-                "size": {"demo": (60,), "cpu": (500, 5000), "paper": SIZES},
+                "size": SOME_SIZES,
             }
         ),
-        run=run_cell,
-        figures=[Figures(by=KEYS, of=[ENTROPY, *STANDARD])],
-        tables=[Layout(rows=KEYS, names={"size": "|D|"})],
+        figures=Figures(ENTROPY, *STANDARD, by=KEYS),
+        tables=Layout(rows=KEYS, names={"size": "|D|"}),
         plots=[
             Curves(
                 of=lines,
-                x="size",
-                x_label="|D|",
                 y_label=label,
                 title="{motif}, ft {ft}, presence {presence:g}, {regime}",
                 by=("matching",),
                 panels=PANELS,
                 levels={"H": "entropy"} if label.startswith("cross-entropy") else {},
-                log_x=True,
+                **AGAINST_SIZE,
             )
             for label, lines in list(CURVES.items())[:panels]
         ],
-        reading=READING,
+        **GAM,
     )
 
 
@@ -84,10 +85,23 @@ FIGURE7 = figure(
 )
 
 
-PAPER = "Parshakova et al. 2019"
-SOME_SIZES = {"demo": (60,), "cpu": (500, 5000), "paper": SIZES}
 SEEDS = {"demo": 1, "cpu": 3, "paper": 1}
-AGAINST_SIZE: dict[str, Any] = {"x": "size", "x_label": "|D|", "log_x": True}
+
+
+def ratios(
+    by: str, level: str, of: Sequence[Figure], paper: Mapping[str, Sequence[Sequence[Any]]], drawn: int | None = None
+) -> dict[str, Any]:
+    """Figures by a setting and |D|; the paper's by that setting, of each figure those of all |D|; `level` names 1."""
+    known = {(value, size): row for value, own in paper.items() for size, *row in zip(SIZES, *own, strict=True)}
+    return {
+        "figures": [Figures(*of, by=(by, "size"), paper=known)],
+        "tables": [Layout(rows=(by, "size"), names={"size": "|D|"})],
+        "plots": [
+            Curves(of={one.name: f"{{{by}}}"}, by=(by,), title=one.name, levels={level: 1.0}, **AGAINST_SIZE)
+            for one in of[:drawn]
+        ],
+    }
+
 
 RS: dict[str, Any] = {"where": {"matching": "rs"}, "over": {"matching": "snis"}}
 TABLE1 = Recipe(
@@ -104,43 +118,34 @@ TABLE1 = Recipe(
         },
         seeds=SEEDS,
     ),
-    run=run_cell,
-    figures=[
-        Figures(
-            by=("language", "size"),
-            of=[
-                Figure(name="motif frequency rs/snis", at=of("π", "motif_frequency"), **RS),
-                Figure(name="cross-entropy rs/snis", at=cost("π"), **RS),
-                Figure(name="time of Training-1 rs/snis", at="matching.0.seconds", **RS),
-            ],
-            paper={
-                ("m", 500): (0.998, 0.967, 2.92),
-                ("m", 1000): (1.009, 0.973, 2.038),
-                ("m", 5000): (0.995, 0.967, 0.756),
-                ("m", 10_000): (1.134, 0.956, 1.514),
-                ("m", 20_000): (1.497, 0.961, 0.938),
-                ("mam", 500): (0.997, 1.003, 4.7),
-                ("mam", 1000): (0.77, 1.07, 3.638),
-                ("mam", 5000): (1.12, 0.99, 1.365),
-                ("mam", 10_000): (1.011, 1.002, 1.005),
-                ("mam", 20_000): (0.965, 1.005, 0.975),
-            },
-        )
-    ],
-    tables=[Layout(rows=("language", "size"), names={"size": "|D|"})],
-    plots=[
-        Curves(of={name: "{language}"}, by=("language",), title=name, levels={"equal": 1.0}, **AGAINST_SIZE)
-        for name in ("motif frequency rs/snis", "cross-entropy rs/snis", "time of Training-1 rs/snis")
-    ],
-    claims=[
-        Claim(
-            says="with few data rejection takes longer",
-            figure="time of Training-1 rs/snis",
-            above=1.0,
-            where={"size": 500},
-        )
-    ],
-    reading=READING,
+    **ratios(
+        "language",
+        "equal",
+        [
+            Figure(name="motif frequency rs/snis", at=of("π", "motif_frequency"), **RS),
+            Figure(name="cross-entropy rs/snis", at=cost("π"), **RS),
+            Figure(name="time of Training-1 rs/snis", at="matching.0.seconds", **RS),
+        ],
+        {
+            "m": (
+                (0.998, 1.009, 0.995, 1.134, 1.497),
+                (0.967, 0.973, 0.967, 0.956, 0.961),
+                (2.92, 2.038, 0.756, 1.514, 0.938),
+            ),
+            "mam": (
+                (0.997, 0.77, 1.12, 1.011, 0.965),
+                (1.003, 1.07, 0.99, 1.002, 1.005),
+                (4.7, 3.638, 1.365, 1.005, 0.975),
+            ),
+        },
+    ),
+    claims=Claim(
+        says="with few data rejection takes longer",
+        figure="time of Training-1 rs/snis",
+        above=1.0,
+        where={"size": 500},
+    ),
+    **GAM,
 )
 
 
@@ -184,27 +189,24 @@ TABLE2 = Recipe(
         matching="rs",
         student_epochs={"demo": None, "cpu": 15, "paper": None},
     ),
-    run=run_cell,
     figures=[
         Figures(
+            *(replace(one, paper=(RUN.get(one.name),)) for one in (ENTROPY, *STANDARD)),
+            Figure(
+                name="λ of {feature}",
+                at="lambda.0.{feature}",
+                each={"feature": names},
+                paper=(-10.09, -0.151, -0.062, 0.0, -0.142),
+            ),
+            Figure(name="moment of {feature}", at="moments.{model}.{feature}", each=OF_MODELS),
+            Figure(
+                name="moment of {feature}",
+                at="moments.language.{feature}",
+                each={"feature": names},
+                about={"model": "truth"},
+                exact=True,
+            ),
             by=(),
-            of=[
-                *(replace(one, paper=(RUN.get(one.name),)) for one in (ENTROPY, *STANDARD)),
-                Figure(
-                    name="λ of {feature}",
-                    at="lambda.0.{feature}",
-                    each={"feature": names},
-                    paper=(-10.09, -0.151, -0.062, 0.0, -0.142),
-                ),
-                Figure(name="moment of {feature}", at="moments.{model}.{feature}", each=OF_MODELS),
-                Figure(
-                    name="moment of {feature}",
-                    at="moments.language.{feature}",
-                    each={"feature": names},
-                    about={"model": "truth"},
-                    exact=True,
-                ),
-            ],
         ),
         examples,
     ],
@@ -212,12 +214,12 @@ TABLE2 = Recipe(
         Layout(rows=("figure",), columns=(), figures=("entropy", *(one.name for one in STANDARD), "λ of*")),
         Layout(rows=("figure",), columns=("model",), figures=("moment of*",), caption="Moments of the features:"),
     ],
-    plots=[moment_lines],
+    plots=moment_lines,
     claims=[
         Claim(says="π has the motif in most strings", figure="motif frequency of π", above=0.5),
         Claim(says="r seldom has the motif", figure="motif frequency of r", below=0.1),
     ],
-    reading=READING,
+    **GAM,
 )
 
 
@@ -273,34 +275,29 @@ TABLE3 = Recipe(
         matching={"demo": "newton", "cpu": "newton", "paper": "rs"},
     ),
     run=run_cell,
-    figures=[
-        Figures(
-            by=("language", "size"),
-            of=[
-                Figure(name="CE(r)/CE(π)", at=cost_ratio, summary=deviation, **COUNTED),
-                replace(STANDARD[4], summary=deviation, **COUNTED),
-                Figure(name="motif frequency π/r", at=frequency_ratio, summary=extremes, **COUNTED),
-            ],
-            paper={
-                ("m", 500): ("1.24 ± 0.07", "1.19 ± 0.07", "32 … 392"),
-                ("m", 1000): ("1.24 ± 0.07", "1.16 ± 0.07", "23.87 … 653.33"),
-                ("m", 5000): ("1.18 ± 0.08", "1.09 ± 0.05", "3.59 … 206.67"),
-                ("m", 10_000): ("1.08 ± 0.1", "1.04 ± 0.02", "0.89 … 196"),
-                ("m", 20_000): ("0.99 ± 0.01", "1.02 ± 0.01", "0.81 … 1.76"),
-                ("mam", 500): ("1.23 ± 0.03", "1.16 ± 0.03", "59.26 … 433.33"),
-                ("mam", 1000): ("1.21 ± 0.03", "1.14 ± 0.03", "26.29 … 233.33"),
-                ("mam", 5000): ("1.16 ± 0.05", "1.08 ± 0.04", "7.32 … 130"),
-                ("mam", 10_000): ("1.02 ± 0.03", "1.04 ± 0.03", "1 … 4.97"),
-                ("mam", 20_000): ("0.99 ± 0", "1.02 ± 0", "0.85 … 1.04"),
-            },
-        )
-    ],
-    tables=[Layout(rows=("language", "size"), names={"size": "|D|"})],
-    plots=[
-        Curves(of={name: "{language}"}, by=("language",), title=name, levels={"1": 1.0}, **AGAINST_SIZE)
-        for name in ("CE(r)/CE(π)", "CE(π)/H")
-    ],
-    claims=[Claim(says="π has a lower cross-entropy than r", figure="CE(r)/CE(π)", above=1.0)],
+    **ratios(
+        "language",
+        "1",
+        [
+            Figure(name="CE(r)/CE(π)", at=cost_ratio, summary=deviation, **COUNTED),
+            replace(STANDARD[4], summary=deviation, **COUNTED),
+            Figure(name="motif frequency π/r", at=frequency_ratio, summary=extremes, **COUNTED),
+        ],
+        {
+            "m": (
+                ("1.24 ± 0.07", "1.24 ± 0.07", "1.18 ± 0.08", "1.08 ± 0.1", "0.99 ± 0.01"),
+                ("1.19 ± 0.07", "1.16 ± 0.07", "1.09 ± 0.05", "1.04 ± 0.02", "1.02 ± 0.01"),
+                ("32 … 392", "23.87 … 653.33", "3.59 … 206.67", "0.89 … 196", "0.81 … 1.76"),
+            ),
+            "mam": (
+                ("1.23 ± 0.03", "1.21 ± 0.03", "1.16 ± 0.05", "1.02 ± 0.03", "0.99 ± 0"),
+                ("1.16 ± 0.03", "1.14 ± 0.03", "1.08 ± 0.04", "1.04 ± 0.03", "1.02 ± 0"),
+                ("59.26 … 433.33", "26.29 … 233.33", "7.32 … 130", "1 … 4.97", "0.85 … 1.04"),
+            ),
+        },
+        drawn=2,
+    ),
+    claims=Claim(says="π has a lower cross-entropy than r", figure="CE(r)/CE(π)", above=1.0),
     reading=replace(READING, items=spread_over_runs),
 )
 
@@ -322,32 +319,17 @@ TABLE4 = Recipe(
         },
         seeds=SEEDS,
     ),
-    run=run_cell,
-    figures=[
-        Figures(
-            by=("matching", "size"),
-            of=[
-                Figure(name="cross-entropy two-stage/cyclical", at=cost("π"), **STAGED),
-                Figure(name="time two-stage/cyclical", at=time, **STAGED),
-            ],
-            paper={
-                ("rs", 500): (1.02, 1.21),
-                ("rs", 1000): (1.0, 1.48),
-                ("rs", 5000): (1.04, 0.57),
-                ("rs", 10_000): (0.98, 1.47),
-                ("rs", 20_000): (0.99, 2.65),
-                ("snis", 500): (1.02, 1.51),
-                ("snis", 1000): (1.08, 2.04),
-                ("snis", 5000): (1.0, 0.57),
-                ("snis", 10_000): (1.02, 0.45),
-                ("snis", 20_000): (1.0, 0.28),
-            },
-        )
-    ],
-    tables=[Layout(rows=("matching", "size"), names={"size": "|D|"})],
-    plots=[
-        Curves(of={name: "{matching}"}, by=("matching",), title=name, levels={"equal": 1.0}, **AGAINST_SIZE)
-        for name in ("cross-entropy two-stage/cyclical", "time two-stage/cyclical")
-    ],
-    reading=READING,
+    **ratios(
+        "matching",
+        "equal",
+        [
+            Figure(name="cross-entropy two-stage/cyclical", at=cost("π"), **STAGED),
+            Figure(name="time two-stage/cyclical", at=time, **STAGED),
+        ],
+        {
+            "rs": ((1.02, 1.0, 1.04, 0.98, 0.99), (1.21, 1.48, 0.57, 1.47, 2.65)),
+            "snis": ((1.02, 1.08, 1.0, 1.02, 1.0), (1.51, 2.04, 0.57, 0.45, 0.28)),
+        },
+    ),
+    **GAM,
 )

@@ -13,33 +13,23 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator
 
-from ebar.data.languages import Language
-from ebar.energies.linear import Linear
+import ebar
 from ebar.estimators import exact
-from ebar.features.feature import Features
-from ebar.features.regular import Motif
 from ebar.maths import divergences
 from ebar.maths.randomness import folded
 from ebar.models.construction import Autoregressive, assemble
-from ebar.models.tilted import Tilted
 from ebar.objectives import MaximumLikelihood, PolicyGradient, Rounds
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.gam.cells import learn
 from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Curves
+from ebar.recipes.layout import Curves, Layout
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
-from ebar.samplers.draw import draw as gather
 from ebar.samplers.importance import Importance, systematic
-from ebar.samplers.look_ahead import LookAhead, guided
 from ebar.samplers.surrogate import NGram
-from ebar.training.batches import Batches
-from ebar.training.loop import fit
 from ebar.training.optimisers import Adam, Constant, Cosine
-from ebar.training.players import Player
 from ebar.types import Distribution, Sequences, Weighted
 
-LANGUAGE = Language(motif="1011100", length=10)
+LANGUAGE = ebar.Language(motif="1011100", length=10)
 HIDDEN = 32
 COEFFICIENT = 5.0  # of the motif in P = r·exp(λφ): finite, so that the reverse KL is too
 BUDGETS = {"demo": [512], "cpu": [2048, 8192], "paper": [2048, 8192, 32_768, 131_072]}
@@ -91,18 +81,18 @@ def fresh(seed: int) -> Autoregressive:
 
 @cache
 @torch.enable_grad()  # whoever asks first may do so where gradients are off, and r is trained here
-def target() -> Tilted:
+def target() -> ebar.Tilted:
     """P = r·exp(λ·motif), r a model that has not learnt the motif from its 500 strings, so that p is far from r."""
     generator = Generator().manual_seed(20190915)
     base = fresh(0)
     data = LANGUAGE.distribution().sample(500, generator=generator)
-    player = Player(module=base, optimiser=Adam(learning_rate=1e-2).build(base.parameters()))
-    batches = Batches(data=data, batch_size=50)
-    for _ in islice(fit(MaximumLikelihood(model=base), batches, {"model": player}, generator=generator), 60):
+    player = ebar.Player(module=base, optimiser=Adam(learning_rate=1e-2).build(base.parameters()))
+    batches = ebar.Batches(data=data, batch_size=50)
+    for _ in islice(ebar.fit(MaximumLikelihood(model=base), batches, {"model": player}, generator=generator), 60):
         pass
     assert LANGUAGE.motif is not None
-    features = Features([Motif(motif=LANGUAGE.motif, alphabet=LANGUAGE.alphabet, end=LANGUAGE.space.end)])
-    return Tilted(base.eval(), Linear(features, torch.tensor([COEFFICIENT]))).requires_grad_(False)
+    features = ebar.Features([ebar.Motif(motif=LANGUAGE.motif, alphabet=LANGUAGE.alphabet, end=LANGUAGE.space.end)])
+    return ebar.Tilted(base.eval(), ebar.Linear(features, torch.tensor([COEFFICIENT]))).requires_grad_(False)
 
 
 def distil_by_resampling(arm: Arm, policy: Autoregressive, budget: int, seed: int, generator: Generator) -> int:
@@ -110,9 +100,9 @@ def distil_by_resampling(arm: Arm, policy: Autoregressive, budget: int, seed: in
     if arm.proposal == "ahead":
         ahead = _ahead(budget, generator)
         rest = budget - int(SURROGATE_SHARE * budget)
-        drawn = gather(LookAhead(), target(), rest, proposal=ahead, generator=generator)
+        drawn = ebar.draw(ebar.LookAhead(), target(), rest, proposal=ahead, generator=generator)
     else:
-        drawn = gather(Importance(), target(), budget, generator=generator)
+        drawn = ebar.draw(Importance(), target(), budget, generator=generator)
     # Cut before resampling: no draw is in both.
     cut = int((1 - HELD_OUT) * len(drawn.x.lengths))
     train, held_out = _resampled(drawn, slice(0, cut), generator), _resampled(drawn, slice(cut, None), generator)
@@ -147,16 +137,16 @@ def train_policy(arm: Arm, policy: Autoregressive, budget: int, generator: Gener
     optimiser = Adam(learning_rate=RATES[arm.divergence]).build(policy.parameters())
     schedule = Cosine(steps=steps) if steps > 1 else Constant()
     players = {
-        "model": Player(module=policy, optimiser=optimiser, schedule=schedule, clip_norm=CLIP),
-        "memory": Player(module=objective.memory),
+        "model": ebar.Player(module=policy, optimiser=optimiser, schedule=schedule, clip_norm=CLIP),
+        "memory": ebar.Player(module=objective.memory),
     }
-    for _ in islice(fit(objective, Rounds(draws=draws), players, generator=generator), steps):
+    for _ in islice(ebar.fit(objective, Rounds(draws=draws), players, generator=generator), steps):
         pass
     return steps, int(objective.memory.replaced)
 
 
 def _ahead(budget: int, generator: Generator) -> Distribution:
-    return guided(target(), surrogate=NGram(order=4), draws=int(SURROGATE_SHARE * budget), generator=generator)
+    return ebar.guided(target(), surrogate=NGram(order=4), draws=int(SURROGATE_SHARE * budget), generator=generator)
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
@@ -218,13 +208,11 @@ RECIPE = Recipe(
     figures=[
         start,
         Figures(
+            Figure(name="total_variation", at="total_variation", warns=warned, range=(0.0, 1.0)),
+            *(Figure(name=name, at=name, warns=warned, range=AMOUNT) for name in ("kl", "steps", "seconds")),
+            *(Figure(name=f"{name}_minus_distillation", at=name, minus={"arm": REFERENCE}, warns=warned)
+              for name in LABELS),
             by=("arm", "draws"),
-            of=[
-                Figure(name="total_variation", at="total_variation", warns=warned, range=(0.0, 1.0)),
-                *(Figure(name=name, at=name, warns=warned, range=AMOUNT) for name in ("kl", "steps", "seconds")),
-                *(Figure(name=f"{name}_minus_distillation", at=name, minus={"arm": REFERENCE}, warns=warned)
-                  for name in LABELS),
-            ],
         ),
     ],
     tables=[

@@ -14,8 +14,7 @@ import torch
 from ebar.estimators.joint_perplexity import JointPerplexity
 from ebar.maths.jackknife import half_width, log_mean_bounds
 from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Points, chosen
+from ebar.recipes.layout import Layout, Points, chosen
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.recipes.residual.configurations import CELLS, LANGUAGE_MODEL
 from ebar.recipes.residual.run import base_figures, best_figures, trained
@@ -137,19 +136,15 @@ RECIPE = Recipe(
     source="ebar's own; base, data and BiT* as in residual/perplexity",
     grid=cells,
     run=run_cell,
-    figures=[
-        Figures(
-            by=("corpus", "energy"), parts=_energies,
-            of=[Figure(name="{figure}", at="{figure}", bare=True, each={"figure": _names})],
-        )
-    ],
-    tables=[Layout(rows=("corpus", "figure"), columns=("energy",))],
-    plots=[
-        Points(
-            of=[HERE], label="{energy}", title="{corpus}", panels=("corpus",),
-            x_label="nats per token, joint − base, on these prefixes",
-        )
-    ],
+    figures=Figures(
+        Figure(name="{figure}", at="{figure}", bare=True, each={"figure": _names}),
+        by=("corpus", "energy"), parts=_energies,
+    ),
+    tables=Layout(rows=("corpus", "figure"), columns=("energy",)),
+    plots=Points(
+        of=[HERE], label="{energy}", title="{corpus}", panels=("corpus",),
+        x_label="nats per token, joint − base, on these prefixes",
+    ),
     notes=_notes,
     reading=Caption(items=_over),
 )  # fmt: skip

@@ -7,12 +7,10 @@ from itertools import combinations
 from statistics import fmean
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures, found
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Points, chosen, split
+from ebar.recipes.figures import Figure, Figures, crossed, found, over_items, over_seeds
+from ebar.recipes.layout import Layout, Points, chosen, split
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.recipes.residual.run import BASES, BY_TASK, MODEL, NAMES, RUNS, TASK, cell_of, energy_results, row_settings
-from ebar.recipes.statistics import crossed, over_items, over_seeds
 from ebar.types import Estimate
 
 PERPLEXITY = "perplexity per token"
@@ -179,29 +177,27 @@ RECIPE = Recipe(
     source="Deng et al. 2020, “Estimated Perplexities” (CC-News, Toronto Books); at scale cpu GMB news and novels",
     figures=[
         Figures(
+            Figure(name=PERPLEXITY, at=_perplexity, bare=True, paper=_paper),
             by=(*MODEL, "parameters"), parts=_rivals,
-            of=[Figure(name=PERPLEXITY, at=_perplexity, bare=True, paper=_paper)],
         ),
         Figures(
+            Figure(name=PERPLEXITY, at=_joint, warns="evaluation.perplexity.verdict", paper=_paper),
             by=(*MODEL, "energy seed", "parameters"), parts=energy_results,
-            of=[Figure(name=PERPLEXITY, at=_joint, warns="evaluation.perplexity.verdict", paper=_paper)],
         ),
         Figures(
+            Figure(name=MOVED, at="evaluation.perplexity.moved", bare=True),
+            Figure(name=LIGHT, at="evaluation.perplexity.share_light", bare=True),
             by=(*MODEL, "energy seed"), parts=energy_results,
-            of=[
-                Figure(name=MOVED, at="evaluation.perplexity.moved", bare=True),
-                Figure(name=LIGHT, at="evaluation.perplexity.share_light", bare=True),
-            ],
         ),
         lambda results: list(_differences(results)),
-        Figures(by=MODEL, parts=energy_results, of=[Figure(name=ACCURACY, at="held_out.accuracy")]),
+        Figures(Figure(name=ACCURACY, at="held_out.accuracy"), by=MODEL, parts=energy_results),
     ],
     tables=[
         Layout(rows=("model", "energy seed"), columns=TASK, figures=[PERPLEXITY], caption=f"{PERPLEXITY}:"),
         Layout(rows=("model",), columns=TASK, figures=[DIFFERENCE], caption=f"{DIFFERENCE}:"),
         Layout(rows=MODEL, figures=[ACCURACY]),
     ],
-    plots=[Points(of=[DIFFERENCE], label="{model}", x_label="nats per token − base", **BY_TASK)],
+    plots=Points(of=[DIFFERENCE], label="{model}", x_label="nats per token − base", **BY_TASK),
     notes=notes,
     reading=Caption(items=_items, ranges={ACCURACY: (0.0, 1.0)}, departures=_seeds),
     **RUNS,

@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures, found
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Curves, Points, chosen
+from ebar.recipes.figures import Figure, Figures, found, over_seeds
+from ebar.recipes.layout import Curves, Layout, Points, chosen
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.recipes.residual.run import BY_TASK, MODEL, PAPER, RUNS, TASK, cell_of, energy_results, prefixes_of
-from ebar.recipes.statistics import over_seeds
 from ebar.types import Estimate
 
 JOINT = "joint model"  # of which a gain is, beside those of students
@@ -18,7 +16,7 @@ SYSTEMS = {"data": "data", "base": "base", "joint": "joint"}
 
 def _table(title: str, source: str, of: Sequence[Figure], **others: Any) -> Recipe:
     """A recipe of figures of every energy's first seed, read off the runs of residual/perplexity."""
-    figures = [Figures(by=MODEL, of=of, parts=_first_seeds)]
+    figures = [Figures(*of, by=MODEL, parts=_first_seeds)]
     return Recipe(title=title, source=f"{PAPER}, {source}", figures=figures, **others, **RUNS)
 
 
@@ -64,12 +62,10 @@ PER_STEP = _table(
         Layout(rows=MODEL, figures=[LAST.format(which="*")]),
         Layout(rows=(*TASK, "place"), columns=("model",), figures=[PLACE], caption=PLACE),
     ],
-    plots=[
-        Curves(
-            of={PLACE: "{model}"}, x="place", x_label="token of the continuation", y_label="nats, joint − base",
-            by=("model",), levels={"base LM": 0.0}, **BY_TASK,
-        )
-    ],
+    plots=Curves(
+        of={PLACE: "{model}"}, x="place", x_label="token of the continuation", y_label="nats, joint − base",
+        by=("model",), levels={"base LM": 0.0}, **BY_TASK,
+    ),
     notes=_last_steps,
 )  # fmt: skip
 
@@ -111,7 +107,7 @@ ENERGIES = _table(
             figures=["energy, searched", "log q per token, searched", "share taken for real, searched"],
         ),
     ],
-    plots=[Points(of=[GAP], label="{model}, {text}", x_label="mean energy − that of data", **BY_TASK)],
+    plots=Points(of=[GAP], label="{model}, {text}", x_label="mean energy − that of data", **BY_TASK),
 )  # fmt: skip
 
 # n-grams ----------------------------------------------------------------------------------------------------------
@@ -138,7 +134,7 @@ NGRAMS = _table(
         Layout(rows=(*MODEL, "system"), columns=("n",), figures=[SHARE], caption=SHARE),
         Layout(rows=MODEL, columns=("n",), figures=[SHARES], caption=SHARES),
     ],
-    plots=[Points(of=[SHARES], label="{model}, n = {n}", x_label="unique n-grams, joint − base", **BY_TASK)],
+    plots=Points(of=[SHARES], label="{model}, n = {n}", x_label="unique n-grams, joint − base", **BY_TASK),
     reading=Caption(items=prefixes_of()),
 )  # fmt: skip
 
@@ -161,11 +157,12 @@ def _rate(name: str, base: str, joint: str) -> Figure:
     )  # fmt: skip
 
 
-RATES = Figures(by=MODEL, parts=_first_seeds, of=[
+RATES = Figures(
     _rate(RATE, "17.8 %", "31.8 %"),
     _rate(ACCURACY, "89.9 %", "82.9 %"),
     Figure(name=FOOLED, at="fooling.{judge}.difference", each={"judge": JUDGES}),
-])  # fmt: skip
+    by=MODEL, parts=_first_seeds,
+)  # fmt: skip
 
 
 def _judged(results: Sequence[Result]) -> list[Row]:
@@ -212,17 +209,15 @@ def _second_half(row: Row, cells: Sequence[Cell]) -> str:
 FOOLING = Recipe(
     title="Are the joint model's texts harder to tell from real ones?",
     source=f"{PAPER}, “Are generations from P_joint harder to discriminate?”",
-    figures=[_judged],
+    figures=_judged,
     tables=[
         Layout(rows=(*MODEL, "judge"), columns=("figure", "system"), figures=[RATE, ACCURACY]),
         Layout(rows=MODEL, columns=("judge",), figures=[FOOLED], caption=FOOLED),
     ],
-    plots=[
-        Points(
-            of=[FOOLED], label="{base}, {corpus}, {model}; {judge}", x_label="joint − base",
-            title="how much oftener a discriminator is fooled",
-        )
-    ],
+    plots=Points(
+        of=[FOOLED], label="{base}, {corpus}, {model}; {judge}", x_label="joint − base",
+        title="how much oftener a discriminator is fooled",
+    ),
     notes=_judges,
     reading=Caption(items=_second_half, elsewhere=lambda cells: "other text, another judge"),
     **RUNS,
@@ -248,8 +243,8 @@ DISTILLED = _table(
             }},
         )
     ],
-    tables=[Layout(rows=MODEL, columns=("of",), caption=GAIN)],
-    plots=[Points(of=[GAIN], label="{model}: {of}", x_label="nats per token − base", **BY_TASK)],
+    tables=Layout(rows=MODEL, columns=("of",), caption=GAIN),
+    plots=Points(of=[GAIN], label="{model}: {of}", x_label="nats per token − base", **BY_TASK),
     notes=lambda rows: [
         "Each student was trained once: its interval speaks for other prefixes, not for another training. The error of "
         "training is not known here."
@@ -286,13 +281,11 @@ def _texts(results: Sequence[Result]) -> list[Row]:
 SAMPLES = Recipe(
     title="Continuations of the base and of the joint model",
     source=f"{PAPER}, samples and “Given a prefix, check P(xₜ|x₍<t₎)”",
-    figures=[_texts],
-    plots=[
-        Points(
-            of=[WORD], label="{continuation!r}", title="{base} on {corpus}, {model}", panels=MODEL,
-            x_label="probability as the next word",
-        )
-    ],
+    figures=_texts,
+    plots=Points(
+        of=[WORD], label="{continuation!r}", title="{base} on {corpus}, {model}", panels=MODEL,
+        x_label="probability as the next word",
+    ),
     reading=Caption(
         items=lambda row, cells: (
             f"{cell_of(row, cells)['per_step']['draws']} draws of what follows each word, one prefix"

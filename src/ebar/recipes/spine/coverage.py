@@ -11,24 +11,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from ebar.energies.linear import Linear
+import ebar
 from ebar.estimators import exact
-from ebar.estimators.divergences import divergence
 from ebar.estimators.exact import Model
-from ebar.estimators.log_z import log_z
-from ebar.estimators.moments import moments
-from ebar.features.counts import Length
-from ebar.features.feature import Features
-from ebar.features.regular import Motif
 from ebar.maths.proportions import wilson
-from ebar.models.tabular import Tabular
-from ebar.models.tilted import Tilted
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Points
+from ebar.recipes.figures import grouped
+from ebar.recipes.layout import Layout, Points
 from ebar.recipes.recipe import Cell, Recipe, Result, Row
-from ebar.recipes.statistics import grouped
 from ebar.samplers import SAMPLERS
-from ebar.samplers.draw import draw as drawn_by
 from ebar.types import Context, Distribution, Estimate, Sequences, Space
 
 DRAWS = 1000
@@ -45,7 +35,7 @@ class Case(NamedTuple):
 
     target: Model
     base: Distribution
-    features: Features
+    features: ebar.Features
     context: Context | None
 
 
@@ -53,20 +43,20 @@ def case(sampler: str, name: str) -> Case:
     """Two general targets, and for look-ahead random ones of which a surrogate must learn every prefix by itself."""
     if name in MOTIFS:
         space = Space(3, 9, end=2)
-        base = Tabular.random(space, generator=Generator().manual_seed(list(MOTIFS).index(name)))
-        features = Features([Motif(motif=MOTIFS[name], alphabet="01", end=2)])
-        tilt = Linear(features, torch.tensor([2.75], dtype=torch.float64))
-        return Case(Tilted(base, tilt), base, features, None)
+        base = ebar.Tabular.random(space, generator=Generator().manual_seed(list(MOTIFS).index(name)))
+        features = ebar.Features([ebar.Motif(motif=MOTIFS[name], alphabet="01", end=2)])
+        tilt = ebar.Linear(features, torch.tensor([2.75], dtype=torch.float64))
+        return Case(ebar.Tilted(base, tilt), base, features, None)
     space, conditions = Space(3, 5, end=2), CONDITIONS if name == "conditional" else 1
     generator = Generator().manual_seed(20190915)
-    base, other = (Tabular.random(space, conditions=conditions, generator=generator) for _ in range(2))
-    features = Features([Motif(motif="11", alphabet="01", end=2), Length(longest=space.length, end=2)])
+    base, other = (ebar.Tabular.random(space, conditions=conditions, generator=generator) for _ in range(2))
+    features = ebar.Features([ebar.Motif(motif="11", alphabet="01", end=2), ebar.Length(longest=space.length, end=2)])
     rows = torch.arange(conditions)[:, None]
     context = None if conditions == 1 else Context(Sequences(rows, torch.ones(conditions, dtype=torch.long)))
     if sampler == "ancestral":  # its target must be a distribution
         return Case(other, base, features, context)
-    tilt = Linear(features, torch.tensor([2.0, -0.2], dtype=torch.float64))
-    return Case(Tilted(base, tilt), base, features, context)
+    tilt = ebar.Linear(features, torch.tensor([2.0, -0.2], dtype=torch.float64))
+    return Case(ebar.Tilted(base, tilt), base, features, context)
 
 
 def cells(scale: str) -> list[Cell]:
@@ -143,13 +133,13 @@ def _truths(one: Case) -> dict[str, Tensor]:
 
 def _estimates(one: Case, sampler: Any, generator: Generator) -> dict[str, list[Estimate]]:
     """The plainest call, row by row of the context. Draws of chains say nothing of Z, nor of what needs it."""
-    draws = drawn_by(sampler, one.target, DRAWS, context=one.context, generator=generator)
+    draws = ebar.draw(sampler, one.target, DRAWS, context=one.context, generator=generator)
     names = [f"mean of {name}" for name in one.features.names]
-    columns = zip(*moments(draws, one.features), strict=True)
+    columns = zip(*ebar.moments(draws, one.features), strict=True)
     found = {name: list(column) for name, column in zip(names, columns, strict=True)}
     if sampler.weighted:
-        found["log Z"] = [row.estimate for row in log_z(draws)]
-        found |= {kind: divergence(kind, one.target, one.base, draws=draws) for kind in DIVERGENCES}
+        found["log Z"] = [row.estimate for row in ebar.log_z(draws)]
+        found |= {kind: ebar.divergence(kind, one.target, one.base, draws=draws) for kind in DIVERGENCES}
     return found
 
 
@@ -158,13 +148,11 @@ RECIPE = Recipe(
     source="ebar's own",
     grid=cells,
     run=run_cell,
-    figures=[figures],
-    tables=[Layout(rows=("sampler", "target"), columns=("estimate",))],
-    plots=[
-        Points(
-            of=["coverage"], panels=("estimate",), label="{sampler}, {target}", title="{estimate}",
-            x_label=f"coverage − {LEVEL}", less=LEVEL,
-        )
-    ],
+    figures=figures,
+    tables=Layout(rows=("sampler", "target"), columns=("estimate",)),
+    plots=Points(
+        of=["coverage"], panels=("estimate",), label="{sampler}, {target}", title="{estimate}",
+        x_label=f"coverage − {LEVEL}", less=LEVEL,
+    ),
     notes=notes,
 )  # fmt: skip

@@ -9,21 +9,14 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from ebar.energies.linear import Linear
+import ebar
 from ebar.estimators import exact
-from ebar.features.counts import Length
-from ebar.features.feature import Features
-from ebar.features.regular import Motif
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular
-from ebar.models.tilted import Tilted
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Layout
-from ebar.recipes.plots import Curves
+from ebar.recipes.layout import Curves, Layout
 from ebar.recipes.recipe import Caption, Cell, Recipe
 from ebar.samplers import SAMPLERS
-from ebar.samplers.draw import draw as gather
 from ebar.types import Sampler, Space, Weighted
 
 SPACE = Space(3, 9, 2)  # binary strings of up to 8 symbols, and their end: 511 of them
@@ -35,11 +28,11 @@ OPTIONS: dict[str, dict[str, Any]] = {"quasi_rejection": {"log_beta": 3.0}, "met
 IDEAL = "ideal"  # i.i.d. draws from p itself: the yardstick (weights, which know P, can beat it)
 
 
-def target() -> Tilted:
+def target() -> ebar.Tilted:
     """A random autoregressive table, tilted towards a motif and away from length: Z is far from 1, p from q."""
-    base = Tabular.random(SPACE, generator=Generator().manual_seed(20190915))
-    features = Features([Motif(motif="1011", alphabet="01", end=2), Length(longest=SPACE.length, end=2)])
-    return Tilted(base, Linear(features, torch.tensor([4.0, -0.2], dtype=torch.float64)))
+    base = ebar.Tabular.random(SPACE, generator=Generator().manual_seed(20190915))
+    features = ebar.Features([ebar.Motif(motif="1011", alphabet="01", end=2), ebar.Length(longest=SPACE.length, end=2)])
+    return ebar.Tilted(base, ebar.Linear(features, torch.tensor([4.0, -0.2], dtype=torch.float64)))
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
@@ -54,10 +47,10 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     sampler: Sampler = SAMPLERS[cell["sampler"]](**OPTIONS.get(cell["sampler"], {}))
     asked = []
     # Rejection and look-ahead know what to do with a linear energy only, so it is not wrapped but watched.
-    assert isinstance(tilted.energy, Linear)
+    assert isinstance(tilted.energy, ebar.Linear)
     tilted.energy.register_forward_hook(lambda _, inputs, __: asked.append(len(inputs[0].lengths)))
     began = time.perf_counter()
-    drawn = gather(sampler, tilted, cell["n"], generator=generator)
+    drawn = ebar.draw(sampler, tilted, cell["n"], generator=generator)
     seconds = time.perf_counter() - began
     return {
         "total_variation": _distance(_histogram(drawn), truth),
@@ -93,9 +86,8 @@ RECIPE = Recipe(
         axes={"n": SIZES, "sampler": [IDEAL, *(name for name in SAMPLERS if name != "ancestral")]}, seeds=SEEDS
     )(scale),
     run=run_cell,
-    figures=[
-        Figures(by=("sampler", "n"), of=[Figure(name=name, at=name, range=ends) for name, (_, ends) in FIGURES.items()])
-    ],
+    figures=Figures(*(Figure(name=name, at=name, range=ends) for name, (_, ends) in FIGURES.items()),
+                    by=("sampler", "n")),
     tables=[
         Layout(rows=("sampler",), columns=("n",), figures=(name,), caption=f"{label[0].upper()}{label[1:]}:")
         for name, (label, _) in FIGURES.items()
