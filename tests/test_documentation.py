@@ -13,6 +13,7 @@ import importlib
 import math
 import re
 import shlex
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -131,6 +132,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "motif:1011",
     ]
     assert main([*words, *SMALL["gam"], "--json"]) == 0
+    shutil.copytree(home / "runs" / "gam", home / "runs" / "mine")  # what README calls it
     return home
 
 
