@@ -46,7 +46,7 @@ def train_residual(residual: ResidualConfig, folder: Path) -> journey.Residual:
         folder.mkdir(parents=True, exist_ok=True)
     found = load_base(residual)
     chunks = load_chunks(residual, found, folder)
-    seeded(folded(residual.seed, journey.WEIGHTS), device=residual.device)
+    seeded(folded(residual.seed, "weights"), device=residual.device)
     return journey.residual(
         found.base, build_energy(residual, found), chunks, negatives=residual.negatives, fitting=residual.training,
         seed=residual.seed, folder=folder,

@@ -18,7 +18,6 @@ from ebar.data.chunks import ChunksData
 from ebar.energies.kinds import ENERGIES
 from ebar.energies.neural import Bidirectional, Causal
 from ebar.errors import UserError
-from ebar.journeys.residual.evaluation import DRAWING
 from ebar.journeys.residual.journey import Residual as Trained
 from ebar.journeys.residual.negatives import draw_negatives
 from ebar.journeys.residual.settings import Fitting, Measuring, NegativesDraws
@@ -182,9 +181,8 @@ def test_the_evaluation_is_gone_on_with_and_agrees_with_itself(base, tmp_path):
     assert [one.data for one in first.continued] == [made.base.spell([], x.prefix(row)) for row in range(4)]
     assert set(first.unique) == {"data", "base", "joint"}
     # What the base and the joint model say is among the draws for that prefix, the base's being the first of them.
-    pool = draw_negatives(
-        tmp_path / "run" / "evaluation" / "4-30-1" / "draws", made.base.q, context, 30, seed=folded(1, DRAWING)
-    )
+    place, seed = tmp_path / "run" / "evaluation" / "4-30-1" / "draws", folded(1, "evaluation/draws")
+    pool = draw_negatives(place, made.base.q, context, 30, seed=seed)
     for row, one in enumerate(first.continued):
         drawn = pool.fetch(torch.tensor([row]))
         texts = [made.base.spell([], drawn.prefix(number)) for number in range(30)]

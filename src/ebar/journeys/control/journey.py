@@ -67,8 +67,6 @@ from ebar.training.moment_matching.newton import Newton, UnsatisfiedError
 from ebar.training.moment_matching.search import Pilot, Search
 from ebar.types import Context, Distribution, Estimate, Sampler, Sequences, Stepwise, Weighted
 
-FITTING, LOOKING, CHECKING, SEEKING = range(4)  # what the seeds of the stages are folded with
-ADAPTING = 11
 PILOT = 1000  # draws of q, to see whether it shows what is wanted
 SHOWN = 8  # texts of each kind
 
@@ -127,12 +125,13 @@ class Controlled:
         """λ by Newton's method, read back where the folder has it."""
 
         def find() -> dict[str, Any]:
-            fitted = self._match()
+            generator = self._generator(stage.seed)
+            fitted = self._match(generator)
             if fitted.effective_sample_size == 0:
-                self._seek(self._tilted(fitted))
+                self._seek(self._tilted(fitted), generator)
             return fitted.to_dict()
 
-        with self._store() as store, store.stage("lambda"):
+        with self._store() as store, store.stage("lambda") as stage:
             return Fitted.from_dict(once(store.folder / "lambda.json", find))
 
     @cached_property
@@ -188,7 +187,7 @@ class Controlled:
                 tree = json.loads(path.read_bytes())
                 found: Checked = from_plain(Checked, {name: one for name, one in tree.items() if name != "lambda"})
                 return found
-            checked = self._check(within)
+            checked = self._check(within, self._generator(stage.seed))
             store.write(path.name, to_json({"lambda": self.fitted, **vars(checked)}, indent=1))
             if self.folder is not None:
                 write_fit_page(self.folder, self.constraints, self.fitted, checked)
@@ -221,14 +220,14 @@ class Controlled:
         if not isinstance(q, Pretrained):
             return copy.deepcopy(q).requires_grad_(True)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(folded(tuning.seed, ADAPTING))
+            torch.manual_seed(folded(tuning.seed, "adapters"))
             network = copy.deepcopy(q.network)
             if tuning.lora_rank is None:
                 return q.with_network(network.requires_grad_(True))
             return q.with_network(with_lora(network.requires_grad_(False), rank=tuning.lora_rank))
 
-    def generator(self, *stage: int) -> Generator:
-        return Generator(device=device_of(self.model)).manual_seed(folded(self.seed, *stage))
+    def _generator(self, seed: int) -> Generator:
+        return Generator(device=device_of(self.model)).manual_seed(seed)
 
     def _store(self) -> AbstractContextManager[Store]:
         advice = f"choose another --name, or delete {self.folder}"
@@ -241,7 +240,8 @@ class Controlled:
     def _ahead(self, target: Tilted) -> Guided | None:
         if not self.foresees:
             return None
-        return guided(target, draws=self.surrogate_draws, generator=self.generator(LOOKING))
+        generator = self._generator(folded(self.seed, "look-ahead"))
+        return guided(target, draws=self.surrogate_draws, generator=generator)
 
     def _values(self, drawn: ScoredDraws | Weighted) -> Float[Tensor, "draws features"]:
         return drawn.values if isinstance(drawn, ScoredDraws) else self.features(drawn.x).double().cpu()
@@ -252,13 +252,13 @@ class Controlled:
             return drawn.log_weights + drawn.log_g - drawn.log_q
         return -measured_energy(self.p.energy, drawn.x).double().cpu()
 
-    def _match(self) -> Fitted:
+    def _match(self, generator: Generator) -> Fitted:
         """λ: −∞ for what is forbidden and, where there is more, Newton's method for the rest.
 
         On draws of q and, where q seldom or never shows what is wanted, of a look-ahead proposal as well.
         """
         began = time.monotonic()
-        counted, generator = self.constraints.counted, self.generator(FITTING)
+        counted = self.constraints.counted
         wanted = torch.tensor([one.counted_moment for one in self.constraints], dtype=torch.float64)
         hard = torch.tensor([one.pointwise for one in self.constraints])
         search = Search(
@@ -284,9 +284,9 @@ class Controlled:
             )
         return fitted
 
-    def _seek(self, target: Tilted) -> None:
+    def _seek(self, target: Tilted, generator: Generator) -> None:
         """Where the first draws have no weight: whether others have, looking ahead if that is possible."""
-        ahead, generator = self._ahead(target), self.generator(SEEKING)
+        ahead = self._ahead(target)
         for size in shares(self.draws, None, self.rows):
             found = draw_scored(
                 target, size, ahead=ahead, features=self.features, rows=self.rows, generator=generator
@@ -295,8 +295,8 @@ class Controlled:
                 return
         raise self.constraints.none_satisfies(self.draws, "draws", self.foresees)
 
-    def _check(self, within: float | None) -> Checked:
-        generator, ahead = self.generator(CHECKING), self.ahead
+    def _check(self, within: float | None, generator: Generator) -> Checked:
+        ahead = self.ahead
         plain = self.scored(self.checks, generator)
         drawn = plain if ahead is None else self.scored(self.checks, generator, ahead=ahead)
         if not bool((drawn.log_weights > -math.inf).any()):

@@ -44,7 +44,6 @@ from ebar.types import Distribution, Estimate, Sequences
 FLOOR = 0.02  # of the cosine schedule, as a share of the learning rate
 ORDERS = (1, 2)  # of n-grams
 SHOWN = 8  # texts of π
-JUDGING, DRAWING = 10, 12  # what the seeds of the stages are folded with
 # Fields of an estimate, and what stands behind its name in a line of metrics.
 ENDS = {"value": "", "low": " low", "high": " high", "effective_sample_size": " effective_sample_size"}
 Figures = dict[str, Estimate]
@@ -107,13 +106,13 @@ def tune(
     computed together.
     """
     policy.eval()  # for good: with dropout π/q would be noise
-    device = device_of(target.base)
+    device, seed = device_of(target.base), folded(tuning.seed, "tune")
     # KL(p‖π) is measured on draws made once, so that all steps are compared on the same.
     drawn = draw_scored(
         target, tuning.evaluation_draws, ahead=ahead, features=constraints.features, rows=rows,
-        generator=Generator(device=device).manual_seed(folded(tuning.seed, JUDGING, 1)),
+        generator=Generator(device=device).manual_seed(folded(seed, "target")),
     )  # fmt: skip
-    measure = partial(tuning_figures, policy, target, constraints, drawn, text, rows=rows, seed=tuning.seed)
+    measure = partial(tuning_figures, policy, target, constraints, drawn, text, rows=rows, seed=seed)
     objective = policy_gradient(target, policy, constraints, tuning, ahead)
     players = _players(policy, objective, tuning)
     plan = Plan(
@@ -124,7 +123,7 @@ def tune(
         checkpoint_every=tuning.checkpoint_every,
         monitor=TARGET,
     )
-    generator = seeded(folded(tuning.seed, DRAWING), device=str(device))
+    generator = seeded(seed, device=str(device))
     advice = f"choose another --name, or delete {folder}"
     with open_run(folder, config=as_yaml(asdict(tuning)), seed=tuning.seed, take_over=True, advice=advice) as run:
         path = run.folder / "start.json"  # before any checkpoint: π is q
@@ -178,7 +177,7 @@ def tuning_figures(
     n, features = len(drawn.log_g), constraints.features
     places = [torch.arange(start, min(start + rows, n)) for start in range(0, n, rows)]
     log_policy = torch.cat([policy.log_prob(drawn.x.select(place)).double().cpu() for place in places])
-    generator = Generator(device=device_of(target.base)).manual_seed(folded(seed, JUDGING))
+    generator = Generator(device=device_of(target.base)).manual_seed(folded(seed, "judge"))
     parts = [propose(policy, len(place), None, generator) for place in places]
     log_q = torch.cat([score(target.base, x).double().cpu() for x, _ in parts])
     log_own = torch.cat([log_prob.double().cpu() for _, log_prob in parts])

@@ -119,13 +119,13 @@ class _Rounds:
 
 def cyclical(
     base: nn.Module, features: Features, data: Corpus, stage: Stage, *, matching: Matching, sampler: Sampler,
-    distillation: Distillation, phase: Phase, seed: int,
+    distillation: Distillation, phase: Phase,
 ) -> tuple[Fitted, Distilled]:  # fmt: skip
     """The rounds; then the last P_λ, and all that was drawn, as one set."""
     if not isinstance(sampler, Rejection | QuasiRejection):
         raise UserError("Cyclical training draws by acceptance: choose rejection or quasi_rejection.")
     rounds, look_ahead = -(-distillation.size // ROUND), distillation.proposal == "look_ahead"
-    generator = seeded(folded(seed, 3))
+    generator = seeded(folded(stage.seed, "cycle"))
     student, teacher = copy.deepcopy(base), _Teacher(base)
     files = stage.folder / "cycle" / "rounds"
     with saving(str(files)):
@@ -141,7 +141,7 @@ def cyclical(
     }
     plan = Plan(steps=rounds, checkpoint_every=1, log_every=1)
     one = Batches(data=torch.zeros(1), batch_size=1)  # a round needs no data but its own draws
-    with open_run(stage.folder / "cycle", config="# rounds of cyclical training\n", seed=seed) as run:
+    with open_run(stage.folder / "cycle", config="# rounds of cyclical training\n", seed=stage.seed) as run:
         result = train_run(run, objective, one, players, plan, generator=generator)
     if result.status == "interrupted":
         raise Interrupted(files)
@@ -153,7 +153,7 @@ def cyclical(
     done = distil(
         last.tilted(teacher.model.eval(), features), distillation.validation,
         stage.folder / "distilled-validation.txt", sampler=sampler, look_ahead=look_ahead,
-        decode=data.alphabet.decode, seed=folded(seed, 2),
+        decode=data.alphabet.decode, seed=folded(stage.seed, "distilled-validation"),
     )  # fmt: skip
     if not done.complete:
         raise Interrupted(stage.folder)

@@ -36,7 +36,6 @@ from ebar.types import Estimate, Sequences, Stepwise
 
 DRAWS = 2000  # from r and π, as in Parshakova et al. 2019
 EXAMPLES = 3  # of each model, in JSON
-CHECKING, SHOWING = 4, 5  # what the seeds of the figures' draws and of the examples are folded with
 
 # The figures of a model, in nats per token with the end counted, and how they are called where they are shown.
 COST, EXACT, RATIO = "cross_entropy", "exact_cross_entropy", "cross_entropy_over_entropy"
@@ -118,7 +117,7 @@ def measure(
     h = None if truth is None or length is None else measures.entropy(truth) / length
     motif = motif_of(data)
     last = rounds[-1]
-    generator = Generator(device=device_of(last.base)).manual_seed(folded(seed, CHECKING))
+    generator = Generator(device=device_of(last.base)).manual_seed(folded(seed, "figures"))
     models, moments, proposal = {}, {"data": frequencies(data.train, features)}, None
     if truth is not None and all(isinstance(feature, Followed) for feature in features.features):
         moments["language"] = {name: Estimate.exact(mean) for name, mean in true_moments(truth, features).items()}
@@ -168,7 +167,7 @@ def measure(
 def examples(data: Corpus, rounds: Sequence[GamRound], n: int, *, seed: int) -> dict[str, Sequences]:
     """A few sequences of the data, of r, of P_λ and of π."""
     base, last = rounds[0].base, rounds[-1]
-    generator = Generator(device=device_of(base)).manual_seed(folded(seed, SHOWING))
+    generator = Generator(device=device_of(base)).manual_seed(folded(seed, "examples"))
     return {
         "data": data.train.select(slice(n)),
         "r": base.sample(n, generator=generator),

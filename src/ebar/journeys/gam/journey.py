@@ -228,29 +228,29 @@ class _Work:
             if self.regime == "cyclical":
                 fitted, distilled = cyclical(
                     _module(base), self.features, self.data, stage, matching=self.matching, sampler=self.sampler,
-                    distillation=self.distillation, phase=self.cycle, seed=folded(self.seed, number),
+                    distillation=self.distillation, phase=self.cycle,
                 )  # fmt: skip
             else:
-                fitted = self._fit(number, base, stage)
-                distilled = self._distil(number, fitted.tilted(base, self.features), stage)
+                fitted = self._fit(base, stage)
+                distilled = self._distil(fitted.tilted(base, self.features), stage)
             names = ("distilled.txt", "distilled-validation.txt")
             draws, held_out = (read_corpus(stage.folder / name, self.data.alphabet, self.data.space) for name in names)
         return fitted, distilled, draws, held_out
 
-    def _fit(self, number: int, base: Stepwise, stage: Stage) -> Fitted:
+    def _fit(self, base: Stepwise, stage: Stage) -> Fitted:
         if stage.has("lambda.json"):
             return Fitted.from_dict(json.loads(stage.read("lambda.json")))
-        generator = Generator(device=self.device).manual_seed(folded(self.seed, number, 1))
+        generator = Generator(device=self.device).manual_seed(folded(stage.seed, "lambda"))
         fitted = self.matching.fit(base, self.features, data=self.data.train, generator=generator)
         stage.write("lambda.json", to_json(fitted.to_dict(), indent=1))
         return fitted
 
-    def _distil(self, number: int, target: Tilted, stage: Stage) -> Distilled:
+    def _distil(self, target: Tilted, stage: Stage) -> Distilled:
         sizes = {"distilled-validation": self.distillation.validation, "distilled": self.distillation.size}
-        for part, (name, size) in enumerate(sizes.items()):
+        for name, size in sizes.items():
             distilled = distil(
                 target, size, stage.folder / f"{name}.txt", sampler=self.sampler, decode=self.data.alphabet.decode,
-                look_ahead=self.distillation.proposal == "look_ahead", seed=folded(self.seed, number, 2, part),
+                look_ahead=self.distillation.proposal == "look_ahead", seed=folded(stage.seed, name),
             )  # fmt: skip
             if not distilled.complete:
                 raise Interrupted(stage.folder)

@@ -28,7 +28,6 @@ from ebar.training.batches import to_device
 from ebar.types import Context, Sequences
 
 LIGHT = ("prefixes with k̂ < 0.7", "prefixes with an effective sample size of 30")  # unbounded, bounded energies
-DRAWING, CHOOSING = 1, 2  # what the seeds of draws, and of the choice among them, are folded with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,15 +141,15 @@ def evaluate(
     place = folder / f"{len(data.x.lengths)}-{how.draws}-{seed}"
     stage = f"{folder.name}/{place.name}"
     drawn = draw_negatives(
-        how.folder or place / "draws", base.q, data.context, how.draws, seed=folded(own, DRAWING), at_once=at_once,
-        stage=f"{stage}/draws",
+        how.folder or place / "draws", base.q, data.context, how.draws, seed=folded(own, "evaluation/draws"),
+        at_once=at_once, stage=f"{stage}/draws",
     )  # fmt: skip
     of_draws = energies_of(place / "energies", energy, drawn, data.context, stage=f"{stage}/energies")
     x, context = to_device(data, base.device)
     with torch.no_grad():
         of_data = measured_energy(energy, x, context).double().cpu()
     log_q = -negative_log_scores(base.q, x, context).cpu()
-    generator = Generator(device=base.device).manual_seed(folded(own, CHOOSING))
+    generator = Generator(device=base.device).manual_seed(folded(own, "evaluation/choice"))
     rows, texts = torch.arange(len(drawn)), 0 if base.tokeniser is None else shown
     chosen = chosen_by_energy(of_draws.to(base.device), generator).cpu()
     systems = {

@@ -46,7 +46,6 @@ from ebar.training.players import Learning
 from ebar.training.train import load_best
 from ebar.types import Estimate, Sampler, Sequences, Stepwise
 
-NEGATIVES, WEIGHTS = 3, 7  # what the seeds of the negatives and of the energy's first weights are folded with
 TRIED = 64  # chunks that an energy must be able to read before any draw is made
 
 
@@ -155,12 +154,12 @@ def residual(
         if isinstance(encoder, Bidirectional):
             how = warm_up or getattr(energy, "begins_with", None) or WarmUp()
             if how.epochs:
-                with store.stage("warm-up", asdict(replace(how, model=None))):
-                    warm(place / "warm-up", encoder.backbone, chunks, how, fitting, seed=seed, device=base.device)
-        with store.stage("energy", asdict(fitting)):
+                with store.stage("warm-up", {**asdict(replace(how, model=None)), "seed": seed}) as stage:
+                    warm(place / "warm-up", encoder.backbone, chunks, how, fitting, seed=stage.seed, device=base.device)
+        with store.stage("energy", {**asdict(fitting), "seed": seed}) as stage:
             train_energy(
                 place / "energy", energy, train, drawn, validation=(chunks.validation, held_out), fitting=fitting,
-                seed=seed,
+                seed=stage.seed,
             )  # fmt: skip
     return Residual(
         base=base, energy=energy, chunks=chunks, folder=None if folder is None else place, at_once=negatives.at_once
@@ -191,24 +190,25 @@ def _negatives(
 ) -> tuple[EpochNegatives, Negatives]:
     """Draws for training and for held-out prefixes, from the base's full softmax."""
     place, wanted = how.folder or folder / "negatives", fitting.negatives
-    own = folded(seed if how.seed is None else how.seed, NEGATIVES)
+    own = seed if how.seed is None else how.seed
 
-    def draws(name: str, part: Positives, n: int, seed: int, what: str = "negatives") -> Negatives:
+    def draws(name: str, part: Positives, n: int, what: str = "negatives") -> Negatives:
+        stage = f"negatives/{name}"
         return draw_negatives(
-            place / name, q, part.context, n, rows=len(part.x.lengths), seed=seed, at_once=how.at_once, what=what,
-            stage=f"negatives/{name}",
+            place / name, q, part.context, n, rows=len(part.x.lengths), seed=folded(own, stage), at_once=how.at_once,
+            what=what, stage=stage,
         )  # fmt: skip
 
     def of_epoch(epoch: int) -> Negatives:
         # The bar of training is shown meanwhile.
         with shown(epoch == 0):
-            return draws(f"epoch-{epoch}", train, wanted, folded(own, 0, epoch))
+            return draws(f"epoch-{epoch}", train, wanted)
 
     drawn: EpochNegatives = of_epoch
     if not how.refresh:
-        drawn = draws("train", train, wanted if how.draws is None else how.draws, own)
+        drawn = draws("train", train, wanted if how.draws is None else how.draws)
     elif how.draws is not None:
         raise UserError("Negatives that are drawn anew are as many as are used: leave out negatives.draws.")
     else:
         of_epoch(0)
-    return drawn, draws("validation", validation, wanted, folded(own, 1), "negatives, held out")
+    return drawn, draws("validation", validation, wanted, "negatives, held out")

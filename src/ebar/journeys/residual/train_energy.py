@@ -26,7 +26,7 @@ from ebar.training.run import open_run
 from ebar.training.stopping import Patience
 from ebar.training.train import Course, Plan, Result, train_best, train_to_best
 
-WARM_UP, HELD_OUT = 8, 64  # what the seed of the warm-up is folded with; chunks in one of its held-out batches
+HELD_OUT = 64  # chunks in one held-out batch of the warm-up
 EpochNegatives = Negatives | Callable[[int], Negatives]
 """The same draws for all epochs, or a function that gives those of an epoch."""
 
@@ -114,7 +114,7 @@ def train_energy(
         checkpoint_every=fitting.checkpoint_every,
         patience=Patience(evaluations=fitting.patience),
     )
-    generator = seeded(folded(seed, 1), device=device)
+    generator = seeded(seed, device=device)
     with open_run(folder, config=to_json({**asdict(fitting), "seed": seed}, indent=1).decode(), seed=seed) as run:
         result = train_to_best(
             run, objective, OnDevice(batches, device), {"energy": player}, plan, generator=generator, sinks=sinks,
@@ -133,7 +133,7 @@ def warm_up(
     assert model.encoder is encoder
     objective, rows = Masked(model=model, share=how.masked), len(chunks.train.x.lengths)
     course = Course(
-        epochs=how.epochs, seed=folded(seed, WARM_UP), optimiser=AdamW(learning_rate=how.learning_rate),
+        epochs=how.epochs, seed=seed, optimiser=AdamW(learning_rate=how.learning_rate),
         clip=fitting.clip, checkpoint_every=fitting.checkpoint_every,
     )  # fmt: skip
     train, held_out = (part.x if part.context is None else tuple(part) for part in (chunks.train, chunks.validation))
