@@ -25,6 +25,8 @@ from ebar.journeys.gam import journey as journey_module
 from ebar.journeys.gam.journey import Gam, gam
 from ebar.journeys.gam.settings import FLOOR, Distillation, Phase
 from ebar.models.construction import Autoregressive
+from ebar.models.tilted import Tilted
+from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
 from ebar.training.course import Training
 from ebar.training.distillation import distil
@@ -335,6 +337,37 @@ def test_cyclical_training_draws_from_its_own_student(base: Autoregressive, shor
     assert distilled.moments["no motif 1011"].value < 0.1
     coefficients = [json.loads(path.read_text())["coefficients"] for path in rounds]
     assert coefficients[0] != coefficients[1]  # λ is fitted anew to each round's π
+
+
+def test_p_of_cyclical_training_tilts_the_model_that_lambda_was_fitted_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """r hardly ever starts with 1, as half the data do; π learns it, and λ fitted to π is then too small for r."""
+    monkeypatch.setattr(cyclical_module, "ROUND", 30)
+    torch.manual_seed(0)
+    base = lstm()
+    with torch.no_grad():
+        base.head.linear.bias += torch.tensor([3.0, 0.0, 0.0])
+    fast = Phase(epochs=3, batch_size=20, learning_rate=0.3)
+    found, again = (
+        gam(
+            base, [StartsWith("1")], DATA, regime="cyclical", matching=Newton(draws=4000), seed=0, folder=tmp_path,
+            distillation=Distillation(size=150, validation=40), cycle=fast, continuation=PHASE,
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    assert found.base is base
+    wanted, generator = found.fitted.data_moments[0], torch.Generator().manual_seed(1)
+
+    def mean(target: Tilted) -> float:
+        drawn = draw(Importance(), target, 4000, generator=generator)
+        return float(torch.softmax(drawn.log_weights[0].double(), 0) @ found.features(drawn.x)[:, 0].double())
+
+    assert mean(found.p) == pytest.approx(wanted, abs=0.05)
+    assert mean(found.fitted.tilted(base, found.features)) != pytest.approx(wanted, abs=0.2)
+    assert torch.equal(found.p.log_score(DATA.test), again.p.log_score(DATA.test))  # read back, it is the same
+    figures = found.measure(exact=True, draws=4000).models["P_λ"]
+    assert figures["exact_cross_entropy"].value == pytest.approx(figures["cross_entropy"].value, rel=0.1)
 
 
 def test_a_cycle_stopped_between_rounds_comes_to_the_same(

@@ -36,7 +36,7 @@ from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import open_run
 from ebar.training.train import Plan, train_run
-from ebar.types import Clock, Estimate, Loss, Sampler, Sequences
+from ebar.types import Clock, Estimate, Loss, Sampler, Sequences, Stepwise
 
 ROUND = 500  # sequences drawn in a round
 PATIENCE = 15  # rounds without a better acceptance rate before P_λ changes no more
@@ -120,8 +120,8 @@ class _Rounds:
 def cyclical(
     base: nn.Module, features: Features, data: Corpus, stage: Stage, *, matching: Matching, sampler: Sampler,
     distillation: Distillation, phase: Phase,
-) -> tuple[Fitted, Distilled]:  # fmt: skip
-    """The rounds; then the last P_λ, and all that was drawn, as one set."""
+) -> tuple[Stepwise, Fitted, Distilled]:  # fmt: skip
+    """The rounds; then the last P_λ (the copy of π and the λ fitted to it), and all that was drawn, as one set."""
     if not isinstance(sampler, Rejection | QuasiRejection):
         raise UserError("Cyclical training draws by acceptance: choose rejection or quasi_rejection.")
     rounds, look_ahead = -(-distillation.size // ROUND), distillation.proposal == "look_ahead"
@@ -161,17 +161,23 @@ def cyclical(
     # Rounds differ in their rates: the whole's is draws over proposals, and each round has as many draws.
     proposed = sum(ROUND / rate for rate in rates)
     length = mean_length(everything)
-    return last, replace(
-        done,
-        path=stage.folder / "distilled.txt",
-        n=len(everything.lengths),
-        acceptance_rate=Estimate.exact(rounds * ROUND / proposed),
-        proposed=round(proposed),
-        effective_sample_size=float(len(everything.lengths)),
-        total_variation=None,  # each round has a target and a β of its own
-        moments=frequencies(everything, features),
-        mean_length=length._replace(value=length.value - 1, low=length.low - 1, high=length.high - 1),  # without end
-        seconds=stage.seconds,
+    return (
+        teacher.model,
+        last,
+        replace(
+            done,
+            path=stage.folder / "distilled.txt",
+            n=len(everything.lengths),
+            acceptance_rate=Estimate.exact(rounds * ROUND / proposed),
+            proposed=round(proposed),
+            effective_sample_size=float(len(everything.lengths)),
+            total_variation=None,  # each round has a target and a β of its own
+            moments=frequencies(everything, features),
+            mean_length=length._replace(
+                value=length.value - 1, low=length.low - 1, high=length.high - 1
+            ),  # without end
+            seconds=stage.seconds,
+        ),
     )
 
 

@@ -140,7 +140,8 @@ def measure(
         z, proposal = _log_z(one.tilted(features), draws, generator)
         cost = {COST: cross_entropy(one.tilted(features), data.test, log_z=z).per_token}
         if number == 1 and truth is not None and length is not None and EXACT in models["r"]:
-            base = models["r"][EXACT]
+            same = one.teacher is one.base
+            base = models["r"][EXACT] if same else exact_cross_entropy(truth, one.teacher).per_token
             of_base = base._replace(value=base.value * length, low=base.low * length, high=base.high * length)
             cost[EXACT] = per_token(truth, tilted_cross_entropy(truth, one.tilted(features), z, of_base))
         add(f"P_λ{suffix}", cost, one.draws)

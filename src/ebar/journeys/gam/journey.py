@@ -167,7 +167,7 @@ def gam(
         found: list[GamRound] = []
         model = base
         for number in range(1, rounds + 1):
-            fitted, distilled, draws, held_out = work.teach(number, model)
+            teacher, fitted, distilled, draws, held_out = work.teach(number, model)
             together = {
                 "train": Sequences.join([draws, data.train]),
                 "validation": Sequences.join([held_out, data.validation]),
@@ -180,8 +180,9 @@ def gam(
             )
             histories = {"π": pi.history}
             one = GamRound(
-                base=model, fitted=fitted, distilled=distilled, draws=draws, student=pi.model, histories=histories
-            )
+                base=model, teacher=teacher, fitted=fitted, distilled=distilled, draws=draws, student=pi.model,
+                histories=histories,
+            )  # fmt: skip
             if number < rounds:
                 refined = work.train(f"round-{number}/refined", partial(copy.deepcopy, pi.model), data, refinement)
                 histories["π refined on the data"], model = refined.history, refined.model
@@ -222,20 +223,20 @@ class _Work:
     device: str
     quiet: bool
 
-    def teach(self, number: int, base: Stepwise) -> tuple[Fitted, Distilled, Sequences, Sequences]:
-        """λ; samples of P_λ and how they were made; and others to stop early by."""
+    def teach(self, number: int, base: Stepwise) -> tuple[Stepwise, Fitted, Distilled, Sequences, Sequences]:
+        """The model that λ was fitted to; λ; samples of P_λ and how they were made; and others to stop early by."""
         with self.store.stage(f"round-{number}") as stage:
             if self.regime == "cyclical":
-                fitted, distilled = cyclical(
+                teacher, fitted, distilled = cyclical(
                     _module(base), self.features, self.data, stage, matching=self.matching, sampler=self.sampler,
                     distillation=self.distillation, phase=self.cycle,
                 )  # fmt: skip
             else:
-                fitted = self._fit(base, stage)
+                teacher, fitted = base, self._fit(base, stage)
                 distilled = self._distil(fitted.tilted(base, self.features), stage)
             names = ("distilled.txt", "distilled-validation.txt")
             draws, held_out = (read_corpus(stage.folder / name, self.data.alphabet, self.data.space) for name in names)
-        return fitted, distilled, draws, held_out
+        return teacher, fitted, distilled, draws, held_out
 
     def _fit(self, base: Stepwise, stage: Stage) -> Fitted:
         if stage.has("lambda.json"):

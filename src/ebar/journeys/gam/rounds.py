@@ -15,7 +15,8 @@ from ebar.types import Sequences, Stepwise
 class GamRound:
     """What a round began with and what it made."""
 
-    base: Stepwise  # the model that was tilted: r, from the second round on π refined on the data
+    base: Stepwise  # what it began with: r, from the second round on π refined on the data
+    teacher: Stepwise  # the model that λ was fitted to: the base or, in cyclical training, the last copy of π
     fitted: Fitted
     distilled: Distilled  # how the draws were made, and how near they are to P_λ
     draws: Sequences  # of P_λ
@@ -24,4 +25,4 @@ class GamRound:
 
     def tilted(self, features: Features) -> Tilted:
         """P_λ."""
-        return self.fitted.tilted(self.base, features)
+        return self.fitted.tilted(self.teacher, features)
