@@ -345,7 +345,7 @@ def test_p_of_cyclical_training_tilts_the_model_that_lambda_was_fitted_to(
     """r hardly ever starts with 1, as half the data do; π learns it, and λ fitted to π is then too small for r."""
     monkeypatch.setattr(cyclical_module, "ROUND", 30)
     torch.manual_seed(0)
-    base = lstm()
+    base: Any = lstm()
     with torch.no_grad():
         base.head.linear.bias += torch.tensor([3.0, 0.0, 0.0])
     fast = Phase(epochs=3, batch_size=20, learning_rate=0.3)
