@@ -31,7 +31,7 @@ def intervals_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves out all that takes time and is no part of the interval."""
     for module in (log_z_module, moments_module, conclusion):
         monkeypatch.setattr(module, "diagnose", lambda log_weights, values=None: [None] * len(log_weights))
-    for name in ("together", "collinear"):
+    for name in ("jointly_impossible", "collinear"):
         monkeypatch.setattr(conclusion, name, lambda *arguments, **options: [])
     monkeypatch.setattr(conclusion, "_moments", lambda *arguments: ())
     monkeypatch.setattr(conclusion, "_log_z", lambda *arguments: Estimate.exact(0.0))

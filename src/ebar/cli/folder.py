@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 from ebar.cli.show import show_json
 from ebar.config.reader import Answer
@@ -36,18 +36,8 @@ def run_folder(runs: Path, name: str) -> Path:
     return runs / name
 
 
-@runtime_checkable
-class Located(Protocol):
-    """A folder, and how to print what is made in it."""
-
-    @property
-    def folder(self) -> Path: ...
-    @property
-    def json(self) -> bool: ...
-
-
 def carry_out(
-    place: Located,
+    place: Any,
     work: Callable[[], Found],
     *,
     to_dict: Callable[[Found], dict[str, Any]],
@@ -55,7 +45,7 @@ def carry_out(
 ) -> int:
     """Do the work of a command and print what came of it; interrupted, say that the run can be continued.
 
-    Of several processes, the first one prints.
+    `place` has the run's `folder`, and `json`. Of several processes, the first one prints.
     """
     silent = distributed.rank() > 0
     try:
