@@ -48,6 +48,28 @@ class Reads(Protocol):
 
 
 @runtime_checkable
+class Carries(Protocol):
+    """Reads a long text segment by segment, and carries a memory of fixed size from one segment to the next.
+
+    A memory is a NamedTuple of tensors, one row for each text, whose shapes never change: it fits in a checkpoint, and
+    rows of it are taken like rows of a batch. What it holds is without gradient.
+    """
+
+    def empty_memory(self, rows: int) -> Any:
+        """Of texts of which nothing has been read."""
+        ...
+
+    def read_segment(
+        self, tokens: Int[Tensor, "rows length"], memory: Any
+    ) -> tuple[Float[Tensor, "rows length width"], Any]:
+        """Hidden vectors after each of the tokens, and the memory after the last one.
+
+        The token whose number is the size of the vocabulary is the beginning of a text.
+        """
+        ...
+
+
+@runtime_checkable
 class Stepper(Protocol):
     """The cache of a backbone or a model while sampling: changed in place, whereas a `State` is a value.
 

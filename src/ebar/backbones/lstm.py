@@ -178,6 +178,12 @@ class Lstm(nn.Module):
         hidden, after = self.lstm(self._dropped(self.embed(tokens)), state)
         return F.dropout(hidden, self.dropout, self.training), LstmState(*after)
 
+    @property
+    def embedding(self) -> nn.Parameter | None:
+        """The input vectors, a row for each token, then the beginning's, where they are learnt: a head may tie to
+        them."""
+        return self.inputs if isinstance(self.inputs, nn.Parameter) else None
+
     def embed(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length size"]:
         """The input vectors, before dropout."""
         return F.embedding(tokens, self.inputs)

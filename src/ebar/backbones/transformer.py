@@ -25,6 +25,11 @@ class DecoderBackbone(nn.Module):
     def width(self) -> int:
         return self.decoder.width
 
+    @property
+    def embedding(self) -> nn.Parameter:
+        """The input vectors, a row for each token, then those of the beginning: what a head may tie to."""
+        return self.decoder.inputs
+
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: DecoderState
     ) -> tuple[Float[Tensor, "rows length width"], DecoderState]:

@@ -5,4 +5,4 @@ from typing import Any
 from ebar.heads.softmax import Softmax
 from ebar.tables import Table
 
-HEADS: Table[Any] = Table("head", {"softmax": Softmax}, given=("vocabulary", "width"))
+HEADS: Table[Any] = Table("head", {"softmax": Softmax}, given=("vocabulary", "width", "embedding"))

@@ -2,7 +2,8 @@
 
 from typing import Protocol, runtime_checkable
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 
@@ -16,3 +17,21 @@ class Head(Protocol):
         ...
 
     def __call__(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]: ...
+
+
+@runtime_checkable
+class ScoresTargets(Protocol):
+    """Knows the log-probability of given targets in less memory than those of the whole vocabulary take."""
+
+    def log_probs(
+        self, hidden: Float[Tensor, "*batch width"], targets: Int[Tensor, "*batch"]
+    ) -> Float[Tensor, "*batch"]: ...
+
+
+def target_log_probs(
+    head: Head, hidden: Float[Tensor, "*batch width"], targets: Int[Tensor, "*batch"]
+) -> Float[Tensor, "*batch"]:
+    """log p(target | hidden) of each target."""
+    if isinstance(head, ScoresTargets):
+        return head.log_probs(hidden, targets)
+    return torch.log_softmax(head(hidden), -1).gather(-1, targets[..., None]).squeeze(-1)

@@ -179,10 +179,17 @@ def assemble(
     """
     told = _told(backbone, options, shape or {}, sources)
     body = BACKBONES.make(backbone, options, vocabulary=space.vocabulary, **told)
-    last = HEADS.make(head, head_options or {}, width=body.width, vocabulary=space.vocabulary)
+    last = HEADS.make(head, head_options or {}, **_given_to_head(head, body, space))
     model = Autoregressive(body, last, space)
     model.origin = {"backbone": _origin(BACKBONES, backbone, options), "head": _origin(HEADS, head, head_options or {})}
     return model
+
+
+def _given_to_head(kind: str, body: Backbone, space: Space) -> dict[str, Any]:
+    """What this head wants to know of the backbone: a head that ties its weights is given the input vectors."""
+    known = {"width": body.width, "vocabulary": space.vocabulary, "embedding": getattr(body, "embedding", None)}
+    wanted = inspect.signature(HEADS.choose(kind)).parameters
+    return {name: known[name] for name in HEADS.given if name in wanted}
 
 
 def _told(kind: str, options: Mapping[str, Any], shape: Mapping[str, int], sources: bool) -> dict[str, int]:
