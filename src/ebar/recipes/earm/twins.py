@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from ebar.build.train import build_corpus, train_as, train_branches
-from ebar.config.reader import read_tree
-from ebar.config.train import MANUAL, TrainConfig
+from ebar.config.train import TrainConfig
 from ebar.data.corpus import Corpus
 from ebar.journeys.train import Trained
 from ebar.models.construction import Autoregressive
 from ebar.recipes.figures import Figure, found
-from ebar.recipes.grid import PARTS, Grid, file_of, toy_file
+from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Layout
 from ebar.recipes.recipe import Cell, Result, Row
+from ebar.recipes.training import configuration, grouped_options
 
 PAPER = "Wang et al. 2022"
 BASE, EARM = "base", "earm"
@@ -31,12 +31,8 @@ def twin_grid(common: Mapping[str, Any], axes: Mapping[str, Any], **more: Any) -
 
 
 def _cell(settings: dict[str, Any]) -> Cell:
-    groups: dict[str, dict[str, Any]] = {"objective": {"kind": "maximum_likelihood"}, "earm": {}, "measures": {}}
-    labels: dict[str, Any] = {}
-    for key, value in settings.items():
-        group, _, option = key.partition(".")
-        (groups.setdefault(group, {}) if option else labels)[option or key] = value
-    earm, measures = groups.pop("earm"), groups.pop("measures")
+    labels, groups = grouped_options({"objective.kind": "maximum_likelihood", **settings})
+    earm, measures = groups.pop("earm", {}), groups.pop("measures", {})
     twins = {name: {"kind": "earm", **earm, **own} for name, own in labels.pop("twins", {EARM: {}}).items()}
     return {**labels, "configuration": {"seed": labels["seed"], **groups}, "twins": twins, "measures": measures}
 
@@ -44,17 +40,8 @@ def _cell(settings: dict[str, Any]) -> Cell:
 def configurations(cell: Cell, folder: Path) -> dict[str, TrainConfig]:
     """As `ebar train --config` reads them: that of the cell, and those with another objective."""
     tree = cell["configuration"]
-    data = {key: _path(value, folder) if key.removesuffix("_target") in PARTS else value
-            for key, value in tree["data"].items()}  # fmt: skip
     objectives = {BASE: tree["objective"], **cell["twins"]}
-    return {
-        name: read_tree({**tree, "data": data, "objective": objective}, MANUAL, TrainConfig)
-        for name, objective in objectives.items()
-    }
-
-
-def _path(name: str, folder: Path) -> str:
-    return str(toy_file(name, folder) if name.startswith("toy/") else file_of(name))
+    return {name: configuration(tree, folder, objective=objective) for name, objective in objectives.items()}
 
 
 def train_twins(cell: Cell, folder: Path) -> tuple[Corpus, dict[str, Trained[Autoregressive]]]:
