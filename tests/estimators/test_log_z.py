@@ -26,7 +26,7 @@ def test_weights_1_and_3_give_log_2_and_the_jackknifes_bounds():
     assert found.estimate.effective_sample_size == pytest.approx(1.6)
     # Leave-one-out logs log 3 and log 1: half-width 12.7062·√(½·2·(½ log 3)²), Student's with one degree of freedom.
     assert found.estimate.high - found.estimate.value == pytest.approx(12.706204736 * math.log(3) / 2)
-    assert "worth only 1.6" in str(found.estimate.warning)
+    assert "size of only 1.6" in str(found.estimate.warning)
 
 
 def in_groups(parts: list[Weighted]) -> list[Weighted]:

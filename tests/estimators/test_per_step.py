@@ -251,7 +251,7 @@ def test_weights_of_futures_are_judged():
     alone = even.clone()
     alone[:3, 0] = 30.0  # one future decides in 3 of 40
     said = futures_doubt(alone)
-    assert said == "the 20 futures of 3 of 40 continuations are worth fewer than 2 each: draw more futures"
+    assert said == "the 20 futures of 3 of 40 continuations have an effective sample size below 2: draw more futures"
     assert futures_doubt(alone[2:]) is None  # in 1 of 38
     silent = even.clone()
     silent[0] = -math.inf

@@ -35,8 +35,8 @@ def test_two_valued_weights_have_no_k_and_the_sample_size_speaks(generator, nois
     log_weights = torch.where(heavy, 12.0, 0.0) + noise * torch.randn(4, 1000, generator=generator, dtype=torch.float64)
     assert bool(pareto_k(log_weights).isnan().all())
     said = diagnose(log_weights)
-    assert "1,000 draws are worth only" in str(said[0])
-    assert "worth only 1.0" in str(said[1])
+    assert "1,000 draws have an effective sample size of only" in str(said[0])
+    assert "size of only 1.0" in str(said[1])
     assert said[2] is None  # all equal: nothing that weights alone could tell
 
 
@@ -75,7 +75,9 @@ def test_each_warning_names_what_is_wrong(generator):
     # 50 draws, one of weight 49 among ones: (49 + 49)²/(49² + 49) = 3.92.
     uneven = torch.zeros(1, 50)
     uneven[0, 7] = math.log(49)
-    assert str(diagnose(uneven)[0]).startswith("the weights are uneven, 50 draws are worth only 3.9: ")
+    assert str(diagnose(uneven)[0]).startswith(
+        "the weights are uneven, 50 draws have an effective sample size of only 3.9: "
+    )
 
 
 def test_a_tail_matters_where_one_draw_holds_more_than_a_twentieth_and_the_rest_little():

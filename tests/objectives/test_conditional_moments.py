@@ -35,7 +35,7 @@ ROWS = torch.tensor([0, 2, 2, 1, 0, 2, 0])  # the contexts of a batch of seven
 SOME = torch.tensor([3, 9, 30, 22, 0, 12, 12])  # its sequences, by number
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*are worth fewer than:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:.*have an effective sample size below:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:Some data have a feature:RuntimeWarning"),
 ]
 
@@ -255,7 +255,7 @@ def test_a_run_finds_the_true_coefficients_of_each_context(generator):
 def test_little_effective_size_warns_and_no_weight_at_all_is_an_error(generator):
     model = coin(8.0)
     x = Sequences(torch.ones(1, 1, dtype=torch.long), torch.ones(1, dtype=torch.long))
-    with pytest.warns(RuntimeWarning, match="100 draws of some context are worth fewer than 30"):
+    with pytest.warns(RuntimeWarning, match="100 draws of some context have an effective sample size below 30"):
         only(ConditionalMoments(model=model, draws=100, proposal=Tossed(1)), x, generator)
     forbids = coin(-math.inf)
     with pytest.raises(UserError, match="None of 3 draws has a positive weight"):

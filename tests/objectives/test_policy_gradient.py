@@ -227,7 +227,7 @@ def test_draws_worth_nothing_are_told_of_once() -> None:
 
     objective = PolicyGradient(target=Tilted(base, one_in_64), model=random_policy(), proposal=base, check_every=1)
     one_loss(objective, step=0)
-    with pytest.warns(RuntimeWarning, match=r"the last 64 draws are worth only 1\.0"):
+    with pytest.warns(RuntimeWarning, match=r"the last 64 draws have an effective sample size of only 1\.0"):
         one_loss(objective, step=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -188,7 +188,7 @@ def test_a_low_ceiling_has_the_total_variation_and_the_rate_that_enumeration_giv
 def test_weights_that_carry_little_warn(tmp_path: Path) -> None:
     found = run(tmp_path / "x", 60, target=tilted(coefficient=-12.0), sampler=Importance(), look_ahead=False,
                 round_size=20, weighted_draws=1)  # fmt: skip
-    assert any("worth only" in warning for warning in found.warnings)
+    assert any("effective sample size of only" in warning for warning in found.warnings)
 
 
 DISK = ("write", "rename", "ftruncate", "fsync", "unlink")

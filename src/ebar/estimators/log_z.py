@@ -119,5 +119,6 @@ def _batch_warning(batches: int, size: float) -> str | None:
     if few_groups(batches) is not None:
         return few_groups(batches)
     if size < batches / 2:
-        return f"{batches} groups of draws are worth only {size:.1f}: they disagree about Z, draw more"
+        of = f"{batches} groups of draws have an effective sample size of only {size:.1f}"
+        return f"{of}: they disagree about Z, draw more"
     return None

@@ -89,7 +89,7 @@ def _in_draws(found: Estimate, units: Units, row: int, column: int) -> Estimate:
     """How many independent draws would know the mean as well as these groups of draws do."""
     spread, error = float(units.spread[row, column]), _squared_error(units, row, column)
     size = min(float(units.draws), spread / error) if error > 0 else found.effective_sample_size
-    few = f"{units.draws:,} draws that depend on one another are worth only {size:.1f}"
+    few = f"{units.draws:,} draws that depend on one another have an effective sample size of only {size:.1f}"
     reason = few if size < SMALLEST_SAMPLE and found.effective_sample_size > 0 else None
     return found._replace(effective_sample_size=size, warning=all_warnings(found.warning, reason))
 

@@ -204,7 +204,8 @@ def futures_doubt(log_weights: Float[Tensor, "rows draws"]) -> str | None:
     bad = int((sizes < few).sum())
     if bad <= LARGEST_SHARE * rows:
         return None
-    return f"the {n} futures of {bad} of {rows} continuations are worth fewer than {few:.3g} each: draw more futures"
+    of = f"the {n} futures of {bad} of {rows} continuations"
+    return f"{of} have an effective sample size below {few:.3g}: draw more futures"
 
 
 def _along(

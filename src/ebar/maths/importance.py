@@ -134,7 +134,8 @@ def _sentence(size: float, draws: int, k_weights: float | None, k_values: float 
         tail = f"the values averaged are heavy-tailed (Pareto k̂ {k_values:.2f}): {NARROW}, draw more"
     few = None
     if size < SMALLEST_SAMPLE and size < EVEN * draws:
-        few = f"the weights are uneven, {draws:,} draws are worth only {size:.1f}: {NARROW} below {SMALLEST_SAMPLE}"
+        few = f"the weights are uneven, {draws:,} draws have an effective sample size of only {size:.1f}"
+        few = f"{few}: {NARROW} below {SMALLEST_SAMPLE}"
     elif draws < SMALLEST_SAMPLE:
         few = f"only {draws} draws: {NARROW} below {SMALLEST_SAMPLE}"
     return all_warnings(tail, few)

@@ -255,7 +255,7 @@ def wrap(network: nn.Module, data: Corpus, *, beginning: int | None = None) -> F
 
 
 def from_pretrained(
-    where: str | Path | tuple[Any, Any], *, length: int = 40, ends: bool = False, device: str | None = None,
+    where: str | Path | tuple[Any, Any] | nn.Module, *, length: int = 40, ends: bool = False, device: str | None = None,
     dtype: Precision | None = None, trust_remote_code: bool = False,
 ) -> Pretrained:  # fmt: skip
     """A causal language model over continuations of `length` tokens; if it `ends`, of at most that many.
@@ -267,6 +267,11 @@ def from_pretrained(
         network, tokenizer = where
         network = network if device is None else network.to(device)
         name = type(network).__name__
+    elif isinstance(where, nn.Module):
+        raise UserError(
+            f"A {type(where).__name__} in memory needs its tokenizer beside it: give the pair (model, tokenizer), or "
+            "ebar.wrap(model, data) for a network of your own."
+        )
     else:
         network, tokenizer = read_network("AutoModelForCausalLM", where, device, dtype, trust_remote_code)
         name = str(where)

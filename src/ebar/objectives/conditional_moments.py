@@ -94,8 +94,9 @@ class ConditionalMoments:
         metrics = {"ess_mean": float(sizes.mean()), "ess_min": float(sizes.min())}
         if metrics["ess_min"] < SMALLEST_SAMPLE:
             # The same words every time, so that they are said once.
-            message = f"{self.draws:,} draws of some context are worth fewer than {SMALLEST_SAMPLE} (see ess_min): "
-            warnings.warn(message + "its moments are rough, take more draws.", RuntimeWarning, stacklevel=3)
+            few = f"{self.draws:,} draws of some context have an effective sample size below {SMALLEST_SAMPLE}"
+            message = f"{few} (see ess_min): its moments are rough, take more draws."
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
         energy = self.model.energy
         if isinstance(energy, ConditionalLinear | Linear):
             values = energy.features(drawn, own).view(*log_weights.shape, -1).double()

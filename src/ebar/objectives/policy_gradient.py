@@ -311,7 +311,8 @@ class PolicyGradient:
         lately, ever = self.memory.lately, self.memory.ever
         count, size = int(lately.count), float(lately.effective_sample_size())
         if size < min(SMALLEST_SAMPLE, count / 2):
-            return f"the last {count:,} draws are worth only {size:.1f}: draw more, or from a better proposal"
+            few = f"the last {count:,} draws have an effective sample size of only {size:.1f}"
+            return f"{few}: draw more, or from a better proposal"
         found = math.exp(min(0.0, float(lately.log_mean() - ever.log_mean()))) if ever.count > 0 else 1.0
         if found < LEAST_MASS:
             return f"the last {count:,} draws found {found:.0%} of the target's mass: the proposal has collapsed"

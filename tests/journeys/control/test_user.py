@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import ebar
+from ebar.automata.lift import Reading
 from ebar.cli import main
+from ebar.errors import UserError
+from ebar.journeys.control.constraints import Constraints
 
 FEW: dict[str, Any] = {"draws": 600, "checks": 300, "surrogate_draws": 200, "rows": 600}
 BRIEF: dict[str, Any] = {"steps": 2, "draws": 16, "evaluate_every": 1, "evaluation_draws": 60, "lora_rank": 2}
@@ -109,3 +113,13 @@ def test_the_command_controls_a_run_of_ebar(tmp_path: Path, capsys: pytest.Captu
     assert all("bab" in one["text"] for one in json.loads(capsys.readouterr().out)["samples"])
     loaded = ebar.load(tmp_path / "ruled")
     assert all("bab" in text for text in loaded.sample(3))
+
+
+def test_a_word_in_place_of_a_feature_is_refused_in_a_sentence() -> None:
+    with pytest.raises(UserError, match=r"'rabbit' is no feature: .* ebar\.Word\('rabbit'\)"):
+        Constraints.of({"rabbit": 1}, Reading(alphabet="abirt"))
+
+
+def test_a_network_without_its_tokenizer_is_refused_in_a_sentence() -> None:
+    with pytest.raises(UserError, match=r"A Linear in memory needs its tokenizer .* the pair \(model, tokenizer\)"):
+        ebar.from_pretrained(nn.Linear(2, 2))

@@ -35,7 +35,7 @@ def test_the_entropy_is_that_of_the_pairs_own_log_probabilities(generator):
     assert conditional_entropy() < 20 * math.log(2)
 
 
-@pytest.mark.filterwarnings("ignore:.*are worth fewer than:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.*have an effective sample size below:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:Some data have a feature:RuntimeWarning")
 def test_coefficients_of_the_context_beat_one_for_all_and_that_beats_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -42,6 +42,13 @@ class Constraints(tuple[Constraint, ...]):
     def of(wanted: Wanted, reading: Reading) -> "Constraints":
         """Features and their moments, bound to a model's tokens; a feature that is given twice is an error."""
         pairs = wanted.items() if isinstance(wanted, Mapping) else wanted
+        pairs = list(pairs)
+        for feature, _ in pairs:
+            if isinstance(feature, str):
+                raise UserError(
+                    f"{feature!r} is no feature: say what it is to be, as in ebar.Word({feature!r}) or "
+                    f"ebar.Expression({feature!r})."
+                )
         found = Constraints(_constraint(feature, float(moment), reading) for feature, moment in pairs)
         if not found:
             raise UserError("There is nothing to control: give one feature or more, each with its moment.")

@@ -114,7 +114,7 @@ def distil_by_resampling(arm: Arm, policy: Autoregressive, budget: int, seed: in
 
 
 def _resampled(drawn: Weighted, rows: slice, generator: Generator) -> Sequences:
-    """As many as the draws are worth, twice: with fewer the resampling itself would add to the noise."""
+    """Twice the effective sample size of the draws: with fewer the resampling itself would add to the noise."""
     log_weights = drawn.log_weights[:, rows]
     x = Sequences(drawn.x.tokens[rows], drawn.x.lengths[rows])
     worth = float(log_weights.softmax(1).square().sum().reciprocal())

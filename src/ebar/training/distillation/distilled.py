@@ -195,7 +195,7 @@ def summary(path: Path, record: Record, seconds: float) -> Distilled:
         )
     if record.smallest_effective < min(FEWEST_EFFECTIVE, record.full_round):
         warnings.append(
-            f"the weighted draws of a round are worth only {record.smallest_effective:.1f}: "
+            f"the weighted draws of a round have an effective sample size of only {record.smallest_effective:.1f}: "
             "make rounds larger, or use a proposal that looks ahead"
         )
     return Distilled(
