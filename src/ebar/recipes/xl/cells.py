@@ -1,0 +1,160 @@
+"""Language models on a long text: the runs of Transformer-XL's tables, and what is measured of each.
+
+All are trained on a stream, in contiguous columns, and scored on the test text the way it was published: in segments,
+with what they carry from one to the next. Of a Transformer that carries nothing there are two figures: by segments, as
+cheap as the others, and with a window that moves on by a few tokens, which gives every token nearly a whole window.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ebar.backbones.transformer_xl import TransformerXl
+from ebar.data.stream import Stream
+from ebar.models.construction import Autoregressive
+from ebar.recipes.grid import PARTS
+from ebar.recipes.recipe import Cell, Result
+from ebar.recipes.training import trained
+from ebar.recipes.xl.scoring import compared, remembering, segment_costs, timed, window_costs, written
+
+PAPER = "Dai 2019 (thesis)"
+XL, VANILLA, LSTM, LOCAL = "Transformer-XL", "Transformer", "LSTM", "Local-XL"
+SLIDING = f"{VANILLA}, sliding window"
+SAME = 0.002  # a memory is as good as the best where its figure is at most so much higher, relatively
+COMMON = {
+    "data.kind": "stream", "head.kind": "softmax", "head.tied": True, "schedule.kind": "cosine", "training.clip": 0.25,
+    "training.patience": 1000, "training.checkpoint_every": 500,
+}  # fmt: skip
+
+
+def files(corpus: str, suffix: str, tokeniser: str, vocabulary: int | None = None, **other: Any) -> dict[str, Any]:
+    """Where a corpus is, and what its tokens are."""
+    found = {f"data.{part}": f"{corpus}/{name}.{suffix}" for part, name in PARTS.items()}
+    return {**found, "data.tokeniser": tokeniser, "data.vocabulary": vocabulary,
+            **{f"data.{key}": value for key, value in other.items()}}  # fmt: skip
+
+
+ABSOLUTE = {"backbone.positions": "absolute"}
+
+
+def systems(
+    shared: Mapping[str, Any], *, layers: int, hidden: int, heads: int, feedforward: int, length: int, batch: int,
+    lstm: int, dropout: float = 0.0, cutoffs: Sequence[int] = (), divide: int = 1, awd: Mapping[str, Any] | None = None,
+    local: Mapping[str, Any] | None = None, xl: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Models with equally many parameters that read equally many tokens a step: Transformer-XL and its rivals.
+
+    A Transformer has no projection of distances, and a wider feed-forward part instead. `lstm` is the width of two
+    layers; `awd` are options of AWD-LSTM in its place. `local` are options of Local-XL, and `xl` is what is measured of
+    Transformer-XL alone. Large vocabularies have `cutoffs`, for adaptive inputs and an adaptive softmax.
+    """
+    sizes = {"data.length": length, "training.batch_size": batch, **shared}
+    stack = {"backbone.layers": layers, "backbone.hidden": hidden, "backbone.heads": heads, "backbone.dropout": dropout}
+    wide = {**sizes, **stack, **adaptive(cutoffs, divide), "backbone.kind": "transformer_xl", "backbone.memory": length}
+    recurrent = {"backbone.layers": 2, "backbone.hidden": lstm, "backbone.embedding": lstm, "backbone.dropout": dropout}
+    found = [
+        {"model": XL, **wide, "backbone.feedforward": feedforward, **(xl or {})},
+        {"model": VANILLA, **wide, **ABSOLUTE, "backbone.recurrence": False,
+         "backbone.feedforward": feedforward + hidden // 2},
+        {"model": LSTM, **_without_attention(sizes), **({"backbone.kind": "lstm", **recurrent} if awd is None else awd)},
+    ]  # fmt: skip
+    if local is not None:
+        own = {"backbone.kind": "local_xl", "backbone.feedforward": feedforward, **local}
+        found.append({"model": LOCAL, **sizes, **stack, **own})
+    return found
+
+
+def adaptive(cutoffs: Sequence[int], divide: int) -> dict[str, Any]:
+    """Input vectors and softmax by how frequent tokens are (Baevski & Auli 2019; Grave et al. 2017)."""
+    if not cutoffs:
+        return {}
+    return {"backbone.cutoffs": list(cutoffs), "backbone.divide": divide, "head.kind": "adaptive"}
+
+
+def _without_attention(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: value
+        for key, value in settings.items()
+        if key not in ("backbone.attention_dropout", "backbone.variational")
+    }
+
+
+# What a run gives ---------------------------------------------------------------------------------------------------
+
+
+def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
+    """What `ebar train` makes of the cell, and what it costs to score the test text with it."""
+    run = trained(cell, folder)
+    test = run.data.parts["test"]
+    assert isinstance(test, Stream)
+    found = measured(run.model, test, cell["measures"])
+    if "write" in cell["measures"]:
+        found["written"] = written(run.model, run.data, seed=cell["seed"], **cell["measures"]["write"])
+    return {**found, "training": training_seconds(cell, folder / "run")}
+
+
+def measured(model: Autoregressive, test: Stream, measures: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters; nats per token and seconds per 1,000 tokens by segments, and with windows that move on.
+
+    Of a Transformer-XL also nats per token by the length of its memory, and what evaluation costs without one.
+    """
+    found: dict[str, Any] = {"parameters": sum(parameter.numel() for parameter in model.parameters())}
+    columns, segment = test.columns(measures["columns"]), measures["segment"]
+    found["segments"] = timed(lambda: segment_costs(model, columns, segment))
+    backbone = model.backbone
+    if not isinstance(backbone, TransformerXl):
+        return found
+    if not backbone.recurrence:
+        stride = measures["stride"]
+        found["sliding"] = timed(lambda: window_costs(model, test.tokens, segment, stride))
+        return found
+    found["memories"] = {}
+    for places in measures.get("memories", ()):
+        longer = remembering(model, places, clamp=measures["clamp"])
+        found["memories"][str(places)] = timed(lambda: segment_costs(longer, columns, segment))["nats"]  # noqa: B023
+    if "speed" in measures:
+        found["speed"] = compared(model, test.tokens, clamp=measures["clamp"], **measures["speed"])
+    return found
+
+
+def training_seconds(cell: Cell, run: Path) -> float | None:
+    """Per 1,000 tokens, as the run has logged it; None where it was too short for a line."""
+    lines = (run / "timing.jsonl").read_text(encoding="utf-8").splitlines()
+    options = cell["configuration"]
+    tokens = options["data"]["length"] * options["training"]["batch_size"]
+    return 1000 / (float(json.loads(lines[-1])["rate"]) * tokens) if lines else None
+
+
+# How it is read -----------------------------------------------------------------------------------------------------
+
+
+class Unit(NamedTuple):
+    """What a table gives in place of nats per token."""
+
+    name: str
+    of: Callable[[float], float]
+
+
+PERPLEXITY = Unit("test perplexity", math.exp)
+BITS_PER_BYTE = Unit("test bits per byte", lambda nats: nats / math.log(2))
+BITS_PER_CHARACTER = Unit("test bits per character", lambda nats: nats / math.log(2))
+
+
+def by_protocol(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
+    """A run as it is scored by segments, and, where it was, with a window that moves on."""
+    yield cell, {**result, **result["segments"]}
+    if "sliding" in result:
+        yield {**cell, "model": SLIDING}, {**result, **result["sliding"]}
+
+
+def by_memory(unit: Unit) -> Callable[[Mapping[str, Any]], dict[int, float]]:
+    """The figure by the length of the memory, of one run."""
+    return lambda result: {int(places): unit.of(float(nats)) for places, nats in result["memories"].items()}
+
+
+def levels_at(curve: Mapping[int, float]) -> int | None:
+    """The smallest memory whose figure is at most 0.2 % above the best."""
+    best = min(curve.values(), default=math.nan)
+    return min((places for places, figure in curve.items() if figure <= best * (1 + SAME)), default=None)

@@ -1,0 +1,250 @@
+"""Tables 3.1 to 3.5 of Dai 2019 (thesis), and the ablations: Transformer-XL beside a Transformer and an LSTM.
+
+At scale cpu a model has about half a million parameters and reads about a million tokens once.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ebar.recipes.figures import Figure, Figures
+from ebar.recipes.layout import Claim, Curves, Layout, Points, chosen
+from ebar.recipes.recipe import Caption, Cell, Recipe, Row
+from ebar.recipes.training import training_grid
+from ebar.recipes.xl.cells import (
+    ABSOLUTE,
+    BITS_PER_BYTE,
+    BITS_PER_CHARACTER,
+    COMMON,
+    LOCAL,
+    LSTM,
+    PAPER,
+    PERPLEXITY,
+    SLIDING,
+    VANILLA,
+    XL,
+    Unit,
+    by_memory,
+    by_protocol,
+    files,
+    levels_at,
+    run_cell,
+    systems,
+)
+
+FROM_XL = f"test nats per token − {XL}'s, paired"
+PARAMETERS = "parameters, millions"
+TRAINING, EVALUATION = "seconds per 1,000 training tokens", "seconds per 1,000 test tokens"
+LEVELS = "smallest memory within 0.2 % of the best, tokens"
+SEEDS = {"demo": 2, "cpu": 3, "paper": 3}
+MEMORIES = [0, 16, 32, 64, 128, 256, 512, 1024]
+AMOUNT = (0.0, math.inf)
+SHARED = (
+    "All seeds are trained and tested on the same text: an interval over seeds alone holds the error of training and "
+    "not that of which text was tested."
+)
+Models = list[dict[str, Any]]
+
+
+def scored(columns: int, segment: int, clamp: int | None, *, stride: int = 8) -> dict[str, Any]:
+    """How the test text is scored: columns side by side, in segments, distances counted up to `clamp`."""
+    own = {"columns": columns, "segment": segment, "clamp": clamp, "stride": stride}
+    return {f"measures.{key}": value for key, value in own.items()}
+
+
+def trained(rate: float, warmup: int, epochs: int = 1) -> dict[str, Any]:
+    """By Adam, its rate falling by a cosine."""
+    return {"optimiser.learning_rate": rate, "schedule.warmup": warmup, "training.epochs": epochs}
+
+
+# Sizes --------------------------------------------------------------------------------------------------------------
+
+TOY = systems(
+    {**files("toy", "txt", "bytes", limit=2500, held_out_limit=400), **trained(1e-2, 2), **scored(2, 8, 16)},
+    layers=2, hidden=16, heads=2, feedforward=32, length=8, batch=4, lstm=15,
+    local={"data.length": 16, "training.batch_size": 2, "backbone.chunk": 4},
+    xl={"measures.memories": [0, 8, 16], "measures.speed": {"lengths": [8, 16], "scored": 32, "segment": 8},
+        "measures.write": {"prompt": 20, "tokens": 60, "order": 4}},
+)  # fmt: skip
+SMALL: dict[str, Any] = {"hidden": 128, "heads": 4, "feedforward": 384, "length": 64, "batch": 16}
+SMALL_LOCAL = {"data.length": 256, "training.batch_size": 4, "backbone.chunk": 32}
+WIKITEXT2 = systems(
+    {**files("wikitext-2", "txt.xz", "words", 5000, limit=800_000, held_out_limit=60_000), **trained(1e-3, 100),
+     **scored(4, 64, None)},
+    **SMALL, layers=2, dropout=0.1, lstm=138, local=SMALL_LOCAL,
+    xl={"measures.memories": MEMORIES, "measures.write": {"prompt": 50, "tokens": 2000, "order": 4}},
+)  # fmt: skip
+WIKITEXT103 = systems(
+    {**files("wikitext-103", "txt.xz", "words"), **trained(2.5e-4, 0, 17), **scored(10, 64, 400)},
+    layers=16, hidden=410, heads=10, feedforward=2100, length=150, batch=60, dropout=0.1, lstm=546,
+    cutoffs=[20_000, 40_000, 200_000], local={"backbone.chunk": 64},
+    xl={"measures.memories": [*MEMORIES, 640, 1600], "measures.write": {"prompt": 50, "tokens": 2000, "order": 4}},
+)  # fmt: skip
+LENGTHS = {"lengths": [100, 200, 400, 800], "scored": 256, "segment": 64}
+ENWIK8_10M = {**files("enwik8-10m", "bin.xz", "bytes", limit=1_200_000, held_out_limit=60_000), **trained(1e-3, 100),
+              **scored(4, 64, None)}  # fmt: skip
+SLICE = systems(
+    ENWIK8_10M, **SMALL, layers=3, lstm=182, local=SMALL_LOCAL,
+    xl={"measures.memories": MEMORIES, "measures.speed": LENGTHS},
+)  # fmt: skip
+ENWIK8 = systems(
+    {**files("enwik8", "bin.xz", "bytes"), **trained(2.5e-4, 0, 50), **scored(10, 80, 820)},
+    layers=12, hidden=512, heads=8, feedforward=2048, length=512, batch=22, dropout=0.1, lstm=1595,
+    local={"backbone.chunk": 64},
+    xl={"measures.memories": [*MEMORIES, 2100],
+        "measures.speed": {"lengths": [800, 1800, 2800, 3800], "scored": 1024, "segment": 128}},
+)  # fmt: skip
+LETTERS = systems(
+    {**files("enwik8-10m", "bin.xz", "characters", clean="wikipedia", limit=800_000, held_out_limit=60_000),
+     **trained(1e-3, 100), **scored(4, 64, None)},
+    **SMALL, layers=3, lstm=183,
+)  # fmt: skip
+TEXT8 = systems(
+    {**files("text8", "txt.xz", "characters"), **trained(2.5e-4, 4000, 218), **scored(10, 128, 1000),
+     "backbone.attention_dropout": 0.15},
+    layers=24, hidden=1024, heads=8, feedforward=3072, length=768, batch=64, dropout=0.15, lstm=4155,
+)  # fmt: skip
+NEWS = systems(
+    {**files("gmb-news", "txt.xz", "words", 5000, shuffle=True, seed=0, limit=500_000, held_out_limit=40_000),
+     **trained(1e-3, 100), **scored(4, 32, None)},
+    **{**SMALL, "length": 32, "batch": 32}, layers=2, dropout=0.1, lstm=138,
+)  # fmt: skip
+BILLION = systems(
+    {**files("one-billion-word", "txt.xz", "words"), **trained(2.5e-4, 20_000, 4), **scored(10, 32, None)},
+    layers=18, hidden=1024, heads=8, feedforward=4096, length=32, batch=224, lstm=573,
+    cutoffs=[60_000, 100_000, 640_000], divide=4,
+)  # fmt: skip
+
+# Tables -------------------------------------------------------------------------------------------------------------
+
+
+def table(
+    number: str, *, title: str, models: Mapping[str, Models], unit: Unit, paper: Mapping[str, tuple[float | None, float]],
+    sizes: str, others: str, runs: str | None = None, grows: bool = False, claims: Sequence[Claim] = (),
+) -> Recipe:  # fmt: skip
+    """Models side by side; `paper` has millions of parameters and the figure of those that a table of the paper has."""
+    figures = [
+        Figures(
+            Figure(name=unit.name, at=lambda run: unit.of(float(run["nats"])), range=AMOUNT,
+                   paper={model: figure for model, (_, figure) in paper.items()}),
+            Figure(name=FROM_XL, at="nats", minus={"model": XL}),
+            Figure(name=PARAMETERS, at=lambda run: float(run["parameters"]) / 1e6, exact=True,
+                   paper={model: count for model, (count, _) in paper.items()}),
+            Figure(name=TRAINING, at="training", range=AMOUNT),
+            Figure(name=EVALUATION, at="seconds", range=AMOUNT),
+            by=("model",), parts=by_protocol,
+        )
+    ]  # fmt: skip
+    tables = [
+        Layout(rows=("model",), figures=(unit.name, FROM_XL, PARAMETERS)),
+        Layout(rows=("model",), figures=(TRAINING, EVALUATION)),
+    ]
+    plots: list[Callable[..., Any]] = [
+        Points(of=[FROM_XL], label="{model}", title="Paired over seeds", x_label=FROM_XL)
+    ]
+    if grows:
+        growth, curve = f"{unit.name} by memory", by_memory(unit)
+        figures.append(
+            Figures(
+                Figure(name=growth, at=lambda run, memory: curve(run)[memory], where={"model": XL}, range=AMOUNT,
+                       each={"memory": lambda run: {places: places for places in curve(run)}}),
+                Figure(name=LEVELS, at=lambda run: levels_at(curve(run)), where={"model": XL}, range=AMOUNT),
+                by=("model",),
+            )
+        )  # fmt: skip
+        tables += [
+            Layout(rows=("memory",), figures=(growth,), caption=f"{XL} with other memories in evaluation"),
+            Layout(rows=("model",), figures=(LEVELS,)),
+        ]
+        plots.append(
+            Curves(of={growth: "{model}"}, by=("model",), x="memory", x_label="memory in evaluation, tokens",
+                   title=unit.name, levels={SLIDING: lambda rows: _of(rows, unit.name, SLIDING)})
+        )  # fmt: skip
+    return Recipe(
+        title=title,
+        source=f"{PAPER}, Table {number}",
+        grid=training_grid(COMMON, {"model": models}, seeds=SEEDS),
+        run=run_cell,
+        figures=figures,
+        tables=tables,
+        plots=plots,
+        claims=[
+            Claim(says=f"{XL} is better than a Transformer", figure=FROM_XL, above=0.0, where={"model": SLIDING}),
+            Claim(says=f"… and than an LSTM", figure=FROM_XL, above=0.0, where={"model": LSTM}),
+            *claims,
+        ],
+        notes=lambda rows: [_counts(rows), others],
+        runs=runs,
+        reading=Caption(shared=SHARED, elsewhere=_elsewhere(models, sizes)),
+    )
+
+
+def _of(rows: Sequence[Row], figure: str, model: str) -> float:
+    return float(chosen(rows, figure, {"model": model})[0].value or math.nan)
+
+
+def _counts(rows: Sequence[Row]) -> str:
+    counts = {row.settings["model"]: float(row.value or 0) for row in chosen(rows, PARAMETERS, {})}
+    spread = max(abs(count / counts[XL] - 1) for count in counts.values())
+    said = ", ".join(f"{model} {count:.3f}" for model, count in counts.items() if model != SLIDING)
+    return f"Parameters, millions: {said}; they differ from {XL}'s by at most {100 * spread:.1f} %."
+
+
+def _elsewhere(models: Mapping[str, Models], sizes: str) -> Callable[[Sequence[Cell]], str | None]:
+    """The paper's figures are of other runs, unless these are those of scale paper."""
+    theirs = models["paper"][0]["data.train"]
+    return lambda cells: None if cells[0]["configuration"]["data"]["train"] == theirs else sizes
+
+
+TABLE3_1 = table(
+    "3.1 (WikiText-103); at scale cpu WikiText-2, its 5,000 most frequent words",
+    title="Transformer-XL on WikiText",
+    models={"demo": TOY, "cpu": WIKITEXT2, "paper": WIKITEXT103},
+    unit=PERPLEXITY,
+    paper={XL: (151, 24.0), SLIDING: (247, 20.5), LSTM: (None, 48.7)},
+    sizes="WikiText-103, all words",
+    others="Of the paper's rows: the Transformer is Baevski and Auli's with adaptive inputs (contemporary), the LSTM "
+    "Grave et al.'s. Also there: TCN 45.2, GCNN-8 44.9, LSTM with a neural cache 40.8, GCNN-14 37.2, QRNN (151M) 33.0, "
+    "Hebbian with cache 29.9, Transformer-XL Large (257M) 18.3.",
+    runs="xl/wikitext",
+    grows=True,
+)
+TABLE3_2 = table(
+    "3.2 (enwik8); at scale cpu a slice of its first 10 MB",
+    title="Transformer-XL on enwik8",
+    models={"demo": TOY, "cpu": SLICE, "paper": ENWIK8},
+    unit=BITS_PER_BYTE,
+    paper={XL: (41, 1.06), SLIDING: (44, 1.11), LSTM: (46, 1.24)},
+    sizes="enwik8, 90 MB",
+    others="Of the paper's rows: the Transformer is Al-Rfou et al.'s of 12 layers, with auxiliary losses, the LSTM "
+    "Krause et al.'s large mLSTM. Also there: LN HyperNetworks (27M) 1.34, LN HM-LSTM (35M) 1.32, RHN (46M) 1.27, "
+    "FS-LSTM-4 (47M) 1.25, cmix v13 1.23, Al-Rfou et al.'s 64 layers (235M) 1.06, Transformer-XL of 18 layers (88M) "
+    "1.03, of 24 layers (277M) 0.99.",
+    runs="xl/enwik8",
+    grows=True,
+)
+TABLE3_3 = table(
+    "3.3 (text8); at scale cpu the first 10 MB of enwik8, cleaned in the same manner",
+    title="Transformer-XL on text8",
+    models={"demo": [{**model, "data.tokeniser": "characters"} for model in TOY[:3]], "cpu": LETTERS, "paper": TEXT8},
+    unit=BITS_PER_CHARACTER,
+    paper={XL: (277, 1.08), SLIDING: (44, 1.18), LSTM: (45, 1.27)},
+    sizes="text8, 90 MB",
+    others="Of the paper's rows: the Transformer is Al-Rfou et al.'s of 12 layers, the LSTM Krause et al.'s large mLSTM. "
+    "Also there: BN-LSTM 1.36, LN HM-LSTM (35M) 1.29, RHN (45M) 1.27, Al-Rfou et al.'s 64 layers (235M) 1.13.",
+)
+TABLE3_4 = table(
+    "3.4 (One Billion Word); at scale cpu news of the Groningen Meaning Bank, its sentences shuffled",
+    title="Transformer-XL on sentences in no order",
+    models={
+        "demo": [{**model, "data.tokeniser": "words", "data.shuffle": True, "data.seed": 0} for model in TOY[:3]],
+        "cpu": NEWS, "paper": BILLION,
+    },
+    unit=PERPLEXITY,
+    paper={XL: (460, 23.5), SLIDING: (460, 24.1), LSTM: (1800, 30.6)},
+    sizes="One Billion Word",
+    others="Of the paper's rows: the Transformer is Baevski and Auli's smaller one with adaptive inputs (contemporary), "
+    "the LSTM Jozefowicz et al.'s. Also there: sparse non-negative (33B) 52.9, RNN-1024 with 9-grams (20B) 51.3, "
+    "G-LSTM-2 36.0, GCNN-14 31.9, LSTM with CNN input (1.04B) 30.0, mixtures of experts (5B) 34.1 and 28.0, Mesh "
+    "TensorFlow (4.9B) 24.0, adaptive inputs (1.0B) 23.7, Transformer-XL Large (0.8B) 21.8.",
+)  # fmt: skip
