@@ -14,6 +14,7 @@ from ebar.data import language as language
 from ebar.data import read_images as read_images
 from ebar.data import read_lines as read_lines
 from ebar.data import read_parallel as read_parallel
+from ebar.data import read_stream as read_stream
 from ebar.data import read_text as read_text
 from ebar.data.built_tokeniser import Bpe as Bpe
 from ebar.data.corpus import Corpus as Corpus

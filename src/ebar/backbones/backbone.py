@@ -1,6 +1,6 @@
 """What a backbone is: tokens → hidden vectors, in parallel or one step at a time."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -67,6 +67,22 @@ class Carries(Protocol):
         The token whose number is the size of the vocabulary is the beginning of a text.
         """
         ...
+
+
+@runtime_checkable
+class Enters(Protocol):
+    """Can go through a segment token by token as well.
+
+    Where a backbone cannot, a segment is read from its beginning again for every token that is drawn.
+    """
+
+    def enter_segment(self, memory: Any) -> State:
+        """A state from which `advance` gives, however tokens are cut, what `read_segment` gives of them all at once."""
+        ...
+
+
+class NoMemory(NamedTuple):
+    """Of a backbone that takes nothing from one segment to the next."""
 
 
 @runtime_checkable

@@ -123,6 +123,13 @@ class LstmState(NamedTuple):
         return LstmState(self.hidden[:, rows], self.cell[:, rows])
 
 
+class LstmMemory(NamedTuple):
+    """The state of the layers between two segments of a text, rows first and without gradient."""
+
+    hidden: Float[Tensor, "rows layers width"]
+    cell: Float[Tensor, "rows layers width"]
+
+
 class Lstm(nn.Module):
     """Tokens → hidden vectors of the top layer, with dropout on input, between layers and on output.
 
@@ -177,6 +184,22 @@ class Lstm(nn.Module):
     ) -> tuple[Float[Tensor, "rows length width"], LstmState]:
         hidden, after = self.lstm(self._dropped(self.embed(tokens)), state)
         return F.dropout(hidden, self.dropout, self.training), LstmState(*after)
+
+    def empty_memory(self, rows: int) -> LstmMemory:
+        """All zero, from which `start` reads the beginning too."""
+        zeros = next(self.lstm.parameters()).new_zeros(rows, self.lstm.num_layers, self.width)
+        return LstmMemory(zeros, zeros.clone())
+
+    def enter_segment(self, memory: LstmMemory) -> LstmState:
+        """An LSTM reads on as if there were no segments."""
+        return LstmState(*(part.transpose(0, 1).contiguous() for part in memory))
+
+    def read_segment(
+        self, tokens: Int[Tensor, "rows length"], memory: LstmMemory
+    ) -> tuple[Float[Tensor, "rows length width"], LstmMemory]:
+        """Gradients end where the segment begins: back-propagation is truncated there."""
+        hidden, after = self.advance(tokens, self.enter_segment(memory))
+        return hidden, LstmMemory(*(part.detach().transpose(0, 1).contiguous() for part in after))
 
     @property
     def embedding(self) -> nn.Parameter | None:
