@@ -4,6 +4,7 @@ from ebar.automata.deterministic import Dfa as Dfa
 from ebar.automata.expressions import compile_expression as compile_expression
 from ebar.automata.lift import lift as lift
 from ebar.automata.probabilistic import ProbabilisticAutomaton as ProbabilisticAutomaton
+from ebar.backbones.awd_lstm import AwdLstm as AwdLstm
 from ebar.backbones.lstm import Lstm as Lstm
 from ebar.backbones.pixelcnn import GatedPixelCnn as GatedPixelCnn
 from ebar.backbones.pixelcnn import PixelCnn as PixelCnn
@@ -64,6 +65,7 @@ from ebar.journeys.train import train as train
 from ebar.models.construction import Autoregressive as Autoregressive
 from ebar.models.construction import FromLogits as FromLogits
 from ebar.models.construction import autoregressive as autoregressive
+from ebar.models.construction import awd_lstm as awd_lstm
 from ebar.models.construction import encoder_decoder as encoder_decoder
 from ebar.models.construction import from_pretrained as from_pretrained
 from ebar.models.construction import gated_pixelcnn as gated_pixelcnn

@@ -69,6 +69,31 @@ class Carries(Protocol):
         ...
 
 
+class Outputs(NamedTuple):
+    """The hidden vectors of the last layer, before dropout and after it; a head sees those after it."""
+
+    raw: Float[Tensor, "rows places width"]
+    dropped: Float[Tensor, "rows places width"]
+
+
+@runtime_checkable
+class ShowsOutputs(Protocol):
+    """Shows what its last layer gave before dropout as well, so that an objective can regularise it in the one pass."""
+
+    def read_outputs(self, inputs: Float[Tensor, "rows length size"], context: Context | None = None) -> Outputs:
+        """`dropped` is what `read` returns: length + 1 places."""
+        ...
+
+
+@runtime_checkable
+class CarriesOutputs(Protocol):
+    """The same for a text that is read segment by segment (`Carries`)."""
+
+    def segment_outputs(self, tokens: Int[Tensor, "rows length"], memory: Any) -> tuple[Outputs, Any]:
+        """`dropped` and the memory are what `read_segment` returns."""
+        ...
+
+
 @runtime_checkable
 class Enters(Protocol):
     """Can go through a segment token by token as well.
