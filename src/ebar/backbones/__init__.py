@@ -5,6 +5,7 @@ from typing import Any
 from ebar.backbones.lstm import Lstm
 from ebar.backbones.pixelcnn import GatedPixelCnn, PixelCnn
 from ebar.backbones.transformer import EncoderDecoder, Transformer
+from ebar.backbones.transformer_xl import TransformerXl
 from ebar.tables import Table
 
 BACKBONES: Table[Any] = Table(
@@ -13,6 +14,7 @@ BACKBONES: Table[Any] = Table(
         "lstm": Lstm,
         "transformer": Transformer,
         "encoder_decoder": EncoderDecoder,
+        "transformer_xl": TransformerXl,
         "pixelcnn": PixelCnn,
         "gated_pixelcnn": GatedPixelCnn,
     },
