@@ -10,6 +10,7 @@ from ebar.backbones.pixelcnn import GatedPixelCnn as GatedPixelCnn
 from ebar.backbones.pixelcnn import PixelCnn as PixelCnn
 from ebar.backbones.transformer import EncoderDecoder as EncoderDecoder
 from ebar.backbones.transformer import Transformer as Transformer
+from ebar.backbones.transformer_xl import TransformerXl as TransformerXl
 from ebar.build.any_run import load as load
 from ebar.data import language as language
 from ebar.data import read_images as read_images
@@ -53,6 +54,7 @@ from ebar.features.regular import Expression as Expression
 from ebar.features.regular import Motif as Motif
 from ebar.features.regular import StartsWith as StartsWith
 from ebar.features.regular import Word as Word
+from ebar.heads.adaptive import AdaptiveSoftmax as AdaptiveSoftmax
 from ebar.heads.softmax import Softmax as Softmax
 from ebar.journeys.control.journey import control as control
 from ebar.journeys.decode import Decoding as Decoding
@@ -73,6 +75,7 @@ from ebar.models.construction import lstm as lstm
 from ebar.models.construction import pixelcnn as pixelcnn
 from ebar.models.construction import save_pretrained as save_pretrained
 from ebar.models.construction import transformer as transformer
+from ebar.models.construction import transformer_xl as transformer_xl
 from ebar.models.construction import wrap as wrap
 from ebar.models.pretrained import Pretrained as Pretrained
 from ebar.models.tabular import Tabular as Tabular

@@ -32,6 +32,7 @@ BACKBONE_OPTIONS: dict[str, dict[str, Any]] = {
     "lstm": {"layers": 2, "hidden": 6, "dropout": 0.0},
     "awd_lstm": {"layers": 3, "hidden": 6, "embedding": 4, "last": 5},
     "transformer": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0},
+    "transformer_xl": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0, "memory": 3},
     "encoder_decoder": {"layers": 1, "encoder_layers": 1, "hidden": 8, "heads": 2, "dropout": 0.0},
     "pixelcnn": {"features": 4, "layers": 1},
     "gated_pixelcnn": {"features": 4, "layers": 1},

@@ -6,6 +6,7 @@ from ebar.backbones.awd_lstm import AwdLstm
 from ebar.backbones.lstm import Lstm
 from ebar.backbones.pixelcnn import GatedPixelCnn, PixelCnn
 from ebar.backbones.transformer import EncoderDecoder, Transformer
+from ebar.backbones.transformer_xl import TransformerXl
 from ebar.tables import Table
 
 BACKBONES: Table[Any] = Table(
@@ -15,6 +16,7 @@ BACKBONES: Table[Any] = Table(
         "awd_lstm": AwdLstm,
         "transformer": Transformer,
         "encoder_decoder": EncoderDecoder,
+        "transformer_xl": TransformerXl,
         "pixelcnn": PixelCnn,
         "gated_pixelcnn": GatedPixelCnn,
     },

@@ -239,6 +239,7 @@ def _of(backbone: str) -> Callable[..., Autoregressive]:
 lstm = _of("lstm")
 awd_lstm = _of("awd_lstm")
 transformer = _of("transformer")
+transformer_xl = _of("transformer_xl")
 encoder_decoder = _of("encoder_decoder")
 pixelcnn = _of("pixelcnn")
 gated_pixelcnn = _of("gated_pixelcnn")
