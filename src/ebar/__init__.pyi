@@ -77,6 +77,7 @@ from ebar.models.construction import save_pretrained as save_pretrained
 from ebar.models.construction import transformer as transformer
 from ebar.models.construction import transformer_xl as transformer_xl
 from ebar.models.construction import wrap as wrap
+from ebar.models.original_weights import transformer_xl_from_original as transformer_xl_from_original
 from ebar.models.pretrained import Pretrained as Pretrained
 from ebar.models.tabular import Tabular as Tabular
 from ebar.models.tilted import Tilted as Tilted

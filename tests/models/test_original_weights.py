@@ -77,7 +77,8 @@ def test_the_first_step_is_the_originals(cutoffs, divide, embed, generator):
 
 @torch.no_grad()
 def test_projected_input_vectors_are_the_originals():
-    for options in ({"embed": 4}, {"cutoffs": (3, 5), "divide": 2}):
+    several: tuple[dict[str, Any], ...] = ({"embed": 4}, {"cutoffs": (3, 5), "divide": 2})
+    for options in several:
         weights = original(**options)
         config = {**SIZES, "cutoffs": list(options.get("cutoffs", ())), "div_val": options.get("divide", 1)}
         backbone: Any = transformer_xl_from_original(weights, config, beginning=4).backbone
@@ -103,7 +104,8 @@ def test_what_is_equal_is_tied():
 def test_files_are_read_and_pickles_are_not(tmp_path):
     weights = original(tied=False)
     save_file(weights, tmp_path / "weights.safetensors")
-    np.savez(tmp_path / "weights.npz", **{f"weight/{name}": value.numpy() for name, value in weights.items()}, data=1)
+    arrays: dict[str, Any] = {f"weight/{name}": value.numpy() for name, value in weights.items()}
+    np.savez(tmp_path / "weights.npz", **arrays, data=np.zeros(1))
     for name in ("weights.safetensors", "weights.npz"):
         found = read_weights(tmp_path / name)
         assert set(found) == set(weights)

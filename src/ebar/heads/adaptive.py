@@ -35,7 +35,7 @@ class AdaptiveSoftmax(nn.Module):
             cutoffs = default_cutoffs(vocabulary) if inputs is None else inputs.cutoffs
         if divide is None:
             divide = 1 if inputs is None else inputs.divide
-        self.bounds = [0, *cutoffs, vocabulary]
+        self.bounds: list[int] = [0, *cutoffs, vocabulary]
         if any(low >= high for low, high in pairwise(self.bounds)):
             raise ValueError(f"cutoffs must grow and lie between 0 and the vocabulary, {vocabulary}, not {cutoffs}")
         clusters = len(self.bounds) - 1

@@ -75,7 +75,7 @@ def transformer_xl_from_original(
 
 
 def _numbered(weights: Weights, name: str) -> list[Tensor]:
-    found = []
+    found: list[Tensor] = []
     while name.format(len(found)) in weights:
         found.append(weights[name.format(len(found))])
     return found
