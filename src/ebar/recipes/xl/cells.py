@@ -13,15 +13,18 @@ from typing import Any, NamedTuple
 
 from ebar.backbones.transformer_xl import TransformerXl
 from ebar.data.stream import Stream
+from ebar.evaluation.segments import segment_cost
 from ebar.models.construction import Autoregressive
 from ebar.recipes.grid import PARTS
 from ebar.recipes.recipe import Cell, Result
 from ebar.recipes.training import trained
-from ebar.recipes.xl.scoring import compared, remembering, segment_costs, timed, window_costs, written
+from ebar.recipes.xl.scoring import compared, timed, window_cost, written
 
 PAPER = "Dai 2019 (thesis)"
+RUNS = "xl/runs"  # all tables have one folder of runs: what one has trained, another need not
 XL, VANILLA, LSTM, LOCAL = "Transformer-XL", "Transformer", "LSTM", "Local-XL"
-SLIDING = f"{VANILLA}, sliding window"
+WINDOW = ", sliding window"
+SLIDING = VANILLA + WINDOW
 SAME = 0.002  # a memory is as good as the best where its figure is at most so much higher, relatively
 COMMON = {
     "data.kind": "stream", "head.kind": "softmax", "head.tied": True, "schedule.kind": "cosine", "training.clip": 0.25,
@@ -70,7 +73,7 @@ def adaptive(cutoffs: Sequence[int], divide: int) -> dict[str, Any]:
     """Input vectors and softmax by how frequent tokens are (Baevski & Auli 2019; Grave et al. 2017)."""
     if not cutoffs:
         return {}
-    return {"backbone.cutoffs": list(cutoffs), "backbone.divide": divide, "head.kind": "adaptive"}
+    return {"backbone.cutoffs": list(cutoffs), "backbone.divide": divide, "head.kind": "adaptive_softmax"}
 
 
 def _without_attention(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,21 +104,21 @@ def measured(model: Autoregressive, test: Stream, measures: Mapping[str, Any]) -
     Of a Transformer-XL also nats per token by the length of its memory, and what evaluation costs without one.
     """
     found: dict[str, Any] = {"parameters": sum(parameter.numel() for parameter in model.parameters())}
-    columns, segment = test.columns(measures["columns"]), measures["segment"]
-    found["segments"] = timed(lambda: segment_costs(model, columns, segment))
+    how = {"columns": measures["columns"], "segment": measures["segment"], "first": False}  # as published
+    found["segments"] = timed(lambda: segment_cost(model, test.tokens, **how))
     backbone = model.backbone
     if not isinstance(backbone, TransformerXl):
         return found
     if not backbone.recurrence:
-        stride = measures["stride"]
-        found["sliding"] = timed(lambda: window_costs(model, test.tokens, segment, stride))
+        found["sliding"] = timed(lambda: window_cost(model, test.tokens, how["segment"], measures["stride"]))
         return found
-    found["memories"] = {}
-    for places in measures.get("memories", ()):
-        longer = remembering(model, places, clamp=measures["clamp"])
-        found["memories"][str(places)] = timed(lambda: segment_costs(longer, columns, segment))["nats"]  # noqa: B023
+    clamp = measures["clamp"]
+    found["memories"] = {
+        str(places): segment_cost(model, test.tokens, memory=places, clamp_length=clamp, **how).per_token
+        for places in measures.get("memories", ())
+    }
     if "speed" in measures:
-        found["speed"] = compared(model, test.tokens, clamp=measures["clamp"], **measures["speed"])
+        found["speed"] = compared(model, test.tokens, clamp=clamp, **measures["speed"])
     return found
 
 
@@ -146,12 +149,17 @@ def by_protocol(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
     """A run as it is scored by segments, and, where it was, with a window that moves on."""
     yield cell, {**result, **result["segments"]}
     if "sliding" in result:
-        yield {**cell, "model": SLIDING}, {**result, **result["sliding"]}
+        yield {**cell, "model": cell["model"] + WINDOW}, {**result, **result["sliding"]}
 
 
 def by_memory(unit: Unit) -> Callable[[Mapping[str, Any]], dict[int, float]]:
     """The figure by the length of the memory, of one run."""
-    return lambda result: {int(places): unit.of(float(nats)) for places, nats in result["memories"].items()}
+    return lambda result: {int(places): unit.of(nats_of(cost)) for places, cost in result["memories"].items()}
+
+
+def nats_of(cost: Mapping[str, Any]) -> float:
+    """The value of an estimate as JSON has it."""
+    return float(cost["value"])
 
 
 def levels_at(curve: Mapping[int, float]) -> int | None:

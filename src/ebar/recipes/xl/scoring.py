@@ -1,64 +1,47 @@
-"""What a long text costs a model: read on with its memory, or with windows that are read anew for every few tokens."""
+"""What a long text costs a model: read on with its memory, or with windows that are read anew for every few tokens.
+
+And a long text that a model writes itself.
+"""
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Generator, Tensor
 
-from ebar.backbones.transformer_xl import TransformerXl
 from ebar.data.corpus import Corpus
+from ebar.evaluation.cross_entropy import StreamCost
 from ebar.evaluation.diversity import ngrams
+from ebar.evaluation.segments import at_evaluation, cost_by_blocks
 from ebar.heads.head import target_log_probs
 from ebar.models.construction import Autoregressive
-from ebar.models.continued import Continued, begin, carrying, segment_log_probs
+from ebar.models.continued import Carried, Continued, begin, carrying
+from ebar.models.rolling import lengthened
 from ebar.modes import evaluation_mode
+from ebar.types import Context, Sequences
 
-LOGITS = 2**24  # of windows that are scored together
-
-
-class Costs(NamedTuple):
-    """−log p of tokens, in nats."""
-
-    nats: Float[Tensor, " tokens"]
-
-    @property
-    def mean(self) -> float:
-        return float(self.nats.double().mean())
+SCORES = 2**24  # of attention, in windows that are read together
 
 
-def timed(score: Callable[[], Costs]) -> dict[str, float]:
+def timed(score: Callable[[], StreamCost]) -> dict[str, Any]:
     """Nats per token, and seconds per 1,000 tokens."""
     began = time.perf_counter()
-    costs = score()
-    return {"nats": costs.mean, "seconds": 1000 * (time.perf_counter() - began) / len(costs.nats)}
-
-
-def segment_costs(model: Autoregressive, columns: Int[Tensor, "columns length"], segment: int) -> Costs:
-    """Of each token given what the model carries of its column; the first of a column is not scored, as published."""
-    parts = torch.cat([-part for part in segment_log_probs(model, columns.long(), segment=segment)], 1)
-    return Costs(parts[:, 1:].flatten())
+    cost = score()
+    return {"nats": cost.per_token, "seconds": 1000 * (time.perf_counter() - began) / cost.tokens}
 
 
 @torch.no_grad()
-def window_costs(model: Autoregressive, tokens: Int[Tensor, " tokens"], length: int, stride: int) -> Costs:
+def window_cost(model: Autoregressive, tokens: Int[Tensor, " tokens"], length: int, stride: int) -> StreamCost:
     """Of each token given the `length` tokens before it, or at least `length` − `stride` + 1: all is read anew."""
     own, backbone = carrying(model)
     costs = []
     with evaluation_mode(own):
-        for some in torch.split(tokens.long().unfold(0, length + 1, stride), max(1, LOGITS // length**2)):
+        for some in torch.split(tokens.long().unfold(0, length + 1, stride), max(1, SCORES // length**2)):
             hidden, _ = backbone.read_segment(some[:, :-1], backbone.empty_memory(len(some)))
             costs.append(-target_log_probs(own.head, hidden[:, -stride:], some[:, -stride:]).flatten())
-    return Costs(torch.cat(costs))
-
-
-def remembering(model: Autoregressive, places: int, *, clamp: int | None) -> Autoregressive:
-    """The same model with another memory, its distances counted up to `clamp`."""
-    backbone = model.backbone
-    assert isinstance(backbone, TransformerXl)
-    return Autoregressive(backbone.with_memory(places, clamp_length=clamp), model.head, model.space).eval()
+    return cost_by_blocks(torch.cat(costs))
 
 
 def compared(
@@ -67,51 +50,52 @@ def compared(
 ) -> dict[str, Any]:  # fmt: skip
     """By attention length, what the last `scored` tokens cost with a memory so long, and with windows read anew.
 
-    The text before them is read first, and not timed: memory is full by then.
+    What stands before them is read first, and not timed: the memory is full by then.
     """
-    found = {}
+    found, last = {}, tokens[-scored:]
     for length in lengths:
-        longer, nothing = (remembering(model, places, clamp=clamp) for places in (length, 0))
-        begin_at = len(tokens) - scored
-        with evaluation_mode(longer):
-            before = Continued(longer, begin(longer, 1))
-            _, carried = before.read(tokens[None, max(0, begin_at - 2 * length) : begin_at].long())
-            with_memory = timed(lambda: _read_on(longer, tokens[None, begin_at:].long(), carried, segment))  # noqa: B023
-        anew = timed(lambda: window_costs(nothing, tokens[begin_at - length :], length, 1))  # noqa: B023
-        found[str(length)] = {"memory": with_memory, "anew": anew}
+        longer, without = (at_evaluation(model, memory=places, clamp_length=clamp) for places in (length, 0))
+        before = tokens[-scored - 2 * length : -scored]
+        _, carried = read_on(longer, before, begin(longer, 1), segment)
+        found[str(length)] = {
+            "memory": timed(lambda: read_on(longer, last, carried, segment)[0]),  # noqa: B023
+            "anew": timed(lambda: window_cost(without, torch.cat([before[-length:], last]), length, 1)),  # noqa: B023
+        }
     return found
 
 
 @torch.no_grad()
-def _read_on(model: Autoregressive, tokens: Int[Tensor, "1 tokens"], carried: Any, segment: int) -> Costs:
+def read_on(
+    model: Autoregressive, tokens: Int[Tensor, " tokens"], carried: Carried, segment: int
+) -> tuple[StreamCost, Carried]:
+    """What tokens cost from where a model stands in their text, and where it stands after them."""
     costs = []
-    for some in torch.split(tokens, segment, 1):
-        hidden, carried = Continued(model, carried).read(some)
-        costs.append(-target_log_probs(model.head, hidden, some)[0])
-    return Costs(torch.cat(costs))
+    with evaluation_mode(model):
+        for some in torch.split(tokens[None].long(), segment, 1):
+            hidden, carried = Continued(model, carried).read(some)
+            costs.append(-target_log_probs(model.head, hidden, some)[0])
+    return cost_by_blocks(torch.cat(costs)), carried
 
 
+@torch.no_grad()
 def written(model: Autoregressive, data: Corpus, *, seed: int, prompt: int, tokens: int, order: int) -> dict[str, Any]:
     """A text that the model writes after the first tokens of the test text, beside what really follows there.
 
     Of both: nats per token under the model, and the share of n-grams that have stood in the text before.
     """
     assert data.tokeniser is not None
-    text = data.parts["test"].columns(1)[:, : prompt + tokens].long()  # type: ignore[union-attr]
-    with evaluation_mode(model), torch.no_grad():
-        _, carried = Continued(model, begin(model, 1)).read(text[:, :prompt])
-    after = Continued(model, carried, length=tokens)
-    x, log_prob = after.sample_with_log_prob(1, generator=Generator().manual_seed(seed))
-    texts = {"written": x.tokens[0].tolist(), "real": text[0, prompt:].tolist()}
-    scored = {
-        name: _read_on(model, torch.tensor([own]), carried, model.space.length).mean for name, own in texts.items()
-    }
+    test: Any = data.parts["test"]
+    real = test.tokens[None, : prompt + tokens].long()
+    given = Context(Sequences(real[:, :prompt], torch.tensor([prompt])))
+    longer = lengthened(model, tokens)
+    x, drawn = longer.sample_with_log_prob(1, given, generator=Generator().manual_seed(seed))
+    texts = {"written": x, "real": Sequences(real[:, prompt:], torch.tensor([tokens]))}
     return {
-        "prompt": data.tokeniser.decode(text[0, :prompt].tolist()),
-        "text": data.tokeniser.decode(texts["written"]),
-        "drawn": -float(log_prob) / tokens,  # as the sampler has it
-        "nats": scored,
-        "repeated": {name: repeated_share(own, order) for name, own in texts.items()},
+        "prompt": data.tokeniser.decode(real[0, :prompt].tolist()),
+        "text": data.tokeniser.decode(x.tokens[0].tolist()),
+        "drawn": -float(drawn) / tokens,  # as the sampler had it
+        "nats": {name: -float(longer.log_prob(own, given)) / tokens for name, own in texts.items()},
+        "repeated": {name: repeated_share(own.tokens[0].tolist(), order) for name, own in texts.items()},
     }
 
 
