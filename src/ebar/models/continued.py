@@ -211,7 +211,8 @@ def segment_log_probs(
     side by side, a segment at a time, and a segment that has too many logits in parts.
     """
     carried = begin(model, len(columns))
-    for tokens in torch.split(columns, segment, 1):
+    for part in torch.split(columns, segment, 1):
+        tokens = part.long()
         with evaluation_mode(model):
             hidden, carried = Continued(model, carried, length=tokens.shape[1]).read(tokens)
             at_once = max(1, LOGITS // (len(tokens) * model.space.vocabulary))

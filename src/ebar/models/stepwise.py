@@ -81,14 +81,14 @@ def by_advancing(
 def token_log_probs(model: Stepwise, x: Sequences, context: Context | None = None) -> Float[Tensor, "batch length"]:
     """log p(xₜ | x₍<t₎, C) in one parallel pass; 0 on padding, −inf from the space's length on.
 
-    Without gradients, as many rows at a time as keep memory bounded.
+    Without gradients, as many rows at a time as keep memory bounded; of a row that is too long, as many tokens.
     """
     batch, space = len(x.lengths), model.space.after(context)
     if torch.is_grad_enabled() and isinstance(model, TeacherForced):
         width = min(x.tokens.shape[1], space.length)
         safe = torch.where(x.mask()[:, :width], x.tokens[:, :width], 0)
         _condition(batch, context, safe.device)  # refuses what cannot be shared evenly
-        return _picked(model.teacher_forced(safe, context), safe, x)
+        return _with_padding(_picked(model.teacher_forced(safe, context), safe), x)
     logits_of_a_row = max(1, min(x.tokens.shape[1], space.length) * space.vocabulary)
     size = max(batch, 1) if torch.is_grad_enabled() else max(1, min(BLOCK, LOGITS // logits_of_a_row))
     if not torch.is_grad_enabled():
@@ -130,19 +130,30 @@ def _block_log_probs(
     inside = x.mask()[:, :width]
     # Padding may hold anything, a token outside the vocabulary included.
     safe = torch.where(inside, x.tokens[:, :width], 0)
-    logits = first[:, None]
-    if width > 1:
-        after = model.advance(safe[:, :-1], state)[0]
-        of_shape(after, (len(safe), width - 1, logits.shape[-1]), "The logits that the model advances to")
-        logits = torch.cat([logits, after], 1)
-    return _picked(logits[:, :width], safe, x)
+    parts, following = [], first[:, None]
+    at_once = width if torch.is_grad_enabled() else max(1, LOGITS // max(1, len(safe) * first.shape[-1]))
+    for begin in range(0, width, max(at_once, 1)):
+        tokens = safe[:, begin : begin + at_once]
+        ahead = tokens if begin + tokens.shape[1] < width else tokens[:, :-1]  # nobody asks what follows the last
+        logits = following
+        if ahead.shape[1]:
+            after, state = model.advance(ahead, state)
+            wanted = (len(safe), ahead.shape[1], first.shape[-1])
+            of_shape(after, wanted, "The logits that the model advances to")
+            logits, following = torch.cat([following, after], 1)[:, : tokens.shape[1]], after[:, -1:]
+        parts.append(_picked(logits, tokens))
+    return _with_padding(torch.cat(parts, 1) if parts else first[:, :0], x)
 
 
 def _picked(
-    logits: Float[Tensor, "batch width vocabulary"], safe: Int[Tensor, "batch width"], x: Sequences
-) -> Float[Tensor, "batch length"]:
-    width = safe.shape[1]
-    picked = torch.log_softmax(logits, -1).gather(2, safe[:, :, None]).squeeze(2)
+    logits: Float[Tensor, "batch width vocabulary"], tokens: Int[Tensor, "batch width"]
+) -> Float[Tensor, "batch width"]:
+    return torch.log_softmax(logits, -1).gather(2, tokens[:, :, None]).squeeze(2)
+
+
+def _with_padding(picked: Float[Tensor, "batch width"], x: Sequences) -> Float[Tensor, "batch length"]:
+    """0 on padding, −inf where a token stands beyond the space."""
+    width = picked.shape[1]
     picked = torch.where(x.mask()[:, :width], picked, 0.0)
     beyond = torch.zeros_like(x.tokens[:, width:], dtype=picked.dtype)
     return torch.cat([picked, beyond.masked_fill(x.mask()[:, width:], -math.inf)], 1)
