@@ -173,7 +173,9 @@ def _plan(training: Training, batches: int, until: int | None) -> Plan:
         accumulate=training.accumulate,
         validate_every=training.evaluate_every * batches,
         checkpoint_every=training.checkpoint_every,
-        patience=Patience(evaluations=training.patience, in_all=training.patience_in_all),
+        patience=Patience(
+            evaluations=training.patience, in_all=training.patience_in_all, excluding=training.patience_excluding
+        ),
     )
 
 
