@@ -118,6 +118,7 @@ from ebar.training.optimisers import AdamW as AdamW
 from ebar.training.optimisers import Asgd as Asgd
 from ebar.training.optimisers import Sgd as Sgd
 from ebar.training.players import Player as Player
+from ebar.training.triggered import TriggeredAsgd as TriggeredAsgd
 from ebar.types import Context as Context
 from ebar.types import Estimate as Estimate
 from ebar.types import Sequences as Sequences
