@@ -51,6 +51,7 @@ def move(player: Player) -> None:
         ("sgd", {"momentum": 0.9}),
         ("asgd", {"decay": 0.1}),
         ("triggered_asgd", {}),
+        ("averaged_adam", {"average_from": 1}),
     ],
 )
 def test_an_optimiser_restored_from_disk_goes_on_as_if_never_saved(name, options, checkpoints):

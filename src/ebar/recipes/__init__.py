@@ -90,7 +90,7 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "residual/fooling": Lazy("how often a fresh discriminator takes their texts for real", "residual.tables"),
         "residual/distilled": Lazy("the joint model brought back into a plain language model", "residual.tables"),
         "xl/table3_1": Lazy(
-            "Transformer-XL, a Transformer, an LSTM and Local-XL on WikiText; longer memories in evaluation",
+            "Transformer-XL, a Transformer, an LSTM, Local-XL on WikiText; longer memories in evaluation",
             "xl.tables",
         ),
         "xl/table3_2": Lazy("the same on enwik8", "xl.tables"),

@@ -175,7 +175,10 @@ TABLE3 = Recipe(
             each={"twin": TWINS}, where={"corpus": "enwik8-10m"},
         ),
         Figure(name="perplexity per word{twin}", at=_per_word, each={"twin": TWINS}),
-        Figure(name=GAIN, at=gain("nats_per_token"), paper={"wikitext-103": -0.0222, "wikitext-103, Transformer-XL": -0.0162}),
+        Figure(
+            name=GAIN, at=gain("nats_per_token"),
+            paper={"wikitext-103": -0.0222, "wikitext-103, Transformer-XL": -0.0162},
+        ),
         Figure(
             name=SHARE, summary=alone(min),
             at=lambda result: min(share for _, share in result["twins"][EARM]["curves"]["effective_share"]),

@@ -61,7 +61,7 @@ def systems(
         {"model": XL, **wide, "backbone.feedforward": feedforward, **(xl or {})},
         {"model": VANILLA, **wide, **ABSOLUTE, "backbone.recurrence": False,
          "backbone.feedforward": feedforward + hidden // 2},
-        {"model": LSTM, **_without_attention(sizes), **({"backbone.kind": "lstm", **recurrent} if awd is None else awd)},
+        {"model": LSTM, **_without_attention(sizes), **(awd or {"backbone.kind": "lstm", **recurrent})},
     ]  # fmt: skip
     if local is not None:
         own = {"backbone.kind": "local_xl", "backbone.feedforward": feedforward, **local}

@@ -27,8 +27,10 @@ def _agrees(run: Mapping[str, Any]) -> float:
 def _texts(results: Sequence[Result]) -> list[Row]:
     """The texts themselves."""
     return [
-        Row(name=TEXT, settings={"seed": cell["seed"], "after": run["written"]["prompt"], "text": run["written"]["text"]},
-            value=None, low=None, high=None)
+        Row(
+            name=TEXT, value=None, low=None, high=None,
+            settings={"seed": cell["seed"], "after": run["written"]["prompt"], "text": run["written"]["text"]},
+        )
         for cell, run in results
     ]  # fmt: skip
 

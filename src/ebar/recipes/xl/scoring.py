@@ -87,7 +87,7 @@ def written(model: Autoregressive, data: Corpus, *, seed: int, prompt: int, toke
     test: Any = data.parts["test"]
     real = test.tokens[None, : prompt + tokens].long()
     given = Context(Sequences(real[:, :prompt], torch.tensor([prompt])))
-    longer = lengthened(model, tokens)
+    longer: Any = lengthened(model, tokens)
     x, drawn = longer.sample_with_log_prob(1, given, generator=Generator().manual_seed(seed))
     texts = {"written": x, "real": Sequences(real[:, prompt:], torch.tensor([tokens]))}
     return {
