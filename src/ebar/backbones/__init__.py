@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from ebar.backbones.convolution import Convolution
+from ebar.backbones.local_xl import LocalXl
 from ebar.backbones.lstm import Lstm
 from ebar.backbones.pixelcnn import GatedPixelCnn, PixelCnn
 from ebar.backbones.transformer import EncoderDecoder, Transformer
@@ -13,6 +15,8 @@ BACKBONES: Table[Any] = Table(
         "lstm": Lstm,
         "transformer": Transformer,
         "encoder_decoder": EncoderDecoder,
+        "local_xl": LocalXl,
+        "convolution": Convolution,
         "pixelcnn": PixelCnn,
         "gated_pixelcnn": GatedPixelCnn,
     },

@@ -239,6 +239,8 @@ def _of(backbone: str) -> Callable[..., Autoregressive]:
 lstm = _of("lstm")
 transformer = _of("transformer")
 encoder_decoder = _of("encoder_decoder")
+local_xl = _of("local_xl")
+convolution = _of("convolution")
 pixelcnn = _of("pixelcnn")
 gated_pixelcnn = _of("gated_pixelcnn")
 
