@@ -5,6 +5,9 @@ from ebar.automata.expressions import compile_expression as compile_expression
 from ebar.automata.lift import lift as lift
 from ebar.automata.probabilistic import ProbabilisticAutomaton as ProbabilisticAutomaton
 from ebar.backbones.awd_lstm import AwdLstm as AwdLstm
+from ebar.backbones.convolution import Convolution as Convolution
+from ebar.backbones.local_xl import LocalBidirectional as LocalBidirectional
+from ebar.backbones.local_xl import LocalXl as LocalXl
 from ebar.backbones.lstm import Lstm as Lstm
 from ebar.backbones.pixelcnn import GatedPixelCnn as GatedPixelCnn
 from ebar.backbones.pixelcnn import PixelCnn as PixelCnn
@@ -68,9 +71,11 @@ from ebar.models.construction import Autoregressive as Autoregressive
 from ebar.models.construction import FromLogits as FromLogits
 from ebar.models.construction import autoregressive as autoregressive
 from ebar.models.construction import awd_lstm as awd_lstm
+from ebar.models.construction import convolution as convolution
 from ebar.models.construction import encoder_decoder as encoder_decoder
 from ebar.models.construction import from_pretrained as from_pretrained
 from ebar.models.construction import gated_pixelcnn as gated_pixelcnn
+from ebar.models.construction import local_xl as local_xl
 from ebar.models.construction import lstm as lstm
 from ebar.models.construction import pixelcnn as pixelcnn
 from ebar.models.construction import save_pretrained as save_pretrained

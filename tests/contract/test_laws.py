@@ -34,6 +34,8 @@ BACKBONE_OPTIONS: dict[str, dict[str, Any]] = {
     "transformer": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0},
     "transformer_xl": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0, "memory": 3},
     "encoder_decoder": {"layers": 1, "encoder_layers": 1, "hidden": 8, "heads": 2, "dropout": 0.0},
+    "local_xl": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0, "chunk": 2},
+    "convolution": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0, "kernel_size": [2, 3], "kernel_dropout": 0.0},
     "pixelcnn": {"features": 4, "layers": 1},
     "gated_pixelcnn": {"features": 4, "layers": 1},
 }

@@ -259,6 +259,8 @@ awd_lstm = _of("awd_lstm")
 transformer = _of("transformer")
 transformer_xl = _of("transformer_xl")
 encoder_decoder = _of("encoder_decoder")
+local_xl = _of("local_xl")
+convolution = _of("convolution")
 pixelcnn = _of("pixelcnn")
 gated_pixelcnn = _of("gated_pixelcnn")
 
