@@ -23,8 +23,7 @@ from ebar.recipes.xl.scoring import compared, timed, window_cost, written
 PAPER = "Dai 2019 (thesis)"
 RUNS = "xl/runs"  # all tables have one folder of runs: what one has trained, another need not
 XL, VANILLA, LSTM, LOCAL = "Transformer-XL", "Transformer", "LSTM", "Local-XL"
-WINDOW = ", sliding window"
-SLIDING = VANILLA + WINDOW
+SEGMENTS, SLIDING = "by segments", "with a sliding window"  # how a text is scored
 SAME = 0.002  # a memory is as good as the best where its figure is at most so much higher, relatively
 COMMON = {
     "data.kind": "stream", "head.kind": "softmax", "head.tied": True, "schedule.kind": "cosine", "training.clip": 0.25,
@@ -147,9 +146,9 @@ BITS_PER_CHARACTER = Unit("test bits per character", lambda nats: nats / math.lo
 
 def by_protocol(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
     """A run as it is scored by segments, and, where it was, with a window that moves on."""
-    yield cell, {**result, **result["segments"]}
+    yield {**cell, "scored": SEGMENTS}, {**result, **result["segments"]}
     if "sliding" in result:
-        yield {**cell, "model": cell["model"] + WINDOW}, {**result, **result["sliding"]}
+        yield {**cell, "scored": SLIDING}, {**result, **result["sliding"]}
 
 
 def by_memory(unit: Unit) -> Callable[[Mapping[str, Any]], dict[int, float]]:

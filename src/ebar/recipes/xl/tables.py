@@ -20,9 +20,9 @@ from ebar.recipes.xl.cells import (
     PAPER,
     PERPLEXITY,
     RUNS,
+    SEGMENTS,
     SLIDING,
     VANILLA,
-    WINDOW,
     XL,
     Unit,
     by_memory,
@@ -38,6 +38,7 @@ FROM_XL = f"test nats per token − {XL}'s, paired"
 PARAMETERS = "parameters, millions"
 TRAINING, EVALUATION = "seconds per 1,000 training tokens", "seconds per 1,000 test tokens"
 LEVELS = "smallest memory within 0.2 % of the best, tokens"
+BY = ("model", "scored")
 SEEDS = {"demo": 2, "cpu": 3, "paper": 3}
 MEMORIES = [0, 16, 32, 64, 128, 256, 512, 1024]
 AMOUNT = (0.0, math.inf)
@@ -73,7 +74,7 @@ SMALL: dict[str, Any] = {"hidden": 128, "heads": 4, "feedforward": 384, "length"
 SMALL_LOCAL = {"data.length": 256, "training.batch_size": 4, "backbone.chunk": 32}
 WIKITEXT2 = systems(
     {**files("wikitext-2", "txt.xz", "words", 5000, limit=800_000, held_out_limit=60_000), **trained(1e-3, 100),
-     **scored(4, 64, None)},
+     **scored(4, 64, 127)},
     **SMALL, layers=2, dropout=0.1, lstm=138, local=SMALL_LOCAL,
     xl={"measures.memories": MEMORIES, "measures.write": {"prompt": 50, "tokens": 2000, "order": 4}},
 )  # fmt: skip
@@ -83,9 +84,9 @@ WIKITEXT103 = systems(
     cutoffs=[20_000, 40_000, 200_000], local={"backbone.chunk": 64},
     xl={"measures.memories": [*MEMORIES, 640, 1600], "measures.write": {"prompt": 50, "tokens": 2000, "order": 4}},
 )  # fmt: skip
-LENGTHS = {"lengths": [100, 200, 400, 800], "scored": 256, "segment": 64}
+LENGTHS = {"lengths": [100, 200, 400, 800], "scored": 128, "segment": 64}
 ENWIK8_10M = {**files("enwik8-10m", "bin.xz", "bytes", limit=1_200_000, held_out_limit=60_000), **trained(1e-3, 100),
-              **scored(4, 64, None)}  # fmt: skip
+              **scored(4, 64, 127)}  # fmt: skip
 SLICE = systems(
     ENWIK8_10M, **SMALL, layers=3, lstm=182, local=SMALL_LOCAL,
     xl={"measures.memories": MEMORIES, "measures.speed": LENGTHS},
@@ -99,7 +100,7 @@ ENWIK8 = systems(
 )  # fmt: skip
 LETTERS = systems(
     {**files("enwik8-10m", "bin.xz", "characters", clean="wikipedia", limit=800_000, held_out_limit=60_000),
-     **trained(1e-3, 100), **scored(4, 64, None)},
+     **trained(1e-3, 100), **scored(4, 64, 127)},
     **SMALL, layers=3, lstm=183,
 )  # fmt: skip
 TEXT8 = systems(
@@ -139,7 +140,7 @@ TOY_TREEBANK = systems(
 )  # fmt: skip
 LITTLE = systems(
     {**files("wikitext-2", "txt.xz", "words", 5000, limit=200_000, held_out_limit=60_000), **trained(2e-3, 50, 3),
-     **scored(4, 64, None), **averaged(400)},
+     **scored(4, 64, 127), **averaged(400)},
     **SMALL, layers=2, dropout=0.2, lstm=0, awd=awd(2, 172, 128, LIGHT),
 )  # fmt: skip
 # The authors have not said of what size their model was, but that it has 24 million parameters, or how it was trained.
@@ -154,16 +155,21 @@ TREEBANK = systems(
 
 def comparison(unit: Unit, paper: Paper) -> Figures:
     """Cost, size and time of each model, and how far its cost is from Transformer-XL's."""
+    own = {"scored": SEGMENTS}
     return Figures(
-        Figure(name=unit.name, at=lambda run: unit.of(nats_of(run["nats"])), range=AMOUNT,
-               paper={model: figure for model, (_, figure) in paper.items()}),
-        Figure(name=FROM_XL, at="nats", minus={"model": XL}),
-        Figure(name=PARAMETERS, at=lambda run: float(run["parameters"]) / 1e6, exact=True,
-               paper={model: count for model, (count, _) in paper.items()}),
-        Figure(name=TRAINING, at="training", range=AMOUNT),
+        Figure(name=unit.name, at=lambda run: unit.of(nats_of(run["nats"])), range=AMOUNT, paper=_as_scored(paper, 1)),
+        Figure(name=FROM_XL, at="nats", minus={"model": XL, **own}),
+        Figure(name=PARAMETERS, at=lambda run: float(run["parameters"]) / 1e6, exact=True, where=own,
+               paper=_as_scored(paper, 0, SEGMENTS)),
+        Figure(name=TRAINING, at="training", where=own, range=AMOUNT),
         Figure(name=EVALUATION, at="seconds", range=AMOUNT),
-        by=("model",), parts=by_protocol,
+        by=BY, parts=by_protocol,
     )  # fmt: skip
+
+
+def _as_scored(paper: Paper, place: int, vanilla: str = SLIDING) -> dict[tuple[str, str], float | None]:
+    """The paper's Transformers are scored with a sliding window."""
+    return {(model, vanilla if model == VANILLA else SEGMENTS): row[place] for model, row in paper.items()}
 
 
 def table(
@@ -173,11 +179,11 @@ def table(
     """Models side by side; `paper` has millions of parameters and the figure of those that a table of the paper has."""
     figures = [comparison(unit, paper)]
     tables = [
-        Layout(rows=("model",), figures=(unit.name, FROM_XL, PARAMETERS)),
-        Layout(rows=("model",), figures=(TRAINING, EVALUATION)),
+        Layout(rows=BY, figures=(unit.name, FROM_XL, PARAMETERS)),
+        Layout(rows=BY, figures=(TRAINING, EVALUATION)),
     ]
     plots: list[Callable[..., Any]] = [
-        Points(of=[FROM_XL], label="{model}", title="Paired over seeds", x_label=FROM_XL)
+        Points(of=[FROM_XL], label="{model}, {scored}", title="Paired over seeds", x_label=FROM_XL)
     ]
     if grows:
         growth, curve = f"{unit.name} by memory", by_memory(unit)
@@ -195,7 +201,7 @@ def table(
         ]
         plots.append(
             Curves(of={growth: "{model}"}, by=("model",), x="memory", x_label="memory in evaluation, tokens",
-                   title=unit.name, levels={SLIDING: lambda rows: _of(rows, unit.name, SLIDING)})
+                   title=unit.name, levels={f"{VANILLA}, {SLIDING}": lambda rows: _vanilla(rows, unit.name)})
         )  # fmt: skip
     return Recipe(
         title=title,
@@ -206,7 +212,7 @@ def table(
         tables=tables,
         plots=plots,
         claims=[
-            Claim(says=f"{XL} is better than a Transformer", figure=FROM_XL, above=0.0, where={"model": SLIDING}),
+            Claim(says=f"{XL} is better than a Transformer", figure=FROM_XL, above=0.0, where={"model": VANILLA}),
             Claim(says="… and than an LSTM", figure=FROM_XL, above=0.0, where={"model": LSTM}),
         ],
         notes=lambda rows: [_counts(rows), others],
@@ -215,14 +221,14 @@ def table(
     )
 
 
-def _of(rows: Sequence[Row], figure: str, model: str) -> float:
-    return float(chosen(rows, figure, {"model": model})[0].value or math.nan)
+def _vanilla(rows: Sequence[Row], figure: str) -> float:
+    return float(chosen(rows, figure, {"model": VANILLA, "scored": SLIDING})[0].value or math.nan)
 
 
 def _counts(rows: Sequence[Row]) -> str:
     counts = {row.settings["model"]: float(row.value or 0) for row in chosen(rows, PARAMETERS, {})}
     spread = max(abs(count / counts[XL] - 1) for count in counts.values())
-    said = ", ".join(f"{model} {count:.3f}" for model, count in counts.items() if model != SLIDING)
+    said = ", ".join(f"{model} {count:.3f}" for model, count in counts.items())
     return f"Parameters, millions: {said}; they differ from {XL}'s by at most {100 * spread:.1f} %."
 
 
@@ -237,7 +243,7 @@ TABLE3_1 = table(
     title="Transformer-XL on WikiText",
     models={"demo": TOY, "cpu": WIKITEXT2, "paper": WIKITEXT103},
     unit=PERPLEXITY,
-    paper={XL: (151, 24.0), SLIDING: (247, 20.5), LSTM: (None, 48.7)},
+    paper={XL: (151, 24.0), VANILLA: (247, 20.5), LSTM: (None, 48.7)},
     sizes="WikiText-103, all words",
     others="Of the paper's rows: the Transformer is Baevski and Auli's with adaptive inputs (contemporary), the LSTM "
     "Grave et al.'s. Also there: TCN 45.2, GCNN-8 44.9, LSTM with a neural cache 40.8, GCNN-14 37.2, QRNN (151M) 33.0, "
@@ -249,7 +255,7 @@ TABLE3_2 = table(
     title="Transformer-XL on enwik8",
     models={"demo": TOY, "cpu": SLICE, "paper": ENWIK8},
     unit=BITS_PER_BYTE,
-    paper={XL: (41, 1.06), SLIDING: (44, 1.11), LSTM: (46, 1.24)},
+    paper={XL: (41, 1.06), VANILLA: (44, 1.11), LSTM: (46, 1.24)},
     sizes="enwik8, 90 MB",
     others="Of the paper's rows: the Transformer is Al-Rfou et al.'s of 12 layers, with auxiliary losses, the LSTM "
     "Krause et al.'s large mLSTM. Also there: LN HyperNetworks (27M) 1.34, LN HM-LSTM (35M) 1.32, RHN (46M) 1.27, "
@@ -262,7 +268,7 @@ TABLE3_3 = table(
     title="Transformer-XL on text8",
     models={"demo": [{**model, "data.tokeniser": "characters"} for model in TOY[:3]], "cpu": LETTERS, "paper": TEXT8},
     unit=BITS_PER_CHARACTER,
-    paper={XL: (277, 1.08), SLIDING: (44, 1.18), LSTM: (45, 1.27)},
+    paper={XL: (277, 1.08), VANILLA: (44, 1.18), LSTM: (45, 1.27)},
     sizes="text8, 90 MB",
     others="Of the paper's rows: the Transformer is Al-Rfou et al.'s of 12 layers, the LSTM Krause et al.'s large "
     "mLSTM. Also there: BN-LSTM 1.36, LN HM-LSTM (35M) 1.29, RHN (45M) 1.27, Al-Rfou et al.'s 64 layers (235M) 1.13.",
@@ -275,7 +281,7 @@ TABLE3_4 = table(
         "cpu": NEWS, "paper": BILLION,
     },
     unit=PERPLEXITY,
-    paper={XL: (460, 23.5), SLIDING: (460, 24.1), LSTM: (1800, 30.6)},
+    paper={XL: (460, 23.5), VANILLA: (460, 24.1), LSTM: (1800, 30.6)},
     sizes="One Billion Word",
     others="Of the paper's rows: the Transformer is Baevski and Auli's smaller one with adaptive inputs "
     "(contemporary), the LSTM Jozefowicz et al.'s. Also there: sparse non-negative (33B) 52.9, RNN-1024 with 9-grams "
@@ -327,18 +333,18 @@ ABLATIONS = Recipe(
     run=run_cell,
     figures=comparison(BITS_PER_BYTE, {}),
     tables=[
-        Layout(rows=("model",), figures=(BITS_PER_BYTE.name, FROM_XL, PARAMETERS)),
-        Layout(rows=("model",), figures=(TRAINING, EVALUATION)),
+        Layout(rows=BY, figures=(BITS_PER_BYTE.name, FROM_XL, PARAMETERS)),
+        Layout(rows=BY, figures=(TRAINING, EVALUATION)),
     ],
-    plots=Points(of=[FROM_XL], label="{model}", title="Paired over seeds", x_label=FROM_XL),
+    plots=Points(of=[FROM_XL], label="{model}, {scored}", title="Paired over seeds", x_label=FROM_XL),
     claims=[
         Claim(says=said, figure=FROM_XL, above=0.0, where={"model": model})
         for said, model in {
             "the terms that Shaw et al. lack matter": SHAW,
             "absolute positions do not go with recurrence": RECURRENT,
             "recurrence matters, with relative positions": ALONE,
-            "… and with a window that moves on": ALONE + WINDOW,
-            "auxiliary losses do not make up for both": AUXILIARY + WINDOW,
+            "… and with absolute ones": VANILLA,
+            "auxiliary losses do not make up for both": AUXILIARY,
         }.items()
     ],
     notes=lambda rows: [_counts(rows)],
