@@ -11,8 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxtyping import Int
+from torch import Tensor
+
 from ebar.backbones.transformer_xl import TransformerXl
 from ebar.data.stream import Stream
+from ebar.evaluation.cross_entropy import stream_cost
 from ebar.evaluation.segments import segment_cost
 from ebar.models.construction import Autoregressive
 from ebar.recipes.grid import PARTS
@@ -90,19 +94,28 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """What `ebar train` makes of the cell, and what it costs to score the test text with it."""
     run = trained(cell, folder)
     test = run.data.parts["test"]
-    assert isinstance(test, Stream)
-    found = measured(run.model, test, cell["measures"])
+    found: dict[str, Any] = {"parameters": sum(parameter.numel() for parameter in run.model.parameters())}
+    if isinstance(test, Stream):
+        found |= on_stream(run.model, test, cell["measures"])
+    else:
+        found |= by_windows(run.model, run.data.test.tokens.flatten(), cell["measures"]["stride"])
     if "write" in cell["measures"]:
         found["written"] = written(run.model, run.data, seed=cell["seed"], **cell["measures"]["write"])
     return {**found, "training": training_seconds(cell, folder / "run")}
 
 
-def measured(model: Autoregressive, test: Stream, measures: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters; nats per token and seconds per 1,000 tokens by segments, and with windows that move on.
+def by_windows(model: Autoregressive, tokens: Int[Tensor, " tokens"], stride: int) -> dict[str, Any]:
+    """Of a model that was trained on windows, each with the mark of a beginning."""
+    return {"segments": timed(lambda: stream_cost(model, tokens)),
+            "sliding": timed(lambda: stream_cost(model, tokens, stride=stride))}  # fmt: skip
+
+
+def on_stream(model: Autoregressive, test: Stream, measures: Mapping[str, Any]) -> dict[str, Any]:
+    """Nats per token and seconds per 1,000 tokens by segments; without recurrence, with windows that move on too.
 
     Of a Transformer-XL also nats per token by the length of its memory, and what evaluation costs without one.
     """
-    found: dict[str, Any] = {"parameters": sum(parameter.numel() for parameter in model.parameters())}
+    found: dict[str, Any] = {}
     how = {"columns": measures["columns"], "segment": measures["segment"], "first": False}  # as published
     found["segments"] = timed(lambda: segment_cost(model, test.tokens, **how))
     backbone = model.backbone

@@ -319,8 +319,10 @@ def variants(models: Models) -> Models:
         {**bare, "model": RECURRENT, **wider},
         {**bare, "model": ALONE, "backbone.recurrence": False},
         vanilla,
-        {**vanilla, "model": AUXILIARY, "objective.kind": "auxiliary_losses"},
-    ]
+        # Windows in any order, each by itself, as Al-Rfou et al. have them.
+        {**vanilla, "model": AUXILIARY, "objective.kind": "auxiliary_losses", "data.kind": "text",
+         "training.drop_last": True},
+    ]  # fmt: skip
 
 
 ABLATIONS = Recipe(
