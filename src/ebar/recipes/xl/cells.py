@@ -115,14 +115,14 @@ def on_stream(model: Autoregressive, test: Stream, measures: Mapping[str, Any]) 
 
     Of a Transformer-XL also nats per token by the length of its memory, and what evaluation costs without one.
     """
-    found: dict[str, Any] = {}
-    how = {"columns": measures["columns"], "segment": measures["segment"], "first": False}  # as published
-    found["segments"] = timed(lambda: segment_cost(model, test.tokens, **how))
     backbone = model.backbone
-    if not isinstance(backbone, TransformerXl):
-        return found
-    if not backbone.recurrence:
-        found["sliding"] = timed(lambda: window_cost(model, test.tokens, how["segment"], measures["stride"]))
+    forgets = isinstance(backbone, TransformerXl) and not backbone.recurrence
+    segment = model.space.length if forgets else measures["segment"]
+    how = {"columns": measures["columns"], "segment": segment, "first": False}  # as published
+    found: dict[str, Any] = {"segments": timed(lambda: segment_cost(model, test.tokens, **how))}
+    if forgets:
+        found["sliding"] = timed(lambda: window_cost(model, test.tokens, segment, measures["stride"]))
+    if forgets or not isinstance(backbone, TransformerXl):
         return found
     clamp = measures["clamp"]
     found["memories"] = {
