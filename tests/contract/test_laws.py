@@ -45,7 +45,10 @@ SAMPLER_OPTIONS: dict[str, dict[str, Any]] = {
     "annealed": {"particles": 8},
     "quasi_rejection": {"log_beta": 2.0},
 }
-OBJECTIVE_OPTIONS: dict[str, dict[str, Any]] = {"scheduled_sampling": {"k": 0.5, "slope": 0.0}}
+OBJECTIVE_OPTIONS: dict[str, dict[str, Any]] = {
+    "scheduled_sampling": {"k": 0.5, "slope": 0.0},
+    "auxiliary_losses": {"steps": 20},
+}
 NORMALISES = {"earm", "scheduled_sampling"}  # over its batch, or draws for the whole of it: pieces are no sum
 
 
@@ -153,7 +156,12 @@ def _followed(space: Space) -> Tilted:
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_objectives(name: str) -> None:
     torch.manual_seed(0)
-    backbone = Lstm(VOCABULARY, layers=1, hidden=6, dropout=0.0)
+    layered = name == "auxiliary_losses"
+    backbone: Any = (
+        BACKBONES.make("transformer", {"hidden": 6, "heads": 2, "layers": 2, "dropout": 0.0}, vocabulary=VOCABULARY)
+        if layered
+        else Lstm(VOCABULARY, layers=1, hidden=6, dropout=0.0)
+    )
     model = Autoregressive(backbone, Softmax(6, VOCABULARY), ENDING).double().train()
     objective = OBJECTIVES.make(name, OBJECTIVE_OPTIONS.get(name, {}), model=model)
     batch = tabular().sample(9, generator=Generator().manual_seed(4))

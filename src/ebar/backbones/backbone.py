@@ -48,6 +48,17 @@ class Reads(Protocol):
 
 
 @runtime_checkable
+class Layered(Protocol):
+    """Shows what every layer makes of a sequence, not the last one only."""
+
+    def read_layers(
+        self, inputs: Float[Tensor, "rows length size"], context: Context | None = None
+    ) -> tuple[Float[Tensor, "rows places width"], ...]:
+        """Hidden vectors as `Reads.read` gives them, of each layer; the last are those of `read`."""
+        ...
+
+
+@runtime_checkable
 class Carries(Protocol):
     """Reads a long text segment by segment, and carries a memory of fixed size from one segment to the next.
 

@@ -21,7 +21,7 @@ from ebar.backbones.transformer_xl_layer import Dropout, Normalise, TransformerX
 from ebar.backbones.transformer_xl_memory import SegmentMemory, TransformerXlState
 from ebar.backbones.transformer_xl_stepper import TransformerXlStepper
 from ebar.errors import UserError, choose
-from ebar.types import Context
+from ebar.types import Context, spread
 
 SCALE = 0.02  # standard deviation of first weights
 
@@ -143,9 +143,7 @@ class TransformerXl(nn.Module):
         self, inputs: Float[Tensor, "rows length width"], context: Context | None = None
     ) -> tuple[Float[Tensor, "rows places width"], ...]:
         """What `read` gives, of every layer."""
-        if context is not None and context.rows != len(inputs):
-            context = context.repeat(len(inputs) // context.rows)
-        return tuple(self.dropout(layer) for layer in self._read(inputs, context))
+        return tuple(self.dropout(layer) for layer in self._read(inputs, spread(context, len(inputs))))
 
     def _read(
         self, inputs: Float[Tensor, "rows length width"], context: Context | None

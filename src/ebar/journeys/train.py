@@ -160,14 +160,19 @@ def seed_of(folder: Path | None) -> int:
 def _players(
     model: nn.Module, objective: Objective, training: Training, optimiser: OptimiserConfig, schedule: Schedule
 ) -> Players:
-    """The model with its optimiser, and the state of the objective, if it has any: no loss moves it."""
+    """The model with its optimiser, and the state of the objective, if it has any.
+
+    What an objective learns besides the model, a head of its own, is moved by the model's optimiser.
+    """
+    memory = getattr(objective, "memory", None)
+    own = list(memory.to(next(model.parameters()).device).parameters()) if isinstance(memory, nn.Module) else []
     try:
-        moved = optimiser.build(parameter for parameter in model.parameters() if parameter.requires_grad)
+        moved = optimiser.build(parameter for parameter in (*model.parameters(), *own) if parameter.requires_grad)
     except ValueError as error:
         raise UserError(f"The optimiser {type(optimiser).__name__.lower()} cannot be made: {error}.") from None
     players = {"model": Player(module=model, optimiser=moved, schedule=schedule, clip_norm=training.clip)}
-    if isinstance(memory := getattr(objective, "memory", None), nn.Module):
-        players["objective"] = Player(module=memory.to(next(model.parameters()).device))
+    if isinstance(memory, nn.Module):
+        players["objective"] = Player(module=memory)
     return players
 
 
