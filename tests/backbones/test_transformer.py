@@ -83,7 +83,7 @@ def test_there_are_as_many_sinusoids_as_are_asked_for():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("positions", ["sinusoidal", "learnt"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learnt", "learnt_by_layer"])
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_all_ways_of_reading_agree(prefix, positions, dtype):
     assert_all_ways_agree(small(dtype, positions=positions), PREFIXES[prefix], dtype)
@@ -105,7 +105,7 @@ def test_rows_can_be_selected(prefix):
 
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_gradients_agree(prefix):
-    assert_gradients_agree(small(positions="learnt"), PREFIXES[prefix])
+    assert_gradients_agree(small(positions="learnt_by_layer"), PREFIXES[prefix])
 
 
 @torch.no_grad()

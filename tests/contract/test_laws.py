@@ -30,8 +30,12 @@ IMAGE = {"image_height": 2, "image_width": 3, "channels": 1}
 # Small sizes, and no dropout where a law compares passes in training mode; an entry that is not here has its defaults.
 BACKBONE_OPTIONS: dict[str, dict[str, Any]] = {
     "lstm": {"layers": 2, "hidden": 6, "dropout": 0.0},
+    "awd_lstm": {"layers": 3, "hidden": 6, "embedding": 4, "last": 5},
     "transformer": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0},
+    "transformer_xl": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0, "memory": 3},
     "encoder_decoder": {"layers": 1, "encoder_layers": 1, "hidden": 8, "heads": 2, "dropout": 0.0},
+    "local_xl": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0, "chunk": 2},
+    "convolution": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0, "kernel_size": [2, 3], "kernel_dropout": 0.0},
     "pixelcnn": {"features": 4, "layers": 1},
     "gated_pixelcnn": {"features": 4, "layers": 1},
 }
@@ -41,7 +45,10 @@ SAMPLER_OPTIONS: dict[str, dict[str, Any]] = {
     "annealed": {"particles": 8},
     "quasi_rejection": {"log_beta": 2.0},
 }
-OBJECTIVE_OPTIONS: dict[str, dict[str, Any]] = {"scheduled_sampling": {"k": 0.5, "slope": 0.0}}
+OBJECTIVE_OPTIONS: dict[str, dict[str, Any]] = {
+    "scheduled_sampling": {"k": 0.5, "slope": 0.0},
+    "auxiliary_losses": {"steps": 20},
+}
 NORMALISES = {"earm", "scheduled_sampling"}  # over its batch, or draws for the whole of it: pieces are no sum
 
 
@@ -149,7 +156,12 @@ def _followed(space: Space) -> Tilted:
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_objectives(name: str) -> None:
     torch.manual_seed(0)
-    backbone = Lstm(VOCABULARY, layers=1, hidden=6, dropout=0.0)
+    layered = name == "auxiliary_losses"
+    backbone: Any = (
+        BACKBONES.make("transformer", {"hidden": 6, "heads": 2, "layers": 2, "dropout": 0.0}, vocabulary=VOCABULARY)
+        if layered
+        else Lstm(VOCABULARY, layers=1, hidden=6, dropout=0.0)
+    )
     model = Autoregressive(backbone, Softmax(6, VOCABULARY), ENDING).double().train()
     objective = OBJECTIVES.make(name, OBJECTIVE_OPTIONS.get(name, {}), model=model)
     batch = tabular().sample(9, generator=Generator().manual_seed(4))

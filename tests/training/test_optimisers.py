@@ -44,6 +44,21 @@ def test_a_first_step_worked_out_by_hand(name, options, weight):
     assert step(player(name, **options), 2.0) == pytest.approx(weight, abs=1e-7)
 
 
+def test_averaged_adam_takes_adams_steps_and_keeps_their_mean_from_a_step_on():
+    plain, one = player("adam", learning_rate=0.1), player("averaged_adam", learning_rate=0.1, average_from=2)
+    (weight,) = one.parameters()
+    weights = []
+    for gradient in (1.0, -3.0, 2.0, 0.5, -1.0):
+        weights.append(step(one, gradient))
+        assert weights[-1] == step(plain, gradient)
+        with averaged(one):
+            last = weights[2:] or weights[-1:]
+            assert weight.item() == pytest.approx(sum(last) / len(last), abs=1e-12)
+        assert weight.item() == weights[-1]
+    with pytest.raises(ValueError, match="average_from must be at least 0"):
+        player("averaged_adam", average_from=-1)
+
+
 def test_evaluation_sees_the_average_and_training_does_not():
     one = player("asgd", learning_rate=1.0)
     weights = [step(one, gradient) for gradient in (1.0, -3.0, 2.0)]

@@ -2,17 +2,25 @@
 
 from typing import Any
 
+from ebar.backbones.awd_lstm import AwdLstm
+from ebar.backbones.convolution import Convolution
+from ebar.backbones.local_xl import LocalXl
 from ebar.backbones.lstm import Lstm
 from ebar.backbones.pixelcnn import GatedPixelCnn, PixelCnn
 from ebar.backbones.transformer import EncoderDecoder, Transformer
+from ebar.backbones.transformer_xl import TransformerXl
 from ebar.tables import Table
 
 BACKBONES: Table[Any] = Table(
     "backbone",
     {
         "lstm": Lstm,
+        "awd_lstm": AwdLstm,
         "transformer": Transformer,
         "encoder_decoder": EncoderDecoder,
+        "transformer_xl": TransformerXl,
+        "local_xl": LocalXl,
+        "convolution": Convolution,
         "pixelcnn": PixelCnn,
         "gated_pixelcnn": GatedPixelCnn,
     },

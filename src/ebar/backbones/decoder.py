@@ -1,6 +1,7 @@
 """A stack of Transformer layers that reads from left to right, with or without a source to look at."""
 
 import math
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 from ebar.backbones.backbone import check_layers
 from ebar.backbones.transformer_layer import Activation, Learnt, Sinusoidal, TransformerLayer, dropped
 from ebar.types import Sequences
+
+Positions = Literal["sinusoidal", "learnt", "learnt_by_layer"]
 
 
 class DecoderState(NamedTuple):
@@ -63,14 +66,15 @@ class TransformerStack(nn.Module):
     """Vectors of tokens, positions and layers; besides those of the vocabulary there are vectors of `extra` tokens.
 
     `feedforward` is 4 × hidden unless said; `maximal_length` is the number of learnt positions, beginning and prefix
-    included; `cross` adds attention to a source.
+    included, which are added to the input of the first layer, or of each layer its own (Al-Rfou et al. 2019); `cross`
+    adds attention to a source.
     """
 
     extra = 1  # the beginning of a sequence
 
     def __init__(
         self, vocabulary: int, *, layers: int = 4, hidden: int = 256, heads: int = 4, feedforward: int | None = None,
-        dropout: float = 0.1, positions: Literal["sinusoidal", "learnt"] = "sinusoidal", maximal_length: int = 1024,
+        dropout: float = 0.1, positions: Positions = "sinusoidal", maximal_length: int = 1024,
         activation: Activation = "gelu", cross: bool = False,
     ):  # fmt: skip
         super().__init__()
@@ -80,6 +84,9 @@ class TransformerStack(nn.Module):
         self.vocabulary, self.dropout, self.scale = vocabulary, dropout, math.sqrt(hidden)
         self.inputs = nn.Parameter(torch.randn(vocabulary + self.extra, hidden) / self.scale)
         self.positions = Sinusoidal(hidden) if positions == "sinusoidal" else Learnt(hidden, maximal_length)
+        self.later_positions = nn.ModuleList(
+            Learnt(hidden, maximal_length) for _ in range(layers - 1 if positions == "learnt_by_layer" else 0)
+        )
         self.layers = stack(layers, hidden, heads, feedforward, dropout, activation, cross=cross)
         self.norm = nn.LayerNorm(hidden)
 
@@ -101,6 +108,14 @@ class TransformerStack(nn.Module):
     ) -> Float[Tensor, "rows length width"]:
         return dropped(inputs + self.positions(place, inputs.shape[1]), self.dropout, self.training)
 
+    def given_to(
+        self, number: int, x: Float[Tensor, "rows length width"], place: Int[Tensor, " rows"] | int
+    ) -> Float[Tensor, "rows length width"]:
+        """The input of a layer: where each has positions of its own, those of the first have been added before."""
+        if number == 0 or len(self.later_positions) == 0:
+            return x
+        return x + self.later_positions[number - 1](place, x.shape[1])  # type: ignore[no-any-return]
+
 
 class Decoder(TransformerStack):
     """Tokens → hidden vectors; the last of the `inputs` vectors is the beginning's."""
@@ -120,6 +135,13 @@ class Decoder(TransformerStack):
         x, memory = self.through(x, state, mask, causal=seen == 0)
         return x, state._replace(memory=memory, place=state.place + length)
 
+    def every_layer(self, inputs: Float[Tensor, "rows length width"]) -> Iterator[Float[Tensor, "rows length width"]]:
+        """What comes out of each layer, normalised as that of the last is, from the beginning of everything."""
+        x = self.entered(inputs, 0)
+        for number, layer in enumerate(self.layers):
+            x, _ = layer(self.given_to(number, x, 0), causal=True)
+            yield self.norm(x)
+
     def through(
         self, x: Float[Tensor, "rows length width"], state: DecoderState,
         mask: Bool[Tensor, "some_rows 1 some_length places"] | None, *, causal: bool,
@@ -132,6 +154,7 @@ class Decoder(TransformerStack):
                 prefix = state.of_rows(state.prefix[number])
                 memory = prefix if memory is None else torch.cat([prefix, memory], 1)
             source = state.of_rows(state.source[number]) if state.source else None
+            x = self.given_to(number, x, state.place)
             x, memory = layer(x, memory, mask, causal=causal, source=source, source_mask=source_mask)
             if state.prefix:  # copied, so that nothing holds on to the prefix of each row
                 memory = memory[:, state.prefix[number].shape[1] :].clone()

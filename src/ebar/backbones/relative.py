@@ -12,11 +12,11 @@ from torch import Tensor
 def relative_sinusoids(distances: Float[Tensor, " some"], size: int) -> Float[Tensor, "some size"]:
     """R: sines, then cosines, of distance / 10000^(2i/size) for i = 0 … size/2 − 1.
 
-    Not the frequencies of `transformer_layer.sinusoids`, whose last wavelength is exactly 10000·2π.
+    Not the frequencies of `transformer_layer.sinusoids`, whose last wavelength is exactly 10000·2π. They are rounded to
+    float32 whatever the precision, as the original's are: a model that changes its own keeps its positions.
     """
-    half = (size + 1) // 2
-    frequencies = 1 / 10_000 ** (torch.arange(half, dtype=distances.dtype, device=distances.device) * (2 / size))
-    angles = distances[:, None] * frequencies
+    frequencies = 1 / 10_000 ** (torch.arange(0, size, 2, dtype=torch.float32, device=distances.device) / size)
+    angles = distances[:, None] * frequencies.to(distances.dtype)
     return torch.cat([angles.sin(), angles.cos()], 1)[:, :size]
 
 

@@ -2,18 +2,27 @@
 Radford et al. 2019."""
 
 import math
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ebar.backbones.decoder import Decoder, DecoderState, TransformerStack, checked_sizes, each_row, served, stack
+from ebar.backbones.backbone import NoMemory
+from ebar.backbones.decoder import (
+    Decoder,
+    DecoderState,
+    Positions,
+    TransformerStack,
+    checked_sizes,
+    each_row,
+    served,
+    stack,
+)
 from ebar.backbones.transformer_layer import Activation, Sinusoidal, dropped
 from ebar.backbones.transformer_stepper import TransformerStepper
 from ebar.errors import UserError
-from ebar.types import Context, Sequences
+from ebar.types import Context, Sequences, spread
 
 
 class DecoderBackbone(nn.Module):
@@ -48,13 +57,14 @@ class Transformer(DecoderBackbone):
 
     A context is a prefix, read after the beginning; an empty one is no context. Dropout is on the input and on what
     each part of a layer adds. `feedforward` is 4 × hidden unless said; `maximal_length` is that of learnt positions,
-    beginning and prefix included. With learnt positions and `gelu_tanh` the arithmetic is
+    beginning and prefix included; learnt_by_layer has some for the input of every layer (Al-Rfou et al. 2019). With
+    learnt positions and `gelu_tanh` the arithmetic is
     GPT-2's; `gelu` is the same curve to 0.0005, and trains faster on a CPU.
     """
 
     def __init__(
         self, vocabulary: int, *, layers: int = 4, hidden: int = 256, heads: int = 4, feedforward: int | None = None,
-        dropout: float = 0.1, positions: Literal["sinusoidal", "learnt"] = "sinusoidal", maximal_length: int = 1024,
+        dropout: float = 0.1, positions: Positions = "sinusoidal", maximal_length: int = 1024,
         activation: Activation = "gelu",
     ):  # fmt: skip
         super().__init__()
@@ -77,26 +87,54 @@ class Transformer(DecoderBackbone):
             state = state._replace(memory=(), prefix=state.memory)  # once, however many rows go on from it
         return served(first, state, rows)
 
+    def empty_memory(self, rows: int) -> NoMemory:
+        """Nothing is carried: positions begin anew in each segment, which sees nothing of those before it."""
+        return NoMemory()
+
+    def enter_segment(self, memory: NoMemory) -> DecoderState:
+        return DecoderState((), 0)
+
+    def read_segment(
+        self, tokens: Int[Tensor, "rows length"], memory: NoMemory
+    ) -> tuple[Float[Tensor, "rows length width"], NoMemory]:
+        return self.decoder(self.embed(tokens), self.enter_segment(memory))[0], memory
+
     def read(
         self, inputs: Float[Tensor, "rows length width"], context: Context | None = None
     ) -> Float[Tensor, "rows places width"]:
         """One causal pass over the beginning, the prefix and the inputs, unless rows share a prefix."""
+        if context is not None and context.rows != len(inputs):  # each prefix is read once
+            first, state = self.start(len(inputs), context)
+            return torch.cat([first[:, None], self.decoder(inputs, state)[0]], 1)
+        whole, places = self._laid_out(inputs, context)
+        return _at(self.decoder(whole, DecoderState((), 0))[0], places)
+
+    def read_layers(
+        self, inputs: Float[Tensor, "rows length width"], context: Context | None = None
+    ) -> tuple[Float[Tensor, "rows places width"], ...]:
+        """What `read` gives, of every layer, each normalised as the last."""
+        whole, places = self._laid_out(inputs, spread(context, len(inputs)))
+        return tuple(_at(hidden, places) for hidden in self.decoder.every_layer(whole))
+
+    def _laid_out(
+        self, inputs: Float[Tensor, "rows length width"], context: Context | None
+    ) -> tuple[Float[Tensor, "rows all width"], Int[Tensor, "rows places"] | int]:
+        """The beginning, the prefix and the inputs, and where the last of the prefix and the inputs stand.
+
+        That is from one place on, or in each row's own places.
+        """
         decoder, length = self.decoder, inputs.shape[1]
         if context is None:
-            return decoder(torch.cat([decoder.beginning(len(inputs)), inputs], 1), DecoderState((), 0))[0]  # type: ignore[no-any-return]
-        if context.rows != len(inputs):  # each prefix is read once
-            first, state = self.start(len(inputs), context)
-            return torch.cat([first[:, None], decoder(inputs, state)[0]], 1)
+            return torch.cat([decoder.beginning(len(inputs)), inputs], 1), 0
         prefix = decoder.embed(decoder.prefix(context.given))
         before = prefix.shape[1]
         whole = torch.cat([prefix, inputs], 1)
         if _equal(context):
-            return decoder(whole, DecoderState((), 0))[0][:, before - 1 :]  # type: ignore[no-any-return]
+            return whole, before - 1
         # Each row's inputs follow its own prefix, and what is left over comes last, where nobody looks: no mask.
         lengths, steps = context.given.lengths[:, None], torch.arange(before + length, device=inputs.device)
         order = torch.where(steps <= lengths, steps, (steps - lengths + before - 1).clamp(max=before + length - 1))
-        hidden = decoder(picked(whole, order), DecoderState((), 0))[0]
-        return picked(hidden, lengths + steps[: length + 1])
+        return picked(whole, order), lengths + steps[: length + 1]
 
 
 class EncoderDecoder(DecoderBackbone):
@@ -186,14 +224,20 @@ class BidirectionalTransformer(TransformerStack):
         inside = x.mask()
         mask = None if bool(inside.all()) else F.pad(inside, (1, 0), value=True)[:, None, None]
         hidden = self.entered(self.embed(self.prefix(x)), 0)
-        for layer in self.layers:
-            hidden, _ = layer(hidden, None, mask)
+        for number, layer in enumerate(self.layers):
+            hidden, _ = layer(self.given_to(number, hidden, 0), None, mask)
         return self.norm(hidden)[:, 1:]  # type: ignore[no-any-return]
 
 
 def _equal(context: Context) -> bool:
     """Whether all prefixes fill their width: then there is nothing to mask."""
     return bool((context.given.lengths == context.given.tokens.shape[1]).all())
+
+
+def _at(
+    hidden: Float[Tensor, "rows all width"], places: Int[Tensor, "rows places"] | int
+) -> Float[Tensor, "rows places width"]:
+    return hidden[:, places:] if isinstance(places, int) else picked(hidden, places)
 
 
 def picked(

@@ -63,9 +63,12 @@ class TransformerStepper:
             tokens = torch.empty_like(tokens).index_copy_(0, self.slots, tokens)
         x = F.embedding(tokens, self.decoder.inputs) * self.decoder.scale
         x += self.decoder.positions(self.place, 1)[:, 0]
+        place = self.place
         self.place = self.place + 1
         self.seen += 1
         for number, layer in enumerate(self.layers):
+            if number > 0 and len(self.decoder.later_positions) > 0:
+                x += self.decoder.later_positions[number - 1](place, 1)[:, 0]
             own = layer.attention
             query, key, value = own.into(layer.attention_norm(x)).view(-1, 3, own.heads, own.size).unbind(1)
             memory = self.own[number]

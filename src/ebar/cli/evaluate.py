@@ -1,13 +1,15 @@
 """`ebar evaluate`: how good a trained model is, with intervals.
 
 How good a trained model is on held-out data, with intervals: cross-entropy next to the entropy where the language is
-known, and features in the model's own draws; perplexity of text, per token, byte and word; perplexity and BLEU of
-translations, by length too; bits per dimension of images. Writes results.json and report.html.
+known, and features in the model's own draws; perplexity of text, per token, byte, character and word, of a stream
+with its memory carried along; perplexity and BLEU of translations, by length too; bits per dimension of images. Writes
+results.json and report.html.
 
 Example:
     ebar evaluate runs/motif
     ebar evaluate runs/motif --feature motif:1011 'expression:(01){3}' --json
     ebar evaluate runs/de-en --width 5 --edges 6 10
+    ebar evaluate runs/stream --segment 64 --memory 640 --clamp_length 400
 """
 
 from collections.abc import Sequence
@@ -15,14 +17,14 @@ from dataclasses import dataclass
 
 from torch import Generator
 
-from ebar.bounds import Count
+from ebar.bounds import Count, Natural
 from ebar.build.terms import Term, read_feature
 from ebar.build.train import load_trained
 from ebar.cli.show import show
 from ebar.config.drawing import OfRun
 from ebar.config.reader import Manual, list_option, read
 from ebar.estimators.exact import device_of
-from ebar.journeys.evaluate import evaluate
+from ebar.journeys.evaluate import COLUMNS, evaluate
 from ebar.progress import shown
 
 MANUAL = Manual.of(__doc__)
@@ -43,6 +45,17 @@ class EvaluateConfig(OfRun):
     """Of the bins of target length."""
     stride: Count | None = None
     """Tokens by which windows of text move on, only the last of them scored; by default a whole window."""
+    segment: Count | None = None
+    """Tokens of a stream that are read at a time; by default as many as in training."""
+    columns: Count = COLUMNS
+    """Pieces of a stream that are read side by side, each from its beginning on without memory."""
+    memory: Natural | None = None
+    """Tokens of a stream that are remembered, where the backbone has such a memory; by default as many as in training.
+    """
+    clamp_length: Count | None = None
+    """Largest distance between tokens that such a backbone tells apart."""
+    same_length: bool | None = None
+    """Whether every token sees as many tokens before it."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -54,7 +67,9 @@ def main(words: Sequence[str]) -> int:
     with shown(not config.json):
         found = evaluate(
             trained.model, trained.data, features=features, draws=config.n, width=config.width,
-            length_penalty=config.length_penalty, edges=config.edges, stride=config.stride, generator=generator,
+            length_penalty=config.length_penalty, edges=config.edges, stride=config.stride, segment=config.segment,
+            columns=config.columns, memory=config.memory, clamp_length=config.clamp_length,
+            same_length=config.same_length, generator=generator,
         )  # fmt: skip
     found.write(config.run)
     about = f", {found.about}" if found.about else ""

@@ -125,7 +125,8 @@ ELEMENTS = 2**25  # logits computed at a time
 
 
 class StreamCost(NamedTuple):
-    """The cost of a stream. Intervals are over windows as if independent, which those of one text are not quite."""
+    """The cost of a stream. Intervals are over windows or blocks as if independent, which those of one text are not
+    quite."""
 
     per_token: Estimate  # nats
     total: float  # nats, of all tokens together
@@ -182,10 +183,11 @@ def stream_cost(model: Stepwise, stream: Int[Tensor, " tokens"], *, stride: int 
             log_probs = token_log_probs(model, x)
             costs.append(-torch.where(counted.to(log_probs.device), log_probs, 0.0).double().sum(1).cpu())
             progress.advance(len(some))
-    return _summary(torch.cat(costs), scored)
+    return cost_of_windows(torch.cat(costs), scored)
 
 
-def _summary(costs: Float[Tensor, " windows"], scored: Int[Tensor, " windows"]) -> StreamCost:
+def cost_of_windows(costs: Float[Tensor, " windows"], scored: Int[Tensor, " windows"]) -> StreamCost:
+    """Of pieces of a text, each with its cost and the number of tokens that were scored in it."""
     sizes = scored.double()
     per_token = weighted_mean(sizes.log()[None], (costs / sizes)[None], low=0.0, name="cost")[0]
     return StreamCost(per_token, float(costs.sum()), int(scored.sum()))

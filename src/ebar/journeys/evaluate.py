@@ -4,17 +4,21 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Generator
+from jaxtyping import Int
+from torch import Generator, Tensor
 
 from ebar.automata import measures
 from ebar.data.corpus import Corpus
+from ebar.data.stream import Stream
 from ebar.data.tokenisers import Bytes, Tokeniser
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
-from ebar.evaluation.cross_entropy import bits_per_dimension, cross_entropy, stream_cost
+from ebar.evaluation.cross_entropy import StreamCost, bits_per_dimension, cross_entropy, stream_cost
 from ebar.evaluation.moments import frequencies, mean_length
+from ebar.evaluation.segments import in_columns, segment_cost
 from ebar.evaluation.translation import bleu, bleu_by_length
 from ebar.features.feature import Feature, Features, bind
 from ebar.features.regular import Motif
@@ -28,6 +32,7 @@ from ebar.types import Context, Estimate, Sequences, Stepwise
 
 SHOWN = 30  # translations or draws on the page
 WINDOWS = 5  # of text, drawn for the page
+COLUMNS = 10  # of a stream, read side by side (Dai et al. 2019)
 
 
 @dataclass(frozen=True)
@@ -55,22 +60,39 @@ def evaluate(
     length_penalty: float = 1.0,
     edges: Sequence[int] = (6, 10),
     stride: int | None = None,
+    segment: int | None = None,
+    columns: int = COLUMNS,
+    memory: int | None = None,
+    clamp_length: int | None = None,
+    same_length: bool | None = None,
     generator: Generator | None = None,
 ) -> Evaluated:
     """On `data.test`. Translations: perplexity, and BLEU of a beam of this width, in all and by the length of the
     target (`edges`). Images: bits per dimension. Text: perplexity per token, byte and word, in windows that move on by
-    `stride`. Sequences with an end: cross-entropy, next to the entropy where the language is known, and how often
-    `features` are in `draws` draws.
+    `stride`. A stream: the same, its memory carried through segments of `segment` tokens in `columns` side by side;
+    `memory`, `clamp_length` and `same_length` are the backbone's at evaluation. Sequences with an end: cross-entropy,
+    next to the entropy where the language is known, and how often `features` are in `draws` draws.
     """
     device = str(device_of(model))
     generator = default_generator(device) if generator is None else generator
+    reading = {"segment": segment, "memory": memory, "clamp_length": clamp_length, "same_length": same_length}
+    if isinstance(part := data.parts["test"], Stream) and stride is None:
+        return _stream(model, data, part, columns, reading, generator)
+    if any(value is not None for value in reading.values()):
+        raise UserError(
+            "Only data of kind stream are read by segments, and without a stride: leave out segment, memory, "
+            "clamp_length and same_length."
+        )
     test = to_device(data.test, device)
     if (sources := data.sources("test")) is not None:
         return _translations(model, data, test, to_device(sources, device), width, length_penalty, edges)
     if data.tokeniser is None:
         return Evaluated({"bits_per_dimension": bits_per_dimension(model, test)})
     if data.space.end is None:
-        return _text(model, data, data.tokeniser, test, stride, generator)
+        stream, length = test.tokens.flatten(), data.space.length
+        costs = stream_cost(model, stream, stride=stride)
+        about = f"{costs.tokens:,} tokens, windows of {length} moved on by {length if stride is None else stride}"
+        return _text(model, data, data.tokeniser, stream, costs, about, generator)
     drawn = model.sample(draws, generator=generator)
     return Evaluated(_sequences(model, data, test, drawn, features), _marked(data, drawn), f"{draws:,} draws")
 
@@ -146,22 +168,37 @@ def _translations(
     return Evaluated(figures, Samples(lines[:SHOWN]), search)
 
 
-def _text(
-    model: Stepwise, data: Corpus, tokeniser: Tokeniser, test: Sequences, stride: int | None, generator: Generator
+def _stream(
+    model: Stepwise, data: Corpus, part: Stream, columns: int, reading: dict[str, Any], generator: Generator
 ) -> Evaluated:
-    """Perplexity of the test text, per token, and per byte and word of what the tokens spell."""
-    stream = test.tokens.flatten()
-    costs = stream_cost(model, stream, stride=stride)
+    """A test text that is read by segments; in fewer columns where these would be shorter than a segment."""
+    assert data.tokeniser is not None
+    length = reading["segment"] or part.length
+    columns = max(1, min(columns, len(part.tokens) // length))
+    costs = segment_cost(model, part.tokens, columns=columns, **reading)
+    about = f"{costs.tokens:,} tokens in {columns} columns, memory carried through segments of {length}"
+    return _text(model, data, data.tokeniser, in_columns(part.tokens, columns).flatten(), costs, about, generator)
+
+
+def _text(
+    model: Stepwise,
+    data: Corpus,
+    tokeniser: Tokeniser,
+    stream: Int[Tensor, " tokens"],
+    costs: StreamCost,
+    about: str,
+    generator: Generator,
+) -> Evaluated:
+    """Perplexity of the test text, per token, and per byte, character and word of what the tokens spell."""
     text = tokeniser.decode(stream.tolist())
     size = len(stream) if isinstance(tokeniser, Bytes) else len(text.encode())
     figures: dict[str, object] = {
         "cross_entropy_per_token": costs.per_token,
         "perplexity_per_token": costs.perplexity,
         "bits_per_byte": costs.bits_per(max(size, 1)),
+        "bits_per_character": costs.bits_per(max(len(text), 1)),
         # A line break is a word: what comes after it is predicted too.
         "perplexity_per_word, line breaks counted": costs.perplexity_per(max(len(text.split()) + text.count("\n"), 1)),
     }
     lines = [line.replace("\n", "\\n") for line in data.text(model.sample(WINDOWS, generator=generator))]
-    length = data.space.length
-    about = f"{costs.tokens:,} tokens, windows of {length} moved on by {length if stride is None else stride}"
     return Evaluated(figures, Samples(lines), about)

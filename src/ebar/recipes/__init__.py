@@ -89,6 +89,18 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "residual/ngrams": Lazy("unique n-grams of data, base and joint model", "residual.tables"),
         "residual/fooling": Lazy("how often a fresh discriminator takes their texts for real", "residual.tables"),
         "residual/distilled": Lazy("the joint model brought back into a plain language model", "residual.tables"),
+        "xl/table3_1": Lazy(
+            "Transformer-XL, a Transformer, an LSTM, Local-XL on WikiText; longer memories in evaluation",
+            "xl.tables",
+        ),
+        "xl/table3_2": Lazy("the same on enwik8", "xl.tables"),
+        "xl/table3_3": Lazy("Transformer-XL, a Transformer and an LSTM on text in the manner of text8", "xl.tables"),
+        "xl/table3_4": Lazy("the same on sentences in no order, as those of One Billion Word are", "xl.tables"),
+        "xl/table3_5": Lazy("the same on little text, with variational dropout and averaged weights", "xl.tables"),
+        "xl/ablations": Lazy("Transformer-XL without recurrence, without relative positions, or either", "xl.tables"),
+        "xl/evaluation_speed": Lazy("evaluation with a memory against windows read anew for every token"),
+        "xl/long_text": Lazy("a long text written by Transformer-XL, beside what really follows"),
+        "local/scaling": Lazy("local attention by length and chunk size, beside LightConv and DynamicConv"),
         "control/stories": Lazy(
             "a word in every text, another in half of them: moments, look-ahead, KL over tuning", "control.tables"
         ),

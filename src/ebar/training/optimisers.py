@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar, cast, runtime_checkable
 
+import torch
 from torch import nn, optim
 
 from ebar.tables import Table
+from ebar.training.triggered import AVERAGE, TriggeredAsgd
 from ebar.types import Clock
 
 
@@ -94,7 +96,53 @@ class Asgd:
         )
 
 
-OPTIMISERS: Table[Any] = Table("optimiser", {"adam": Adam, "adamw": AdamW, "sgd": Sgd, "asgd": Asgd})
+class AveragingAdam(optim.Adam):
+    """torch's Adam, and the mean of all weights after step `average_from`, kept under the name that ASGD's have."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], *, average_from: int, **options: Any):
+        super().__init__(parameters, **options)
+        self.average_from = average_from
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """One step; a closure is of no use to it."""
+        super().step()
+        for parameter, state in self.state.items():
+            count = int(state["step"]) - self.average_from
+            if count == 1:
+                state[AVERAGE] = parameter.detach().clone()
+            elif count > 1:
+                state[AVERAGE].lerp_(parameter, 1 / count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AveragedAdam(Adam):
+    """Adam whose weights are averaged from step `average_from` on; the average is what is evaluated and kept."""
+
+    average_from: int = 0
+
+    def __post_init__(self) -> None:
+        if self.average_from < 0:
+            raise ValueError(f"average_from must be at least 0, not {self.average_from}")
+
+    def build(self, parameters: Iterable[nn.Parameter]) -> optim.Optimizer:
+        return AveragingAdam(
+            parameters, average_from=self.average_from, lr=self.learning_rate, betas=self.betas, eps=self.epsilon,
+            weight_decay=self.weight_decay,
+        )  # fmt: skip
+
+
+OPTIMISERS: Table[Any] = Table(
+    "optimiser",
+    {
+        "adam": Adam,
+        "adamw": AdamW,
+        "averaged_adam": AveragedAdam,
+        "sgd": Sgd,
+        "asgd": Asgd,
+        "triggered_asgd": TriggeredAsgd,
+    },
+)
 
 
 @runtime_checkable

@@ -26,6 +26,7 @@ from ebar.training.randomness import seeded
 from ebar.training.run import Checkpoints, Run, open_run
 from ebar.training.state import restore_weights
 from ebar.training.stopping import Best, Patience, interruptible
+from ebar.training.triggered import Watches
 from ebar.types import Objective
 
 
@@ -37,7 +38,8 @@ class Plan:
     epochs: int | None = None
     accumulate: int = 1  # parts a batch is cut into, to save memory
     log_every: int = 10  # steps
-    validate_every: int | None = None  # steps; None at the end of each epoch
+    validate_every: int | None = None  # steps; None at the end of epochs
+    validate_epochs: int = 1  # there, of every so many of them
     checkpoint_every: int = 1000  # steps; also at every new best, and at the end
     patience: Patience | None = None
     monitor: str = "loss"  # the held-out figure whose lowest value is the best
@@ -52,7 +54,9 @@ class Plan:
         return "patience" if self.patience is not None and self.patience.exhausted(best) else None
 
     def validates(self, step: Step) -> bool:
-        return step.ends_epoch if self.validate_every is None else step.number % self.validate_every == 0
+        if self.validate_every is not None:
+            return step.number % self.validate_every == 0
+        return step.ends_epoch and step.position.epoch % self.validate_epochs == 0
 
 
 class Result(NamedTuple):
@@ -132,9 +136,12 @@ def train_run(
                 with evaluating(*players.values()):
                     figures = validation()
                 log({f"validation.{name}": value for name, value in figures.items()})
-                margin = 0.0 if plan.patience is None else plan.patience.margin
-                best = best.update(choose(figures, plan.monitor, "held-out figure"), step.number, margin=margin)
+                value = choose(figures, plan.monitor, "held-out figure")
+                patience = plan.patience or Patience()
+                best = best.update(value, step.number, margin=patience.margin, remember=patience.excluding is not None)
                 improved = best.step == step.number
+                if _tell(players, value):
+                    log({"averages": 1.0})
             reason = plan.finished(position, best)
             interrupted = distributed.any_of(stop.requested) and reason is None
             if reason or interrupted or improved or step.number % plan.checkpoint_every == 0:
@@ -156,6 +163,15 @@ def _resume(run: Run, players: Players, generator: Generator) -> tuple[Position,
     if checkpoint is None:
         return Position(), Best(), None
     return *state.restore(checkpoint, players, generator), checkpoint.state["metrics_bytes"]
+
+
+def _tell(players: Players, value: float) -> bool:
+    """Tells each optimiser that wants to know; whether one of them begins to average its weights."""
+    begins = False
+    for player in players.values():
+        watcher: object = player.optimiser
+        begins = (isinstance(watcher, Watches) and watcher.validated(value)) or begins
+    return begins
 
 
 def _kept(run: Run, error: NonFiniteError, writes: bool) -> UserError:

@@ -1,0 +1,1 @@
+"""Dai 2019 (thesis), chapter 5: Local-XL."""
