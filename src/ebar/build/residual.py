@@ -1,7 +1,7 @@
 """From the configuration of a residual model to its objects: base, chunks and energy; and the journey with them."""
 
 import inspect
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ class Found(NamedTuple):
     @property
     def text(self) -> TextData | None:
         """What it was trained on, where that is known."""
-        return None if self.run is None else TextData(**self.run.data.options)
+        return None if self.run is None else _text_of(self.run)
 
 
 def train_residual(residual: ResidualConfig, folder: Path) -> journey.Residual:
@@ -92,11 +92,11 @@ def load_base(residual: ResidualConfig) -> Found:
 
 def _own(folder: Path, residual: ResidualConfig) -> Found:
     run = read_train(folder)
-    if run.data.kind != "text":
+    if run.data.kind not in ("text", "stream"):
         raise UserError(f"{folder} was trained on {run.data.kind} data, and a base continues text: train one on text.")
     if run.device != residual.device:
         run = replace(run, device=residual.device)
-    data = TextData(**run.data.options)
+    data = _text_of(run)
 
     def missing() -> Any:
         raise UserError(f"{folder} has no {TOKENISER}: train it first.")
@@ -105,6 +105,17 @@ def _own(folder: Path, residual: ResidualConfig) -> Found:
     q = load_model(run, folder, Space(tokeniser.size, residual.data.continuation))
     longest = None if run.backbone.kind in RECURRENT else data.length
     return Found(Base(q=q.requires_grad_(False), tokeniser=tokeniser, longest=longest), run)
+
+
+def _text_of(run: TrainConfig) -> TextData:
+    """Where the text of a run is and how it is read; of a stream, what it has in common with text in windows."""
+    own, options = {field.name for field in fields(TextData)}, run.data.options
+    if run.data.kind == "stream" and (options.get("clean", "none") != "none" or options.get("shuffle", False)):
+        raise UserError(
+            "The base was trained on a text that was cleaned or shuffled as it was read: write that text into files, "
+            "train the base on them, and give them as data.train."
+        )
+    return TextData(**{name: value for name, value in options.items() if name in own})
 
 
 def build_energy(residual: ResidualConfig, found: Found) -> nn.Module:
