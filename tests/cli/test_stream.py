@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -66,7 +67,8 @@ def test_it_is_loaded_and_trained_in_python(folder: Path) -> None:
     x = data.test
     with torch.no_grad():
         assert torch.equal(again.model.log_prob(x), trained.model.log_prob(x))
-    assert ebar.evaluate(again.model, data).figures["perplexity_per_token"].value < 5  # of five characters
+    found: Any = ebar.evaluate(again.model, data).figures["perplexity_per_token"]
+    assert found.value < 5  # of five characters
 
 
 def test_a_stream_shorter_than_a_batch_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,3 +83,19 @@ def test_a_stream_shorter_than_a_batch_is_refused(folder: Path, capsys: pytest.C
     assert main([*words, "--data.train", str(folder / "text.txt"), "--data.length", "8", "--training.batch_size", "4",
                  "--data.clean", "soap"]) == 2  # fmt: skip
     assert "soap" in capsys.readouterr().err
+
+
+def test_it_is_the_base_of_a_residual_model_and_is_controlled(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    words = ["residual", "train", "--runs", str(folder), "--base", str(folder / "lstm"), "--name", "residual",
+             "--energy.kind", "unit", "--data.prefix", "9", "--data.continuation", "4", "--data.chunks", "16",
+             "--data.validation_chunks", "4", "--training.epochs", "1", "--training.batch_size", "8",
+             "--evaluation.prefixes", "2", "--evaluation.draws", "10", "--json"]  # fmt: skip
+    assert main(words) == 0  # an LSTM reads further than its segments of 8
+    other = [*words[:5], str(folder / "transformer"), "--name", "other", *words[8:]]
+    assert main(other) == 2
+    assert "trained on windows of 8" in capsys.readouterr().err
+    words = ["control", "fit", "--runs", str(folder), "--name", "ruled", "--model", str(folder / "lstm"), "--features",
+             "motif:ca=0.9", "--draws", "200", "--checks", "50", "--length", "8", "--json"]  # fmt: skip
+    assert main(words) == 0

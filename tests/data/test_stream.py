@@ -1,6 +1,7 @@
 """Text as one stream, in columns; cleaned, shuffled; lengths of segments that vary."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,9 +9,14 @@ from torch import Generator
 
 import ebar
 from ebar.data import StreamData
+from ebar.data.corpus import Corpus
 from ebar.data.stream import Stream, Varied
 from ebar.data.text8 import letters_only, without_markup
 from ebar.errors import UserError
+
+
+def streams(data: Corpus) -> Any:
+    return data.parts
 
 
 def test_columns_are_contiguous_and_the_remainder_is_dropped():
@@ -75,10 +81,10 @@ def test_lines_are_shuffled_by_the_seed(tmp_path: Path) -> None:
     path.write_text("".join(f"{n:03d}\n" for n in range(200)))
     plain = ebar.read_stream(path, length=4)
     first, again, other = (ebar.read_stream(path, length=4, shuffle=True, seed=seed) for seed in (1, 1, 2))
-    as_lines = [bytes(data.parts["train"].tokens.tolist()).decode().split() for data in (plain, first, again, other)]
+    as_lines = [bytes(streams(data)["train"].tokens.tolist()).decode().split() for data in (plain, first, again, other)]
     assert as_lines[0] == sorted(as_lines[0])
     assert as_lines[1] == as_lines[2] != as_lines[3]
-    held_out = bytes(first.parts["validation"].tokens.tolist()).decode().split()
+    held_out = bytes(streams(first)["validation"].tokens.tolist()).decode().split()
     assert sorted(as_lines[1] + held_out) == [f"{n:03d}" for n in range(200)]
 
 
@@ -86,7 +92,7 @@ def test_text8_of_a_file_has_27_characters(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_text("The quick brown fox; 12 Jumps!\nover the LAZY dog\n" * 4)
     data = ebar.read_stream(path, length=8, tokeniser="characters", clean="text8")
-    tokens = torch.cat([data.parts["train"].tokens, data.parts["validation"].tokens]).tolist()
+    tokens = torch.cat([streams(data)["train"].tokens, streams(data)["validation"].tokens]).tolist()
     assert data.tokeniser is not None
     line = " the quick brown fox one two jumps over the lazy dog"
     assert data.tokeniser.decode(tokens) == line * 4
@@ -96,9 +102,9 @@ def test_text8_of_a_file_has_27_characters(tmp_path: Path) -> None:
 def test_parts_limits_and_what_is_refused(tmp_path: Path) -> None:
     for name, length in (("train", 100), ("validation", 40), ("test", 30)):
         (tmp_path / name).write_bytes(bytes(range(length)))
-    parts = {name: tmp_path / name for name in ("train", "validation", "test")}
+    parts: Any = {name: tmp_path / name for name in ("train", "validation", "test")}
     data = StreamData(**parts, length=7, limit=50, held_out_limit=20).read()
-    assert [len(data.parts[name].tokens) for name in ("train", "validation", "test")] == [50, 20, 20]
+    assert [len(streams(data)[name].tokens) for name in ("train", "validation", "test")] == [50, 20, 20]
     assert data.train.tokens.shape == (7, 7)
     with pytest.raises(UserError, match="The test text has 30 tokens, too few for one segment of 31"):
         StreamData(**parts, length=31).read()

@@ -1,6 +1,7 @@
 """The cost of a long text, read in segments with a carried memory."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -49,7 +50,7 @@ def test_the_published_protocol_does_not_score_the_first_token_of_a_column():
 def test_a_memory_of_another_length_shares_the_weights_and_changes_what_is_seen():
     model = carrying_model("summing", SPACE)
     assert isinstance(model.backbone, Summing)
-    longer = at_evaluation(model, 10)
+    longer: Any = at_evaluation(model, 10)
     assert longer.backbone.inputs is model.backbone.inputs
     assert model.backbone.memory == 3
     whole = segment_cost(model, TEXT, segment=203).total  # one segment sees everything

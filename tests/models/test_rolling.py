@@ -1,5 +1,7 @@
 """Texts longer than a model's window."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Generator, nn
@@ -78,7 +80,7 @@ def test_a_network_of_the_users_own_rolls_too():
 def test_two_thousand_tokens_from_windows_of_64_are_scored_as_they_were_drawn(kind):
     torch.manual_seed(0)
     options = {"hidden": 16, "layers": 1} | ({"embedding": 8} if kind == "lstm" else {"heads": 2})
-    model = assemble(Space(20, 64), kind, options).eval()
+    model: Any = assemble(Space(20, 64), kind, options).eval()
     with torch.no_grad():  # so that a token's chances are far from even
         for weight in [*model.head.parameters(), *(model.backbone.parameters() if kind == "lstm" else ())]:
             weight.mul_(6)
