@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
+from ebar.backbones.local_xl import LocalBidirectional
 from ebar.backbones.lstm import Lstm
 from ebar.backbones.transformer import BidirectionalTransformer, Transformer
 from ebar.energies import neural
@@ -23,7 +24,7 @@ from ebar.types import Context, Energy, Sequences, Space
 from tests.backbones.reading import UNEQUAL, VOCABULARY, lively
 
 ROWS, LENGTH = 6, 7
-KINDS = pytest.mark.parametrize("kind", ["unit", "unit lstm", "bit"])
+KINDS = pytest.mark.parametrize("kind", ["unit", "unit lstm", "bit", "bit local"])
 POOLS = pytest.mark.parametrize("pool", ["continuation", "all"])
 
 
@@ -33,6 +34,8 @@ def energy_of(kind: str, pool: Any = "continuation") -> Any:
     sizes: Any = {"layers": 2, "hidden": 12, "heads": 3}
     if kind == "bit":
         made = bit(BidirectionalTransformer(VOCABULARY, **sizes), pool=pool)
+    elif kind == "bit local":
+        made = bit(LocalBidirectional(VOCABULARY, **sizes, chunk=4), pool=pool)
     elif kind == "unit":
         made = unit(Transformer(VOCABULARY, **sizes), pool=pool)
     else:

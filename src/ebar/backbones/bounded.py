@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ebar.backbones.decoder import each_row
@@ -242,16 +242,16 @@ def each_layers(sizes: int | Sequence[int], layers: int, name: str) -> list[int]
 
 
 def _last(
-    whole: Shaped[Tensor, "rows places ..."], end: Int[Tensor, " rows"] | int, kept: int
-) -> Shaped[Tensor, "rows some ..."]:
+    whole: Float[Tensor, "rows places ..."], end: Int[Tensor, " rows"] | int, kept: int
+) -> Float[Tensor, "rows some ..."]:
     """The last places before `end`; zeros stand before what is shorter. A copy, which holds on to nothing."""
     some = min(kept, whole.shape[1] if isinstance(end, Tensor) else end)
     return _cleared(aligned(whole, end - some, some), end).clone()
 
 
 def _cleared(
-    memory: Shaped[Tensor, "rows before ..."], place: Int[Tensor, " rows"] | int
-) -> Shaped[Tensor, "rows before ..."]:
+    memory: Float[Tensor, "rows before ..."], place: Int[Tensor, " rows"] | int
+) -> Float[Tensor, "rows before ..."]:
     """Zero where there was no text yet."""
     if isinstance(place, int):
         return memory

@@ -88,7 +88,7 @@ def convolved(
     heads, distances = kernels.shape[2:]
     length = values.shape[1] - distances + 1
     chunk = max(1, min(length, max(distances, 16)))
-    chunks = -(-length // chunk)
+    chunks = max(1, -(-length // chunk))
     seen = aligned(values, 0, distances - 1 + chunks * chunk).unfold(1, distances - 1 + chunk, chunk)
     by_head = torch.unflatten(seen, 2, (heads, -1)).transpose(3, 4)  # [rows, chunks, heads, seen, size]
     # From places × distances to places × places: each row of a band begins one further to the right.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ebar.backbones.relative import relative_shift, relative_sinusoids
@@ -190,8 +190,8 @@ def known(place: Int[Tensor, " rows"] | int, before: int) -> Int[Tensor, " rows"
 
 
 def aligned(
-    part: Shaped[Tensor, "rows places ..."], first: Int[Tensor, " rows"] | int, length: int
-) -> Shaped[Tensor, "rows length ..."]:
+    part: Float[Tensor, "rows places ..."], first: Int[Tensor, " rows"] | int, length: int
+) -> Float[Tensor, "rows length ..."]:
     """`length` places from `first` on, which each row may have of its own; outside of the part there is anything."""
     if isinstance(first, int):
         return F.pad(part, (*[0, 0] * (part.ndim - 2), -first, first + length - part.shape[1]))

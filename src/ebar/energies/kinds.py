@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 
 from torch import nn
 
+from ebar.backbones.local_xl import LocalBidirectional
 from ebar.backbones.pretrained.reading import with_lora
 from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.bounds import Amount, Bound, Count, Location, Natural, Share
 from ebar.data.tokenisers import Tokeniser
-from ebar.energies.neural import Bidirectional, Causal, MaskedModel, Neural, Pool, copied_backbone
+from ebar.energies.neural import Bidirectional, BidirectionalNetwork, Causal, MaskedModel, Neural, Pool, copied_backbone
 from ebar.energies.reencoded import LoadedEncoder, Reencoded, freeze, load_encoder
 from ebar.errors import UserError
 from ebar.tables import Table
@@ -70,6 +71,7 @@ class Bit(Neural):
         hidden: Numbers in a vector.
         heads: Of attention, in each layer.
         dropout: Chance that a number is left out while it learns.
+        chunk: For long texts: attend to a chunk of so many tokens and its two neighbours, not to all of the text.
         warm_up: Passes over the text in which it first learns to fill gaps; 0 for none: on real text it then seldom
             learns.
         warm_up_learning_rate: Of AdamW, there.
@@ -81,10 +83,14 @@ class Bit(Neural):
 
     def __init__(
         self, *, vocabulary: int, layers: Count = 4, hidden: Count = 256, heads: Count = 4, dropout: Share = 0.1,
-        warm_up: Natural = 3, warm_up_learning_rate: Amount = 5e-4, masked: Gaps = 0.15, pool: Pool = "continuation",
-        bound: Amount | None = None,
+        chunk: Count | None = None, warm_up: Natural = 3, warm_up_learning_rate: Amount = 5e-4, masked: Gaps = 0.15,
+        pool: Pool = "continuation", bound: Amount | None = None,
     ):  # fmt: skip
-        network = BidirectionalTransformer(vocabulary, layers=layers, hidden=hidden, heads=heads, dropout=dropout)
+        sizes: dict[str, Any] = {"layers": layers, "hidden": hidden, "heads": heads, "dropout": dropout}
+        network: BidirectionalNetwork = (
+            BidirectionalTransformer(vocabulary, **sizes) if chunk is None
+            else LocalBidirectional(vocabulary, **sizes, chunk=chunk)
+        )  # fmt: skip
         how = WarmUp(epochs=warm_up, learning_rate=warm_up_learning_rate, masked=masked, model=MaskedModel(network))
         super().__init__(Bidirectional(network), pool=pool, bound=bound)
         self.begins_with = how

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ebar.backbones.backbone import Reads
+from ebar.backbones.local_xl import LocalBidirectional
 from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.data.corpus import Corpus
 from ebar.energies.linear import Normed, check_bound, norm_bound, rounded, squashed
@@ -20,6 +21,7 @@ from ebar.errors import UserError
 from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, context_rows, draws_per_context, spread
 
+BidirectionalNetwork = BidirectionalTransformer | LocalBidirectional
 Pool = Literal["continuation", "all"]
 NUMBERS = 2**23  # of hidden vectors, computed at a time where there is no gradient
 
@@ -168,9 +170,9 @@ class Causal(nn.Module):
 
 
 class Bidirectional(nn.Module):
-    """BiT: every place of prefix and continuation sees all of both."""
+    """BiT: every place of prefix and continuation sees all of both, or its neighbourhood to either side."""
 
-    def __init__(self, backbone: BidirectionalTransformer):
+    def __init__(self, backbone: BidirectionalNetwork):
         super().__init__()
         self.backbone = backbone
 
@@ -189,7 +191,7 @@ class MaskedModel(nn.Module):
     `tied`: a token's output vector is its input vector, so that they learn together (Press & Wolf 2017).
     """
 
-    def __init__(self, encoder: BidirectionalTransformer, *, tied: bool = True):
+    def __init__(self, encoder: BidirectionalNetwork, *, tied: bool = True):
         super().__init__()
         self.encoder = encoder
         self.between = nn.Sequential(nn.Linear(encoder.width, encoder.width), nn.GELU(), nn.LayerNorm(encoder.width))
@@ -231,15 +233,17 @@ def copied_backbone(q: Any) -> nn.Module:
     return copy.deepcopy(q.backbone).requires_grad_()  # type: ignore[no-any-return]
 
 
-def bit(backbone: BidirectionalTransformer, *, pool: Pool = "continuation", bound: float | None = None) -> Neural:
+def bit(backbone: BidirectionalNetwork, *, pool: Pool = "continuation", bound: float | None = None) -> Neural:
     """An energy that sees both sides of every token."""
     return Neural(Bidirectional(backbone), pool=pool, bound=bound)
 
 
 def bidirectional(data: Corpus, *, pool: Pool = "continuation", bound: float | None = None, **options: Any) -> Neural:
-    """The same from scratch, for the tokens of the data; options are those of `BidirectionalTransformer`.
+    """The same from scratch, for the tokens of the data; options are those of `BidirectionalTransformer`, or with a
+    `chunk` those of `LocalBidirectional`.
 
     Where the kind of data has defaults of its own, they are used. First weights come from torch's own random state.
     """
     options = {**data.defaults.get("bidirectional", {}), **options}
-    return bit(BidirectionalTransformer(data.space.vocabulary, **options), pool=pool, bound=bound)
+    made = BidirectionalTransformer if options.get("chunk") is None else LocalBidirectional
+    return bit(made(data.space.vocabulary, **options), pool=pool, bound=bound)

@@ -7,10 +7,9 @@ from pathlib import Path
 import torch
 from torch import Generator, nn
 
-from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.data.chunks import Chunks, Positives
 from ebar.energies.kinds import WarmUp
-from ebar.energies.neural import MaskedModel
+from ebar.energies.neural import BidirectionalNetwork, MaskedModel
 from ebar.errors import UserError
 from ebar.journeys.residual.negatives import Negatives
 from ebar.journeys.residual.settings import Fitting
@@ -125,7 +124,7 @@ def train_energy(
 
 
 def warm_up(
-    folder: Path, encoder: BidirectionalTransformer, chunks: Chunks, how: WarmUp, fitting: Fitting, *, seed: int,
+    folder: Path, encoder: BidirectionalNetwork, chunks: Chunks, how: WarmUp, fitting: Fitting, *, seed: int,
     device: str,
 ) -> None:  # fmt: skip
     """Trains an energy's encoder on all training chunks by masked language modelling."""

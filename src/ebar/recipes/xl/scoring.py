@@ -33,12 +33,18 @@ def timed(score: Callable[[], StreamCost]) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def window_cost(model: Autoregressive, tokens: Int[Tensor, " tokens"], length: int, stride: int) -> StreamCost:
-    """Of each token given the `length` tokens before it, or at least `length` − `stride` + 1: all is read anew."""
+def window_cost(
+    model: Autoregressive, tokens: Int[Tensor, " tokens"], length: int, stride: int, *, at_once: int | None = None
+) -> StreamCost:  # fmt: skip
+    """Of each token given the `length` tokens before it, or at least `length` − `stride` + 1: all is read anew.
+
+    `at_once` windows are read together, by default as many as keep memory bounded.
+    """
+    at_once = at_once or max(1, SCORES // length**2)
     own, backbone = carrying(model)
     costs = []
     with evaluation_mode(own):
-        for some in torch.split(tokens.long().unfold(0, length + 1, stride), max(1, SCORES // length**2)):
+        for some in torch.split(tokens.long().unfold(0, length + 1, stride), at_once):
             hidden, _ = backbone.read_segment(some[:, :-1], backbone.empty_memory(len(some)))
             costs.append(-target_log_probs(own.head, hidden[:, -stride:], some[:, -stride:]).flatten())
     return cost_by_blocks(torch.cat(costs))
