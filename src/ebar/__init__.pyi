@@ -32,6 +32,8 @@ from ebar.errors import UserError as UserError
 from ebar.estimators.divergences import divergence as divergence
 from ebar.estimators.log_z import log_z as log_z
 from ebar.estimators.moments import moments as moments
+from ebar.evaluation.cache_pointer import CachePointer as CachePointer
+from ebar.evaluation.cache_pointer import cache_pointer_cost as cache_pointer_cost
 from ebar.evaluation.cross_entropy import bits_per_dimension as bits_per_dimension
 from ebar.evaluation.cross_entropy import cross_entropy as cross_entropy
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy as exact_cross_entropy
