@@ -75,6 +75,8 @@ from ebar.models.construction import pixelcnn as pixelcnn
 from ebar.models.construction import save_pretrained as save_pretrained
 from ebar.models.construction import transformer as transformer
 from ebar.models.construction import wrap as wrap
+from ebar.models.from_awd_lstm import awd_lstm_backbone as awd_lstm_backbone
+from ebar.models.from_awd_lstm import from_awd_lstm as from_awd_lstm
 from ebar.models.pretrained import Pretrained as Pretrained
 from ebar.models.tabular import Tabular as Tabular
 from ebar.models.tilted import Tilted as Tilted
