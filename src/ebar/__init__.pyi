@@ -37,6 +37,8 @@ from ebar.errors import UserError as UserError
 from ebar.estimators.divergences import divergence as divergence
 from ebar.estimators.log_z import log_z as log_z
 from ebar.estimators.moments import moments as moments
+from ebar.evaluation.cache_pointer import CachePointer as CachePointer
+from ebar.evaluation.cache_pointer import cache_pointer_cost as cache_pointer_cost
 from ebar.evaluation.cross_entropy import bits_per_dimension as bits_per_dimension
 from ebar.evaluation.cross_entropy import cross_entropy as cross_entropy
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy as exact_cross_entropy
@@ -86,10 +88,13 @@ from ebar.models.construction import transformer as transformer
 from ebar.models.construction import transformer_xl as transformer_xl
 from ebar.models.construction import wrap as wrap
 from ebar.models.original_weights import transformer_xl_from_original as transformer_xl_from_original
+from ebar.models.from_awd_lstm import awd_lstm_backbone as awd_lstm_backbone
+from ebar.models.from_awd_lstm import from_awd_lstm as from_awd_lstm
 from ebar.models.pretrained import Pretrained as Pretrained
 from ebar.models.tabular import Tabular as Tabular
 from ebar.models.tilted import Tilted as Tilted
 from ebar.models.truncated import Prompted as Prompted
+from ebar.objectives.activation_regularisation import ActivationRegularised as ActivationRegularised
 from ebar.objectives.conditional_moments import ConditionalMoments as ConditionalMoments
 from ebar.objectives.earm import Earm as Earm
 from ebar.objectives.policy_gradient import PolicyGradient as PolicyGradient

@@ -50,7 +50,8 @@ OBJECTIVE_OPTIONS: dict[str, dict[str, Any]] = {
     "scheduled_sampling": {"k": 0.5, "slope": 0.0},
     "auxiliary_losses": {"steps": 20},
 }
-NORMALISES = {"earm", "scheduled_sampling"}  # over its batch, or draws for the whole of it: pieces are no sum
+# Over their batch, or with draws for the whole of it: pieces are no sum.
+NORMALISES = {"earm", "scheduled_sampling", "activation_regularised"}
 
 
 def backbone_called(name: str, seed: int = 3) -> Any:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ebar.objectives.activation_regularisation import ActivationRegularised
 from ebar.objectives.auxiliary_losses import AuxiliaryLosses
 from ebar.objectives.earm import Earm
 from ebar.objectives.policy_gradient import PolicyGradient, Rounds
@@ -14,6 +15,7 @@ OBJECTIVES: Table[Any] = Table(
     "objective",
     {
         "maximum_likelihood": MaximumLikelihood,
+        "activation_regularised": ActivationRegularised,
         "scheduled_sampling": ScheduledSampling,
         "earm": Earm,
         "auxiliary_losses": AuxiliaryLosses,
@@ -23,6 +25,7 @@ OBJECTIVES: Table[Any] = Table(
 
 __all__ = [
     "OBJECTIVES",
+    "ActivationRegularised",
     "AuxiliaryLosses",
     "Earm",
     "MaximumLikelihood",
