@@ -33,6 +33,8 @@ from ebar.estimators.log_z import log_z as log_z
 from ebar.estimators.moments import moments as moments
 from ebar.evaluation.cross_entropy import bits_per_dimension as bits_per_dimension
 from ebar.evaluation.cross_entropy import cross_entropy as cross_entropy
+from ebar.evaluation.dynamic import dynamic_evaluation as dynamic_evaluation
+from ebar.evaluation.dynamic import gradient_statistics as gradient_statistics
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy as exact_cross_entropy
 from ebar.evaluation.exposure_bias import exposure_bias as exposure_bias
 from ebar.evaluation.moments import frequencies as frequencies
