@@ -26,7 +26,7 @@ def test_bigrams_and_their_smoothing_worked_out_by_hand():
 
 def test_answers_of_several_lengths_each_have_their_own_totals():
     # Against "a b": "a" is shorter by 2/1, "a b c" has 2 of 3, "x a b y" 2 of 4; against "y": none, none, 1 of 4.
-    found = answer_bleu([["a", "a b c", "x a b y"]], [["a b", "y"]], orders=[1])[1]
+    found = answer_bleu([["a", "a b c", "x a b y"]], [["y", "a b"]], orders=[1])[1]
     assert found.precision.value == pytest.approx(100 * (math.exp(-1) + 2 / 3 + 1 / 2) / 3)
     assert found.recall.value == pytest.approx(100 * (2 / 3 + 1 / 4) / 2)
 
