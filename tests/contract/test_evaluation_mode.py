@@ -30,10 +30,13 @@ from ebar.estimators import moments as moment_estimates
 from ebar.estimators.draws import Support
 from ebar.evaluation import (
     cache_pointer,
+    context_length,
     cross_entropy,
+    dynamic,
     exact_cross_entropy,
     exposure_bias,
     next_words,
+    rank,
     segments,
     token_search,
 )
@@ -250,6 +253,17 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "evaluation.cross_entropy.stream_cost": lambda w: cross_entropy.stream_cost(
         w.fixed, torch.tensor([0, 1, 2, 0, 0, 1, 2, 2, 1])
     ),
+    "evaluation.dynamic.dynamic_evaluation": lambda w: dynamic.dynamic_evaluation(
+        w.fixed, torch.tensor([0, 1, 2, 0, 0, 1, 2, 2, 1]), learning_rate=0.1, segment=2, blocks=3
+    ),
+    "evaluation.dynamic.gradient_statistics": lambda w: dynamic.gradient_statistics(
+        w.fixed, torch.tensor([0, 1, 2, 0, 0, 1, 2, 2, 1]), rows=2, segment=2
+    ),
+    "evaluation.context_length.context_losses": lambda w: context_length.context_losses(
+        w.fixed, torch.tensor([0, 1, 2, 0, 0, 1]), [1, 2], torch.tensor([3, 5])
+    ),
+    "evaluation.rank.log_probability_matrix": lambda w: rank.log_probability_matrix(w.fixed, short(w)),
+    "evaluation.rank.pairwise_divergence": lambda w: rank.pairwise_divergence(w.fixed, short(w)),
     "evaluation.token_search.scores_of": lambda w: token_search.scores_of(w.energy, w.base, w.x, w.context),
     "evaluation.token_search.search": lambda w: token_search.search(
         w.energy, w.base, w.x, w.context, how=token_search.TokenSearch(steps=2, candidates=2), generator=w.generator()
@@ -344,6 +358,10 @@ DOES_NOT_MEASURE = {
     "estimators.moments": "feature_means means_by_name moments_of weighted_mean",
     "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between closing_place "
     "closings one_row",
+    # A segment is read in the model's own mode: whoever measures by segments is above.
+    "evaluation.reading": "at_beginning check_stream segment_log_probs",
+    "evaluation.blocks": "block_mean",
+    "evaluation.dynamic": "from_old_scaling",
     "evaluation.diversity": "bleu_of distinct self_bleu items_of ngrams unique_difference unique_ratios",
     "evaluation.energy_distributions": "energy_distributions",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
@@ -352,6 +370,10 @@ DOES_NOT_MEASURE = {
     "evaluation.next_words": "NextWords.others NextWords.under_base NextWords.under_joint Strata.share",
     "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per cost_of_windows",
     "evaluation.segments": "in_columns cost_by_blocks at_evaluation",
+    "evaluation.context_length": "relative_effective_context_lengths relative_gain",
+    "evaluation.dialogue": "answer_bleu",
+    "evaluation.speed": "speed",  # whatever work it is given
+    "evaluation.rank": "Spectrum.above Spectrum.share_below numerical_rank singular_values spaced_contexts",
     "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test "
     "compare_verdicts paired_difference verdict",
     "evaluation.token_search": "Scores.log_q_per_token Scores.mean_energy Scores.taken_for_real Searched.rows "
@@ -382,6 +404,10 @@ DOES_NOT_MEASURE = {
 
 def fixed(w: World) -> Sequences:
     return Sequences(torch.tensor([[0, 1, 2, 0], [1, 1, 0, 2], [2, 0, 0, 1]]), torch.full((3,), 4))
+
+
+def short(w: World) -> Sequences:
+    return Sequences(torch.tensor([[0, 1], [1, 1], [2, 0]]), torch.tensor([2, 1, 2]))
 
 
 def fresh(x: Sequences) -> Sequences:

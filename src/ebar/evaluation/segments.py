@@ -8,12 +8,11 @@ from torch import Tensor
 
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
-from ebar.evaluation.cross_entropy import StreamCost, cost_of_windows
+from ebar.evaluation.blocks import BLOCKS, block_mean
+from ebar.evaluation.cross_entropy import StreamCost
 from ebar.models.construction import Autoregressive
 from ebar.models.continued import carrying, segment_log_probs
 from ebar.progress import bar
-
-BLOCKS = 32  # contiguous pieces of the text that an interval is over
 
 
 @torch.no_grad()
@@ -58,11 +57,9 @@ def in_columns(stream: Shaped[Tensor, " tokens"], columns: int) -> Shaped[Tensor
 
 
 def cost_by_blocks(costs: Float[Tensor, " tokens"], *, blocks: int = BLOCKS) -> StreamCost:
-    """Costs of the tokens of a text, in their order, with an interval over contiguous blocks as nearly equal as can
-    be: the method of batch means."""
-    parts = costs.double().tensor_split(min(blocks, len(costs)))
-    sizes = torch.tensor([len(part) for part in parts])
-    return cost_of_windows(torch.stack([part.sum() for part in parts]), sizes)
+    """Costs of the tokens of a text, in their order, with an interval over contiguous blocks of it."""
+    per_token = block_mean(costs, blocks=min(blocks, len(costs)), low=0.0)
+    return StreamCost(per_token, float(costs.double().sum()), len(costs))
 
 
 def at_evaluation(

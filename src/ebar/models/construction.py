@@ -10,7 +10,6 @@ Pretrained causal language models: read with their tokeniser, and saved so that 
 """
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
