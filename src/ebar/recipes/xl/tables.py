@@ -310,13 +310,17 @@ ALONE, AUXILIARY = "relative positions, no recurrence", f"{VANILLA}, auxiliary l
 
 
 def variants(models: Models) -> Models:
-    """Transformer-XL with something missing; the parameters are as many, by a wider feed-forward part where need be."""
+    """Transformer-XL with something missing; the parameters are as many, by the width of the feed-forward part.
+
+    Shaw's terms have a vector for each of 2 × memory distances in place of a projection.
+    """
     full, vanilla = models[:2]
     bare = {key: value for key, value in full.items() if key in vanilla}
     wider = {**ABSOLUTE, "backbone.feedforward": vanilla["backbone.feedforward"]}
     return [
         full,
-        {**bare, "model": SHAW, "backbone.positions": "shaw"},
+        {**bare, "model": SHAW, "backbone.positions": "shaw",
+         "backbone.feedforward": vanilla["backbone.feedforward"] - full["backbone.memory"]},
         {**bare, "model": RECURRENT, **wider},
         {**bare, "model": ALONE, "backbone.recurrence": False},
         vanilla,
