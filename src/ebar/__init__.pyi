@@ -95,9 +95,8 @@ from ebar.models.construction import save_pretrained as save_pretrained
 from ebar.models.construction import transformer as transformer
 from ebar.models.construction import transformer_xl as transformer_xl
 from ebar.models.construction import wrap as wrap
-from ebar.models.from_awd_lstm import awd_lstm_backbone as awd_lstm_backbone
-from ebar.models.from_awd_lstm import from_awd_lstm as from_awd_lstm
 from ebar.models.ngram import NGram as NGram
+from ebar.models.original_awd_lstm import awd_lstm_from_original as awd_lstm_from_original
 from ebar.models.original_weights import transformer_xl_from_original as transformer_xl_from_original
 from ebar.models.pretrained import Pretrained as Pretrained
 from ebar.models.tabular import Tabular as Tabular

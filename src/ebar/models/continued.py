@@ -12,12 +12,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from ebar.backbones.backbone import Carries, Enters, Quick, Stepper
+from ebar.backbones.backbone import Carries, CarriesOutputs, Enters, Quick, Stepper
 from ebar.errors import UserError
 from ebar.heads.head import target_log_probs
 from ebar.maths.rows import take
 from ebar.models.construction import Autoregressive
 from ebar.models.drawing import Advances, Placed, PlacedSteps, draw_block, drawn_at_once
+from ebar.models.outputs import TokenOutputs
 from ebar.models.stepwise import LOGITS, ByChainRule, belongs
 from ebar.modes import evaluation_mode
 from ebar.types import Context, Sequences, Space
@@ -110,12 +111,33 @@ class Continued(ByChainRule):
         """Logits of each of the tokens given those before it, in one pass."""
         return self.model.head(self._hidden(tokens, context))
 
+    def without_logits(self, places: int) -> bool:
+        """Whether so many tokens are better scored by `given_log_probs` than from their logits."""
+        return self.model.without_logits(places)
+
+    def given_log_probs(
+        self, tokens: Int[Tensor, "rows length"], context: Context | None = None
+    ) -> Float[Tensor, "rows length"]:
+        """The log-probability of each of the tokens given those before it, by the head's own way where it has one."""
+        return target_log_probs(self.model.head, self._hidden(tokens, context), tokens)
+
+    def outputs(self, tokens: Int[Tensor, "rows length"], context: Context | None = None) -> TokenOutputs:
+        """The log-probability of each of the texts' own tokens, and what the last layer gave, in one pass."""
+        if not isinstance(self.backbone, CarriesOutputs):
+            raise UserError(f"{type(self.backbone).__name__} shows no outputs before dropout: choose awd_lstm.")
+        if context is not None:
+            raise UserError("Outputs are shown of the tokens that a text goes on with, without a prefix before them.")
+        memory, last = self._for_rows(len(tokens))
+        (raw, dropped), after = self.backbone.segment_outputs(torch.cat([last[:, None], tokens[:, :-1]], 1), memory)
+        self._remember(tokens, Carried(after, tokens[:, -1]))
+        return TokenOutputs(target_log_probs(self.model.head, dropped, tokens), raw, dropped)
+
     def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         """Of the model in evaluation mode; where the head can, no logits but those of the targets are kept."""
         width = min(x.tokens.shape[1], self.space.length)
         tokens = torch.where(x.mask()[:, :width], x.tokens[:, :width], 0)
         with evaluation_mode(self):
-            total = target_log_probs(self.model.head, self._hidden(tokens, context), tokens).sum(1)
+            total = self.given_log_probs(tokens, context).sum(1)
         return torch.where(belongs(x, self.space), total, -torch.inf)
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], Placed]:
@@ -168,9 +190,13 @@ class Continued(ByChainRule):
             prefix = prefix[_each(len(prefix), len(tokens), tokens.device)]
             return self.read(torch.cat([prefix, tokens], 1))[0][:, prefix.shape[1] :]
         hidden, after = self.read(tokens)
+        self._remember(tokens, after)
+        return hidden
+
+    def _remember(self, tokens: Int[Tensor, "rows length"], after: Carried) -> None:
+        """Where the model stands after the tokens that the texts really go on with."""
         if self.after is None and self.own is not None and torch.equal(tokens, self.own):
             self.after = after
-        return hidden
 
     def _reread(
         self, tokens: Int[Tensor, "rows length"], state: Reread

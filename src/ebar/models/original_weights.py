@@ -5,19 +5,18 @@ run any code when they are read: whoever trusts one converts it first.
 """
 
 from collections.abc import Mapping
-from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ebar.backbones.transformer_xl import TransformerXl
 from ebar.errors import UserError
-from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive, assemble
 from ebar.types import Space
 
@@ -27,13 +26,16 @@ Weights = Mapping[str, Tensor]
 def read_weights(path: Path | str) -> dict[str, Tensor]:
     """Tensors by name; names in an .npz file may stand in a folder `weight/`, and then all others are left out."""
     path = Path(path)
-    if path.suffix == ".safetensors":
-        return load_file(path)
-    if path.suffix != ".npz":
+    if path.suffix not in (".npz", ".safetensors"):
         raise UserError(f"{path} is no .safetensors or .npz file: convert the weights, never to be unpickled, first.")
-    with np.load(path, allow_pickle=False) as file:
-        names = [name for name in file.files if name.startswith("weight/")] or file.files
-        return {name.removeprefix("weight/"): torch.from_numpy(file[name]) for name in names}
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        with np.load(path, allow_pickle=False) as file:
+            names = [name for name in file.files if name.startswith("weight/")] or file.files
+            return {name.removeprefix("weight/"): torch.from_numpy(file[name]) for name in names}
+    except (OSError, ValueError, SafetensorError) as error:
+        raise UserError(f"{path} cannot be read as {path.suffix}: {str(error).splitlines()[0]}.") from None
 
 
 def transformer_xl_from_original(
@@ -106,8 +108,8 @@ def _head(weights: Weights, tables: list[Tensor], cutoffs: tuple[int, ...]) -> t
     """The kind of head and its options."""
     clusters = range(len(tables))
     tied = all(_same(weights, f"crit.out_layers.{i}.weight", f"word_emb.emb_layers.{i}.weight") for i in clusters)
-    if not cutoffs:  # a softmax that can be tied is
-        return "softmax", {"tied": tied} if "tied" in signature(Softmax).parameters else {}
+    if not cutoffs:
+        return "softmax", {"tied": tied}
     options: dict[str, Any] = {"tied": tied}
     if "word_emb.emb_projs.0" in weights:
         ties = [_same(weights, f"crit.out_projs.{i}", f"word_emb.emb_projs.{i}") for i in clusters]

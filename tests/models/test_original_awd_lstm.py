@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ebar.errors import UserError
-from ebar.models.from_awd_lstm import awd_lstm_backbone, from_awd_lstm
+from ebar.models.original_awd_lstm import awd_lstm_from_original
 
 
 def originals(*, wrapped: bool = False) -> dict[str, Tensor]:
@@ -49,7 +49,7 @@ def test_it_computes_what_the_original_does(wrapped, kind, tmp_path):
         np.savez(source, **arrays)
     elif kind == "safetensors":
         save_file(weights, source)
-    model = from_awd_lstm(weights if kind == "mapping" else source, length=4, beginning=2)
+    model = awd_lstm_from_original(weights if kind == "mapping" else source, length=4, beginning=2)
     hidden, _ = model.backbone.read_segment(TOKENS, model.backbone.empty_memory(2))  # type: ignore[attr-defined]
     wanted = expected(originals(), TOKENS)
     torch.testing.assert_close(hidden, wanted, rtol=0, atol=1e-12)
@@ -61,7 +61,7 @@ def test_it_computes_what_the_original_does(wrapped, kind, tmp_path):
 
 
 def test_without_a_beginning_its_vector_is_zero_and_dropouts_are_options():
-    backbone = awd_lstm_backbone(originals(), dropout_weight=0.25)
+    backbone: Any = awd_lstm_from_original(originals(), dropout_weight=0.25).backbone
     assert not bool(backbone.inputs[5].any())
     assert backbone.dropout_weight == 0.25
 
@@ -77,18 +77,34 @@ def without(name: str) -> dict[str, Tensor]:
         (without("rnns.1.bias_hh_l0"), r"no rnns\.1\.bias_hh_l0"),
         ({"encoder.weight": torch.zeros(2, 2)}, "Layers are called"),
         (originals() | {"rnns.1.weight_ih_l0": torch.zeros(12, 9).double()}, "do not fit together"),
-        (originals() | {"prior.weight": torch.zeros(2, 3)}, "mixture of softmaxes"),
+        (originals() | {"prior.weight": torch.zeros(2, 3)}, r"no latent\.0\.weight"),
     ],
 )
 def test_other_weights_are_refused_in_a_sentence(weights, words):
     with pytest.raises(UserError, match=words):
-        from_awd_lstm(weights)
+        awd_lstm_from_original(weights)
 
 
-@pytest.mark.parametrize("name", ["model.npz", "model.safetensors", "model.pt"])
-def test_what_is_no_such_file_is_refused_in_a_sentence(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("model.npz", "cannot be read as .npz"),
+        ("model.safetensors", "cannot be read as .safetensors"),
+        ("model.pt", "never to be unpickled"),
+    ],
+)
+def test_what_is_no_such_file_is_refused_in_a_sentence(name: str, words: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"\x80\x04nothing")
-    with pytest.raises(UserError, match="cannot be read as"):
-        from_awd_lstm(tmp_path / name)
-    with pytest.raises(UserError, match="cannot be read as"):
-        from_awd_lstm(tmp_path / f"no-{name}")
+    for path in (tmp_path / name, tmp_path / f"no-{name}"):
+        with pytest.raises(UserError, match=words):
+            awd_lstm_from_original(path)
+
+
+@torch.no_grad()
+def test_an_output_layer_of_its_own_is_kept_apart():
+    weights = originals() | {"decoder.weight": torch.randn(5, 3).double()}
+    model = awd_lstm_from_original(weights, length=4)
+    hidden = expected(originals(), TOKENS)
+    wanted = hidden @ weights["decoder.weight"].T + weights["decoder.bias"]
+    torch.testing.assert_close(model.head(hidden), wanted, rtol=0, atol=1e-12)
+    assert not torch.equal(model.head.linear.weight[:5], weights["encoder.weight"])  # type: ignore[attr-defined]
