@@ -51,7 +51,7 @@ def most_memory(function: Callable[[], object]) -> int:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         function()
     used = most = 0
-    for event in record.profiler.kineto_results.events():  # type: ignore[union-attr]
+    for event in record.profiler.kineto_results.events():
         if event.name() == "[memory]":
             used += event.nbytes()
             most = max(most, used)
