@@ -70,7 +70,7 @@ def most_memory(function: Callable[[], object]) -> int:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         function()
     used = most = 0
-    events: Any = record.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events: Any = record.profiler.kineto_results.events()
     for event in events:
         if event.name() == "[memory]":
             used += event.nbytes()

@@ -103,7 +103,7 @@ def test_all_start_at_q_and_are_what_the_mean_of_their_vectors_says(kind, pool):
         given = own.given.prefix(0)
         alone = x.prefix(row)
         whole = torch.tensor([given + alone])
-        if kind == "bit":
+        if kind.startswith("bit"):
             hidden = backbone(Sequences(whole, torch.tensor([whole.shape[1]])))[0]
         else:
             hidden = backbone.read(backbone.embed(whole))[0, 1:]
@@ -167,7 +167,7 @@ def vectors(energy: Any, x: Sequences) -> Tensor:
     return torch.stack([row[start : start + LENGTH] for row, start in zip(hidden, whole.tolist(), strict=True)])
 
 
-@pytest.mark.parametrize(("kind", "sees"), [("unit", False), ("unit lstm", False), ("bit", True)])
+@pytest.mark.parametrize(("kind", "sees"), [("unit", False), ("unit lstm", False), ("bit", True), ("bit local", True)])
 @torch.no_grad()
 def test_bit_sees_the_future_and_unit_does_not(kind, sees):
     energy, x = energy_of(kind), some_x()
@@ -227,7 +227,7 @@ def test_gradients_reach_every_part_under_deterministic_algorithms(kind):
         (energy(x, UNEQUAL) * torch.arange(1.0, ROWS + 1)).sum().backward()
     finally:
         torch.use_deterministic_algorithms(False)
-    unused = {"encoder.backbone.inputs"} if kind == "bit" else set()  # one of its rows, the mask's
+    unused = {"encoder.backbone.inputs"} if kind.startswith("bit") else set()  # one of its rows, the mask's
     for name, parameter in energy.named_parameters():
         assert name in unused or bool(parameter.grad.any()), name
 
