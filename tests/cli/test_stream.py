@@ -49,6 +49,16 @@ def test_it_is_evaluated_by_segments(kind: str, folder: Path, capsys: pytest.Cap
     assert "no memory whose length could be chosen" in capsys.readouterr().err
 
 
+def test_a_run_on_windows_of_64_writes_2000_tokens(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "long.txt").write_text("abcab cabab\n" * 300)
+    options = ["--data.kind", "text", "--data.train", str(folder / "long.txt"), "--data.tokeniser", "characters",
+               "--data.length", "64", "--backbone.kind", "transformer", *SIZES["transformer"], "--training.epochs",
+               "1"]  # fmt: skip
+    assert main(["train", "--runs", str(folder), "--name", "windows", "--json", *options]) == 0
+    words = ["sample", str(folder / "windows"), "--n", "1", "--maximal_length", "2000", "--json"]
+    assert [len(sample["text"]) for sample in json.loads(output(words, capsys))["samples"]] == [2000]
+
+
 @pytest.mark.parametrize("kind", SIZES)
 def test_it_writes_more_than_its_segments_hold(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["sample", str(folder / kind), "--n", "2", "--maximal_length", "300", "--json"]
