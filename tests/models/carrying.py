@@ -76,8 +76,20 @@ def carrying_model(kind: str, space: Space, *, dropout: float = 0.0) -> Any:
     options = {
         "lstm": {"layers": 2, "hidden": 6, "embedding": 4, "dropout": dropout},
         "transformer": {"layers": 2, "hidden": 8, "heads": 2, "dropout": dropout},
+        "transformer_xl": {"layers": 2, "hidden": 8, "heads": 2, "memory": 3, "dropout": dropout},
+        "local_xl": {"layers": 2, "hidden": 8, "heads": 2, "chunk": 2, "dropout": dropout},
+        "convolution": {
+            "layers": 2,
+            "hidden": 8,
+            "heads": 2,
+            "kernel_size": 3,
+            "dropout": dropout,
+            "kernel_dropout": dropout,
+        },
+        "awd_lstm": {"layers": 2, "hidden": 6, "embedding": 4, **dict.fromkeys(AWD_DROPOUTS, dropout)},
     }
     return assemble(space, kind, options[kind]).double().eval()
 
 
-KINDS = ("lstm", "transformer", "summing")
+AWD_DROPOUTS = [f"dropout_{what}" for what in ("embedding", "input", "hidden", "output", "weight")]
+KINDS = ("lstm", "transformer", "summing", "transformer_xl", "local_xl", "convolution", "awd_lstm")

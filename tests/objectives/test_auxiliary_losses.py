@@ -35,7 +35,8 @@ def model_of(kind: Any, space: Space = ENDING, **options: Any) -> Autoregressive
 
 
 def value(objective: Any, step: int = 0, x: Any = X) -> Tensor:
-    return next(iter(objective.losses(x, Clock(step=step, epoch=0), generator=Generator()))).value
+    found: Tensor = next(iter(objective.losses(x, Clock(step=step, epoch=0), generator=Generator()))).value
+    return found
 
 
 def test_which_layers_count_by_hand():
@@ -87,7 +88,8 @@ def test_the_sum_is_that_of_its_parts(kind):
 @torch.no_grad()
 def test_the_last_layer_is_what_read_gives(kind, context: Context | None):
     backbone: Any = model_of(kind).backbone
-    assert isinstance(backbone, Layered)
+    is_layered: bool = isinstance(backbone, Layered)
+    assert is_layered
     inputs = backbone.embed(some_tokens())
     layers = backbone.read_layers(inputs, context)
     assert len(layers) == 3

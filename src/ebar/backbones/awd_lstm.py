@@ -119,6 +119,10 @@ class AwdLstm(nn.Module):
         zeros = self.inputs.new_zeros(rows, sum(self.widths))
         return AwdLstmState(zeros, zeros)
 
+    def enter_segment(self, memory: AwdLstmState) -> AwdLstmState:
+        """An LSTM reads on as if there were no segments."""
+        return memory
+
     def read_segment(
         self, tokens: Int[Tensor, "rows length"], memory: AwdLstmState
     ) -> tuple[Float[Tensor, "rows length width"], AwdLstmState]:

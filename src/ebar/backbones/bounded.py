@@ -171,17 +171,27 @@ class BoundedBackbone(nn.Module):
         self, tokens: Int[Tensor, "rows length"], memory: BoundedMemory
     ) -> tuple[Float[Tensor, "rows length width"], BoundedMemory]:
         """Segments may have any length: where they are cut changes no number, but where gradients end."""
+        state, after = self.enter_segment(memory), []
+        x = dropped(self.embed(tokens), self.dropout, self.training)
+        for layer, inputs, remembered in zip(self._layers(), self._inputs(memory), state.memory, strict=True):
+            kept = inputs.shape[1]
+            after.append(_last(torch.cat([inputs, x.detach()], 1), kept + x.shape[1], kept))
+            x = layer.added(x, layer.mixer(layer.mixer_norm(x), remembered, state.place)[0])
+        return self.norm(x), BoundedMemory(torch.cat(after, 1), memory.place + tokens.shape[1])
+
+    def enter_segment(self, memory: BoundedMemory) -> BoundedState:
+        """What the layers remember, by their weights of today."""
         place = _as_number(memory.place)
         most = place if isinstance(place, int) else int(memory.place.max())
-        x, after = dropped(self.embed(tokens), self.dropout, self.training), []
-        parts = torch.split(memory.inputs, [mixer.kept for mixer in self._mixers()], 1)
-        for layer, inputs in zip(self._layers(), parts, strict=True):
-            kept = inputs.shape[1]
-            some = inputs[:, kept - min(kept, most) :]
-            remembered = _cleared(layer.mixer.remember(layer.mixer_norm(some)), place)
-            after.append(_last(torch.cat([inputs, x.detach()], 1), kept + x.shape[1], kept))
-            x = layer.added(x, layer.mixer(layer.mixer_norm(x), remembered, place)[0])
-        return self.norm(x), BoundedMemory(torch.cat(after, 1), memory.place + tokens.shape[1])
+        remembered = []
+        for layer, inputs in zip(self._layers(), self._inputs(memory), strict=True):
+            some = inputs[:, max(0, inputs.shape[1] - most) :]
+            remembered.append(_cleared(layer.mixer.remember(layer.mixer_norm(some)), place))
+        return BoundedState(tuple(remembered), place)
+
+    def _inputs(self, memory: BoundedMemory) -> tuple[Float[Tensor, "rows kept width"], ...]:
+        """The last inputs of each layer."""
+        return torch.split(memory.inputs, [mixer.kept for mixer in self._mixers()], 1)
 
     def _through(
         self, inputs: Float[Tensor, "rows length width"], state: BoundedState

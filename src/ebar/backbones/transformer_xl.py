@@ -163,21 +163,28 @@ class TransformerXl(nn.Module):
     def read_segment(
         self, tokens: Int[Tensor, "rows length"], memory: SegmentMemory
     ) -> tuple[Float[Tensor, "rows length width"], SegmentMemory]:
+        state = self.enter_segment(memory)
+        reach = self.memory if self.same_length else None
+        x = self._entered(self.embed(tokens), 0)
+        before: list[Tensor | None] = list(state.memory) if state.memory else [None] * len(self.layers)
+        seen = view(state.seen, tokens.shape[1], x.device, reach=reach, first=state.first())
+        layers, _ = self._through(x, before, seen)
+        return self.dropout(layers[-1]), memory.appended(layers[:-1])
+
+    def enter_segment(self, memory: SegmentMemory) -> TransformerXlState:
+        """Keys and values of what is remembered, by the weights of today."""
         wanted = self.memory if self.recurrence else 0
         if memory.hidden.shape[2] != wanted:
             raise UserError(
                 f"This memory has {memory.hidden.shape[2]} places where the model has {wanted}: begin anew."
             )
-        used = int(memory.valid.max()) if wanted and len(tokens) else 0
-        first = used - memory.valid if bool((memory.valid < used).any()) else None
-        before: list[Tensor | None] = [
-            layer.remember(memory.hidden[:, number, wanted - used :]) if used else None  # type: ignore[operator]
+        used = int(memory.valid.max()) if wanted and len(memory.valid) else 0
+        place = memory.valid if bool((memory.valid < used).any()) else used
+        remembered = tuple(
+            layer.remember(memory.hidden[:, number, wanted - used :])  # type: ignore[operator]
             for number, layer in enumerate(self.layers)
-        ]
-        reach = self.memory if self.same_length else None
-        x = self._entered(self.embed(tokens), 0)
-        layers, _ = self._through(x, before, view(used, tokens.shape[1], x.device, reach=reach, first=first))
-        return self.dropout(layers[-1]), memory.appended(layers[:-1])
+        )
+        return TransformerXlState(remembered if used else (), place, segment=place)
 
     def stepper(self, state: TransformerXlState) -> TransformerXlStepper:
         """The sampling step, its memory written in place and never longer than a place sees."""
@@ -201,15 +208,19 @@ class TransformerXl(nn.Module):
         self, inputs: Float[Tensor, "rows length width"], state: TransformerXlState
     ) -> tuple[list[Float[Tensor, "rows length width"]], TransformerXlState]:
         """What comes out of every layer, before the last dropout."""
-        if self.memory == 0:
+        if self.memory == 0 and state.segment is None:
             raise UserError("Without memory a place would see itself only: choose a memory of at least 1, or segments.")
-        length, kept = inputs.shape[1], self.memory - 1
-        seen = view(state.seen, length, inputs.device, reach=self.memory, first=state.first())
+        length, kept, reach = inputs.shape[1], self.memory - 1, self.reach(state)
+        seen = view(state.seen, length, inputs.device, reach=reach, first=state.first())
         before: list[Tensor | None] = list(state.memory) if state.memory else [None] * len(self.layers)
-        layers, after = self._through(self._entered(inputs, state.place), before, seen)
-        if state.seen + length > kept:  # copied, so that nothing holds on to what no one sees any more
+        layers, after = self._through(self._entered(inputs, state.place - (state.segment or 0)), before, seen)
+        if reach is not None and state.seen + length > kept:  # copied: nothing holds on to what no one sees any more
             after = [layer[:, state.seen + length - kept :].clone() for layer in after]
-        return layers[1:], TransformerXlState(tuple(after), state.place + length)
+        return layers[1:], state._replace(memory=tuple(after), place=state.place + length)
+
+    def reach(self, state: TransformerXlState) -> int | None:
+        """How many places each place sees, itself included; None: all there are."""
+        return None if state.segment is not None and not self.same_length else self.memory
 
     def _entered(
         self, inputs: Float[Tensor, "rows length width"], place: Int[Tensor, " rows"] | int

@@ -36,10 +36,14 @@ class TransformerXlState(NamedTuple):
 
     Where it is less than there are places, the first of them hold nothing. Below 0, so much padding is still to come.
     """
+    segment: Int[Tensor, " rows"] | int | None = None
+    """Within a segment, `place` where it began: all that is remembered is seen, and nothing is forgotten. None: there
+    are no segments, and each place sees as many others."""
 
     def select(self, rows: Int[Tensor, " selected"]) -> "TransformerXlState":
-        place = self.place if isinstance(self.place, int) else self.place[rows]
-        return TransformerXlState(tuple(layer[rows] for layer in self.memory), place)
+        place, segment = (part[rows] if isinstance(part, Tensor) else part for part in (self.place, self.segment))
+        assert place is not None
+        return TransformerXlState(tuple(layer[rows] for layer in self.memory), place, segment)
 
     @property
     def seen(self) -> int:

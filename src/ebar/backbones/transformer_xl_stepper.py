@@ -28,14 +28,15 @@ class TransformerXlStepper:
     """The cache of a batch of draws."""
 
     def __init__(self, backbone: "TransformerXl", state: TransformerXlState):
-        self.backbone, self.reach = backbone, backbone.memory
+        self.backbone, self.grows = backbone, backbone.reach(state) is None  # within a segment nothing is forgotten
+        self.reach = state.seen + ROOM if self.grows else backbone.memory
         self.layers: list[TransformerXlLayer] = list(backbone.layers)  # type: ignore[arg-type]
-        self.most = self.reach + max(ROOM, self.reach // 4)
+        self.most = self.reach if self.grows else self.reach + max(ROOM, self.reach // 4)
         with torch.no_grad():
             self.end = state.seen  # where the next place is written
             self.first = state.first()  # where each row begins; None: at the front
             self.begun = 0 if self.first is None else int(self.first.max())
-            self.place = state.place if isinstance(state.place, int) else state.place.clone()
+            self.place = state.place - (0 if state.segment is None else state.segment)
             room = min(self.end + ROOM, self.most)
             self.memory = [_with_room(layer.permute(2, 0, 3, 1, 4), room) for layer in state.memory]
             self.by_distance = self._by_distance()
@@ -98,6 +99,9 @@ class TransformerXlStepper:
         room = self.memory[0].shape[3]
         if self.end < room:
             return
+        if self.grows:
+            self.reach = self.most = 2 * room
+            self.by_distance = self._by_distance()
         if room < self.most:
             self.memory = [_with_room(memory, min(2 * room, self.most)) for memory in self.memory]
             return

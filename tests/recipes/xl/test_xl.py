@@ -63,9 +63,10 @@ def model(**options: Any) -> Autoregressive:
 @pytest.mark.parametrize("stride", [1, 2, 4])
 def test_a_window_that_moves_on_gives_every_token_the_cost_that_it_has_alone(stride: int) -> None:
     own, tokens = model(), torch.randint(5, (13,), generator=Generator().manual_seed(1))
+    backbone: Any = own.backbone
     expected = []
     for end in range(4, 13, stride):
-        hidden, _ = own.backbone.read_segment(tokens[None, end - 4 : end], own.backbone.empty_memory(1))
+        hidden, _ = backbone.read_segment(tokens[None, end - 4 : end], backbone.empty_memory(1))
         log_probs = own.head(hidden)[0].log_softmax(-1)
         expected += [-float(log_probs[at - end + 3, tokens[at]]) for at in range(end - stride + 1, end + 1)]
     found = window_cost(own, tokens, 4, stride)
