@@ -32,6 +32,7 @@ from ebar.evaluation import (
     exact_cross_entropy,
     exposure_bias,
     next_words,
+    segments,
     token_search,
 )
 from ebar.evaluation import moments as means
@@ -235,6 +236,9 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "evaluation.next_words.next_words": lambda w: next_words.next_words(
         w.base, w.energy, w.one, candidates=2, n=3, generator=w.generator()
     ),
+    "evaluation.segments.segment_cost": lambda w: segments.segment_cost(
+        lstm(FIXED, dropout=0.5), torch.arange(24) % 3, segment=5, columns=2
+    ),
     "evaluation.cross_entropy.stream_cost": lambda w: cross_entropy.stream_cost(
         w.fixed, torch.tensor([0, 1, 2, 0, 0, 1, 2, 2, 1])
     ),
@@ -338,7 +342,8 @@ DOES_NOT_MEASURE = {
     "evaluation.exposure_bias": "win_rate",
     "evaluation.moments": "frequency mean_length moment_distance true_moment true_moments",
     "evaluation.next_words": "NextWords.others NextWords.under_base NextWords.under_joint Strata.share",
-    "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per",
+    "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per cost_of_windows",
+    "evaluation.segments": "in_columns cost_by_blocks at_evaluation",
     "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test "
     "compare_verdicts paired_difference verdict",
     "evaluation.token_search": "Scores.log_q_per_token Scores.mean_energy Scores.taken_for_real Searched.rows "

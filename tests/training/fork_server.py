@@ -1,6 +1,6 @@
 """Imports torch once, then forks a process for each run it is asked for, and kills it when it is told to.
 
-    {"folder": …, "steps": …, "every": …, "after": seconds or null, "operation": number or null}
+    {"what": …, "folder": …, "steps": …, "every": …, "after": seconds or null, "operation": number or null}
                                                         → {"signal": …, "code": …, "operations": …}
 
 `operation` makes the process kill itself just before its n-th call to the file system that changes something
@@ -20,7 +20,9 @@ from typing import Any
 
 import torch
 
-from tests.training.tiny import run_everything
+from tests.training.tiny import run_everything, run_stream
+
+RUNS = {"everything": run_everything, "stream": run_stream}
 
 
 def dying_at(operation: int | None) -> Callable[[], int]:
@@ -48,7 +50,7 @@ def child(order: dict[str, Any], report: int) -> None:
     code = 1
     try:
         count = None if order["operation"] is None else dying_at(order["operation"])
-        run_everything(Path(order["folder"]), steps=order["steps"], checkpoint_every=order["every"])
+        RUNS[order["what"]](Path(order["folder"]), steps=order["steps"], checkpoint_every=order["every"])
         os.write(report, str(count() if count else 0).encode())
         code = 0
     except BaseException:
@@ -60,7 +62,8 @@ def child(order: dict[str, Any], report: int) -> None:
 def main() -> None:
     torch.set_num_threads(1)
     with TemporaryDirectory() as folder:  # what torch sets up at its first use, it has set up
-        run_everything(Path(folder), steps=2)
+        for name, run in RUNS.items():
+            run(Path(folder) / name, steps=2)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:

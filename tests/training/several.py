@@ -22,7 +22,7 @@ from ebar.training.randomness import seeded
 from ebar.training.run import open_run
 from ebar.training.train import Plan, train_run
 from ebar.types import Clock, Loss
-from tests.training.tiny import Bigram, data
+from tests.training.tiny import Bigram, data, run_stream
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,13 @@ def run(folder: Path, steps: int) -> None:
         train_run(opened, game(players), BATCHES, players, plan, generator=seeded(4, rank=rank()))
 
 
+def assert_close_everywhere(found: Any, expected: Any, tolerance: float) -> None:
+    """Tensors by name."""
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=tolerance, msg=name)
+
+
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     with processes():
@@ -108,6 +115,8 @@ def main(folder: Path) -> None:
         run(folder / "whole", 8)
         run(folder / "stopped", 4)
         run(folder / "stopped", 8)
+        run_stream(folder / "stream", steps=11, dropout=0.0)
+        run_stream(folder / "stream-stopped", steps=5, dropout=0.0)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ebar.training.run import Run
+from ebar.training.train import History
 from tests.training import several
-from tests.training.tiny import kept
+from tests.training.tiny import kept, run_stream
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,6 +73,26 @@ def test_a_run_of_two_processes_that_was_stopped_goes_on_to_the_same_end(two):
         path = f"checkpoints/step-000000008/{name}.safetensors"
         assert stopped[path] == whole[path]
     assert stopped["metrics.jsonl"] == whole["metrics.jsonl"]
+
+
+def test_two_processes_reproduce_one_on_a_stream_memory_included(two, tmp_path):
+    """Five columns, so that one process has two and the other three; and the same, taken over by one process."""
+    run_stream(tmp_path / "stream", steps=11, dropout=0.0)
+    one = Run(tmp_path / "stream").checkpoints.newest()
+    with pytest.warns(RuntimeWarning, match="saved by 2 processes and resumed by 1"):
+        run_stream(two / "stream-stopped", steps=11, dropout=0.0)
+    assert one is not None
+    for name in ("stream", "stream-stopped"):
+        other = Run(two / name).checkpoints.newest()
+        assert other is not None
+        assert other.step == one.step == 11
+        assert {"carried_memory_hidden", "carried_memory_cell", "carried_last"} <= set(one.weights["objective"])
+        for player in ("model", "objective"):
+            several.assert_close_everywhere(other.weights[player], one.weights[player], 1e-6)
+        moved = History.read(two / name).curve("loss")
+        assert [value for _, value in moved] == pytest.approx(
+            [value for _, value in History.read(tmp_path / "stream").curve("loss")], abs=1e-6
+        )
 
 
 @pytest.mark.parametrize(("optimiser", "dtype"), several.CASES)

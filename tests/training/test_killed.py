@@ -27,11 +27,13 @@ class Server:
         self.process = process
 
     def run(
-        self, folder: Path, *, steps: int, every: int = 4, after: float | None = None, operation: int | None = None
-    ) -> Any:
+        self, folder: Path, *, steps: int, every: int = 4, after: float | None = None, operation: int | None = None,
+        what: str = "everything",
+    ) -> Any:  # fmt: skip
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        order = {"folder": str(folder), "steps": steps, "every": every, "after": after, "operation": operation}
+        order: dict[str, Any] = {"what": what, "folder": str(folder), "steps": steps, "every": every}
+        order |= {"after": after, "operation": operation}
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
@@ -50,21 +52,23 @@ def server() -> Iterator[Server]:
         process.stdin.close()
 
 
-def test_runs_killed_at_25_random_instants_end_as_the_one_that_never_was(server, tmp_path):
+@pytest.mark.parametrize(("what", "steps"), [("everything", STEPS), ("stream", STEPS // 2)])
+def test_runs_killed_at_25_random_instants_end_as_the_one_that_never_was(what, steps, server, tmp_path):
+    """On a stream, the memory that is carried from batch to batch included."""
     began = time.monotonic()
-    server.run(tmp_path / "whole", steps=STEPS)
+    server.run(tmp_path / "whole", steps=steps, what=what)
     whole, seconds = kept(tmp_path / "whole"), time.monotonic() - began
-    assert {"metrics.jsonl", "results.json", f"checkpoints/step-{STEPS:09d}/model.safetensors"} <= set(whole)
+    assert {"metrics.jsonl", "results.json", f"checkpoints/step-{steps:09d}/model.safetensors"} <= set(whole)
     instants = random.Random()  # any seed will do: there is no instant at which it may fail
     kills, runs, within_a_save = 0, 0, 0
     while kills < KILLS:
         folder = tmp_path / f"killed-{runs}"
         runs += 1
-        while server.run(folder, steps=STEPS, after=instants.uniform(0, seconds / 2))["signal"]:
+        while server.run(folder, steps=steps, after=instants.uniform(0, seconds / 2), what=what)["signal"]:
             kills += 1
             within_a_save += any(folder.glob("checkpoints/.saving-*"))
             if kills == KILLS:
-                server.run(folder, steps=STEPS)
+                server.run(folder, steps=steps, what=what)
                 break
         assert kept(folder) == whole
     print(f"{kills} kills in {runs} runs, {within_a_save} of them while a checkpoint was being written or removed")

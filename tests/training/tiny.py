@@ -10,13 +10,18 @@ import numpy
 import torch
 from torch import Generator, Tensor, nn
 
+from ebar.data.stream import Stream, Varied
+from ebar.models.construction import assemble
 from ebar.objectives import MaximumLikelihood
+from ebar.objectives.earm import Earm
 from ebar.training.batches import Batches
+from ebar.training.distributed import rank
 from ebar.training.loop import evaluate_objective
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES
 from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import open_run
+from ebar.training.streams import Columns, OnStream
 from ebar.training.train import Plan, Result, train_run
 from ebar.types import Clock, Context, Loss, Sequences, Space
 
@@ -87,6 +92,39 @@ def run_everything(folder: Path, *, steps: int, checkpoint_every: int = 4) -> Re
             plan,
             generator=generator,
             validation=lambda: evaluate_objective(likelihood, held_out, generator=Generator().manual_seed(0)),
+        )
+
+
+STREAM = Stream(
+    torch.randint(5, (170,), generator=Generator().manual_seed(9)).int(), 6, Varied(deviation=1.0, shortest=3)
+)
+
+
+def run_stream(folder: Path, *, steps: int, checkpoint_every: int = 4, dropout: float = 0.3) -> Result:
+    """A run on a stream, of segments that vary, by E-ARM from scheduled sampling: all that a memory goes through."""
+    generator = seeded(7, rank=rank())
+    model = assemble(Space(5, 6), "lstm", {"layers": 1, "hidden": 6, "embedding": 3, "dropout": dropout})
+    source, held_out = Columns(stream=STREAM, columns=5, seed=7), Columns(stream=STREAM, columns=3)
+    objective = Earm(model=model, start_step=5, ramp=9, window=4, draws=2, base="scheduled_sampling", k=0.6)
+    plain = MaximumLikelihood(model=model)
+    on_stream = OnStream.of(objective if dropout else plain, model, source)
+    judge = OnStream.of(plain, model, held_out)
+    players = {
+        "model": Player(
+            module=model, optimiser=OPTIMISERS["adam"](learning_rate=0.01).build(model.parameters()), clip_norm=0.25
+        ),
+        "objective": Player(module=on_stream.memory),
+    }
+    plan = Plan(steps=steps, log_every=1, validate_every=7, checkpoint_every=checkpoint_every, monitor="nll_per_token")
+    with open_run(folder, config="kind: stream\n", seed=7) as run:
+        return train_run(
+            run,
+            on_stream,
+            source,
+            players,
+            plan,
+            generator=generator,
+            validation=lambda: evaluate_objective(judge, held_out, generator=Generator().manual_seed(0)),
         )
 
 

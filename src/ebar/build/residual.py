@@ -1,7 +1,7 @@
 """From the configuration of a residual model to its objects: base, chunks and energy; and the journey with them."""
 
 import inspect
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,12 +19,11 @@ from ebar.journeys.residual import journey
 from ebar.journeys.residual.base import Base
 from ebar.maths.randomness import folded
 from ebar.models.construction import from_pretrained
+from ebar.models.rolling import remembers
 from ebar.store.differences import refuse_earlier_version
 from ebar.store.writing import saving
 from ebar.training.randomness import seeded
 from ebar.types import Space
-
-RECURRENT = ("lstm",)  # backbones that read as far as they are asked to
 
 
 class Found(NamedTuple):
@@ -35,8 +34,16 @@ class Found(NamedTuple):
 
     @property
     def text(self) -> TextData | None:
-        """What it was trained on, where that is known."""
-        return None if self.run is None else TextData(**self.run.data.options)
+        """What it was trained on, where that is known and stands in files as it was read."""
+        if self.run is None:
+            return None
+        options = self.run.data.options
+        if options.get("clean", "none") != "none" or options.get("shuffle", False):
+            raise UserError(
+                "The base was trained on a text that was cleaned or shuffled while it was read: write what is to be "
+                "continued into a file of its own, and give it as data.train."
+            )
+        return _text_of(self.run)
 
 
 def train_residual(residual: ResidualConfig, folder: Path) -> journey.Residual:
@@ -74,7 +81,8 @@ def load_chunks(residual: ResidualConfig, found: Found, folder: Path) -> Chunks:
 
     def cut() -> Chunks:
         base.check(data.prefix)
-        return data.read(tokeniser, base.q.space.vocabulary, text=found.text)
+        text = found.text if data.train is None and data.dataset is None else None
+        return data.read(tokeniser, base.q.space.vocabulary, text=text)
 
     return stored_chunks(folder / CHUNKS, tokeniser, cut)
 
@@ -92,19 +100,25 @@ def load_base(residual: ResidualConfig) -> Found:
 
 def _own(folder: Path, residual: ResidualConfig) -> Found:
     run = read_train(folder)
-    if run.data.kind != "text":
+    if run.data.kind not in ("text", "stream"):
         raise UserError(f"{folder} was trained on {run.data.kind} data, and a base continues text: train one on text.")
     if run.device != residual.device:
         run = replace(run, device=residual.device)
-    data = TextData(**run.data.options)
+    data = _text_of(run)
 
     def missing() -> Any:
         raise UserError(f"{folder} has no {TOKENISER}: train it first.")
 
     tokeniser = build_tokeniser(data, missing, folder)
     q = load_model(run, folder, Space(tokeniser.size, residual.data.continuation))
-    longest = None if run.backbone.kind in RECURRENT else data.length
+    longest = None if remembers(q) else data.length  # a memory of fixed size reads as far as it is asked to
     return Found(Base(q=q.requires_grad_(False), tokeniser=tokeniser, longest=longest), run)
+
+
+def _text_of(run: TrainConfig) -> TextData:
+    """Where the text of a run is and how it is read; of a stream, what it has in common with text in windows."""
+    own = {field.name for field in fields(TextData)}
+    return TextData(**{name: value for name, value in run.data.options.items() if name in own})
 
 
 def build_energy(residual: ResidualConfig, found: Found) -> nn.Module:

@@ -15,7 +15,7 @@ from ebar.data.corpus import Corpus
 from ebar.data.text import Texts, TextSource, read_tokens, texts_of, windows
 from ebar.data.text8 import letters_only, without_markup
 from ebar.data.tokenisers import Tokeniser
-from ebar.errors import UserError, choose
+from ebar.errors import UserError
 from ebar.maths.randomness import folded
 from ebar.types import Sequences, Space
 
@@ -41,9 +41,10 @@ class Varied:
             coins, noise = torch.rand(DRAWN, generator=generator), torch.randn(DRAWN, generator=generator)
             means = torch.where(coins < self.half, length / 2, float(length))
             for drawn in (means + self.deviation * noise).long().clamp(min=self.shortest).tolist():
-                if left > 0:
-                    found.append(min(drawn, left))
-                    left -= drawn
+                found.append(min(drawn, left))
+                left -= drawn
+                if left <= 0:
+                    break
         return found
 
 
@@ -107,11 +108,6 @@ class StreamData(TextSource, Tokenised):
     """Of that order; by default that of the run."""
 
     kind = "stream"
-
-    def __post_init__(self) -> None:
-        choose(dict.fromkeys(("none", "text8", "wikipedia")), self.clean, "way of cleaning")
-        if not 0 <= self.vary_half <= 1:
-            raise ValueError(f"vary_half must lie between 0 and 1, not {self.vary_half}")
 
     def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:
         """A tokeniser that `folder` holds is read from there."""

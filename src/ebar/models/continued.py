@@ -201,7 +201,6 @@ def _prefix(context: Context) -> Int[Tensor, "rows prefix"]:
     return given.tokens
 
 
-@torch.no_grad()
 def segment_log_probs(
     model: Autoregressive, columns: Int[Tensor, "columns length"], *, segment: int
 ) -> Iterator[Float[Tensor, "columns part"]]:
@@ -213,7 +212,7 @@ def segment_log_probs(
     carried = begin(model, len(columns))
     for part in torch.split(columns, segment, 1):
         tokens = part.long()
-        with evaluation_mode(model):
+        with torch.no_grad(), evaluation_mode(model):
             hidden, carried = Continued(model, carried, length=tokens.shape[1]).read(tokens)
             at_once = max(1, LOGITS // (len(tokens) * model.space.vocabulary))
             parts = [
