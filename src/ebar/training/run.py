@@ -204,8 +204,9 @@ def continue_from(trunk: Run, run: Run, players: Players) -> None:
     trunk of k epochs. Weights, optimiser state, random state and the order of the data are those of the trunk, so that
     a branch is bit for bit the run that was never branched, and branches differ by their objectives alone.
 
-    Players that the trunk has not (the state of an objective) start as they are now; players of the trunk that this
-    run has not are left out. All checkpoints appear at once: killed before that, the next call copies them anew.
+    What the trunk has not (the state of an objective, by itself or beside the memory of a stream) starts as it is now;
+    what this run has not is left out. All checkpoints appear at once: killed before that, the next call copies them
+    anew.
     """
     if run.checkpoints.steps():
         return
@@ -218,7 +219,9 @@ def continue_from(trunk: Run, run: Run, players: Players) -> None:
         half.folder.mkdir()
         for step in trunk.checkpoints.steps():
             checkpoint = trunk.checkpoints.read(step)
-            weights = {name: checkpoint.weights.get(name, dict(player.module.state_dict()))
-                       for name, player in players.items()}  # fmt: skip
+            weights = {
+                name: {key: checkpoint.weights.get(name, {}).get(key, value) for key, value in own.items()}
+                for name, own in ((name, player.module.state_dict()) for name, player in players.items())
+            }
             half.save(changed(checkpoint, weights=weights))
         os.rename(half.folder, place)  # in place of an empty folder

@@ -2,19 +2,22 @@
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Generator
 
+from ebar.build.train import train_as
 from ebar.config.reader import read_tree
 from ebar.config.train import MANUAL, TrainConfig
 from ebar.evaluation.segments import segment_cost
 from ebar.models.construction import Autoregressive, assemble
-from ebar.models.continued import begin
+from ebar.models.continued import begin, carrying
 from ebar.recipes import SCALES, find_recipe
 from ebar.recipes.earm.language import TABLE3, TRANSFORMERS, WITH_MEMORY
+from ebar.recipes.earm.twins import configurations, train_twins
 from ebar.recipes.local.scaling import update_cost
 from ebar.recipes.recipe import Cell
 from ebar.recipes.xl.cells import BITS_PER_BYTE, SEGMENTS, SLIDING, by_memory, by_protocol, levels_at
@@ -63,7 +66,7 @@ def model(**options: Any) -> Autoregressive:
 @pytest.mark.parametrize("stride", [1, 2, 4])
 def test_a_window_that_moves_on_gives_every_token_the_cost_that_it_has_alone(stride: int) -> None:
     own, tokens = model(), torch.randint(5, (13,), generator=Generator().manual_seed(1))
-    backbone: Any = own.backbone
+    _, backbone = carrying(own)
     expected = []
     for end in range(4, 13, stride):
         hidden, _ = backbone.read_segment(tokens[None, end - 4 : end], backbone.empty_memory(1))
@@ -129,3 +132,12 @@ def test_the_rows_of_plain_transformers_in_table_3_of_earm_are_what_they_were() 
         assert TABLE3.grid(scale) == [*plain, *WITH_MEMORY(scale)]
         assert {cell["configuration"]["backbone"]["kind"] for cell in plain} == {"transformer"}
         assert {cell["configuration"]["data"]["kind"] for cell in WITH_MEMORY(scale)} == {"stream"}
+
+
+def test_a_twin_on_a_stream_that_began_in_a_trunk_is_the_run_that_is_trained_alone(tmp_path: Path) -> None:
+    """The memory goes on where the trunk has left it, beside the state of an objective that the trunk had not."""
+    cell = WITH_MEMORY("demo")[0]
+    corpus, _ = train_twins(cell, tmp_path / "cell")
+    train_as(configurations(cell, tmp_path / "cell")["earm"], tmp_path / "alone", data=corpus)
+    logs = [(tmp_path / place / "metrics.jsonl").read_bytes() for place in ("alone", "cell/earm", "cell/base")]
+    assert logs[0] == logs[1] != logs[2]
