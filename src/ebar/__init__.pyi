@@ -54,6 +54,8 @@ from ebar.evaluation.moments import true_moments as true_moments
 from ebar.evaluation.rank import log_probability_matrix as log_probability_matrix
 from ebar.evaluation.rank import numerical_rank as numerical_rank
 from ebar.evaluation.rank import pairwise_divergence as pairwise_divergence
+from ebar.evaluation.rank import singular_values as singular_values
+from ebar.evaluation.segments import segment_cost as segment_cost
 from ebar.evaluation.translation import bleu as bleu
 from ebar.features.classifier import classifier as classifier
 from ebar.features.counts import Length as Length
