@@ -48,18 +48,21 @@ ABSOLUTE = {"backbone.positions": "absolute"}
 def systems(
     shared: Mapping[str, Any], *, layers: int, hidden: int, heads: int, feedforward: int, length: int, batch: int,
     lstm: int, dropout: float = 0.0, cutoffs: Sequence[int] = (), divide: int = 1, awd: Mapping[str, Any] | None = None,
-    local: Mapping[str, Any] | None = None, xl: Mapping[str, Any] | None = None,
+    lstm_rate: float | None = None, local: Mapping[str, Any] | None = None, xl: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Models with equally many parameters that read equally many tokens a step: Transformer-XL and its rivals.
 
     A Transformer has no projection of distances, and a wider feed-forward part instead. `lstm` is the width of two
-    layers; `awd` are options of AWD-LSTM in its place. `local` are options of Local-XL, and `xl` is what is measured of
-    Transformer-XL alone. Large vocabularies have `cutoffs`, for adaptive inputs and an adaptive softmax.
+    layers, and `lstm_rate` its learning rate where it is not the others'; `awd` are options of AWD-LSTM in its place.
+    `local` are options of Local-XL, and `xl` is what is measured of Transformer-XL alone. Large vocabularies have
+    `cutoffs`, for adaptive inputs and an adaptive softmax.
     """
     sizes = {"data.length": length, "training.batch_size": batch, **shared}
     stack = {"backbone.layers": layers, "backbone.hidden": hidden, "backbone.heads": heads, "backbone.dropout": dropout}
     wide = {**sizes, **stack, **adaptive(cutoffs, divide), "backbone.kind": "transformer_xl", "backbone.memory": length}
     recurrent = {"backbone.layers": 2, "backbone.hidden": lstm, "backbone.embedding": lstm, "backbone.dropout": dropout}
+    if lstm_rate is not None:
+        recurrent |= {"optimiser.learning_rate": lstm_rate}
     found = [
         {"model": XL, **wide, "backbone.feedforward": feedforward, **(xl or {})},
         {"model": VANILLA, **wide, **ABSOLUTE, "backbone.recurrence": False,
