@@ -63,6 +63,7 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
             "translation with and without E-ARM, with label smoothing and scheduled sampling", "earm.tables"
         ),
         "earm/table3": Lazy("a Transformer language model with and without E-ARM", "earm.language"),
+        "earm/table3_xl": Lazy("a Transformer-XL with and without E-ARM, memory carried along", "earm.language"),
         "earm/table4": Lazy("λ against the epoch in which E-ARM starts", "earm.language"),
         "earm/table5": Lazy("bits per dimension of PixelCNN and Gated PixelCNN with and without E-ARM", "earm.images"),
         "earm/figure1": Lazy("images drawn from them, and completions of half images", "earm.images"),
