@@ -91,9 +91,9 @@ def test_the_last_layer_is_what_read_gives(kind, context: Context | None):
     inputs = backbone.embed(some_tokens())
     layers = backbone.read_layers(inputs, context)
     assert len(layers) == 3
-    assert isinstance(backbone, Layered)
     torch.testing.assert_close(layers[-1], backbone.read(inputs, context), rtol=0, atol=1e-12)
     assert not torch.allclose(layers[0], layers[1])
+    assert isinstance(backbone, Layered)
 
 
 def test_training_moves_the_head_of_the_token_after_the_next_and_keeps_it(tmp_path):
