@@ -14,6 +14,7 @@ from ebar.backbones.transformer_xl_layer import Dropout
 from ebar.backbones.transformer_xl_memory import SegmentMemory
 from ebar.errors import UserError
 from ebar.testing.backbones import by_segments, by_stepper
+from ebar.types import Context, Sequences
 from tests.backbones.reading import ROWS, VOCABULARY, some_tokens
 from tests.backbones.test_transformer_xl import small
 
@@ -175,6 +176,16 @@ def test_a_draw_of_any_length_takes_bounded_memory():
     _, state = backbone.advance(torch.ones(2, 500, dtype=torch.long), state)
     assert state.memory[0].shape[1] == 3
     assert state.memory[0].untyped_storage().nbytes() == state.memory[0].numel() * 8
+
+
+@torch.no_grad()
+def test_what_is_seen_moves_to_the_front_with_padding_still_before_it():
+    """Room for 56 places, of which the shorter row has 38 empty ones when the first 17 are given up."""
+    backbone, tokens = small(layers=1, memory=40), some_tokens(30)[:2]
+    context = Context(Sequences(some_tokens(38)[:2], torch.tensor([0, 38])))
+    whole = backbone.read(backbone.embed(tokens), context)
+    close(by_stepper(backbone, tokens, context), whole)
+    close(by_segments(backbone, tokens, context, [1, 20, 9]), whole)
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ from ebar.journeys.train import train
 from ebar.models.construction import Autoregressive, transformer
 from ebar.objectives import AuxiliaryLosses, MaximumLikelihood
 from ebar.training.course import Training
-from ebar.types import Clock, Context, Sequences, Space
+from ebar.types import Clock, Context, Loss, Sequences, Space
 from tests.backbones.reading import CONTEXTS, lively, some_tokens
 from tests.models.examples import lstm
 
@@ -35,8 +35,8 @@ def model_of(kind: Any, space: Space = ENDING, **options: Any) -> Autoregressive
 
 
 def value(objective: Any, step: int = 0, x: Any = X) -> Tensor:
-    found: Tensor = next(iter(objective.losses(x, Clock(step=step, epoch=0), generator=Generator()))).value
-    return found
+    loss: Loss = next(iter(objective.losses(x, Clock(step=step, epoch=0), generator=Generator())))
+    return loss.value
 
 
 def test_which_layers_count_by_hand():
@@ -88,13 +88,12 @@ def test_the_sum_is_that_of_its_parts(kind):
 @torch.no_grad()
 def test_the_last_layer_is_what_read_gives(kind, context: Context | None):
     backbone: Any = model_of(kind).backbone
-    is_layered: bool = isinstance(backbone, Layered)
-    assert is_layered
     inputs = backbone.embed(some_tokens())
     layers = backbone.read_layers(inputs, context)
     assert len(layers) == 3
     torch.testing.assert_close(layers[-1], backbone.read(inputs, context), rtol=0, atol=1e-12)
     assert not torch.allclose(layers[0], layers[1])
+    assert isinstance(backbone, Layered)
 
 
 def test_training_moves_the_head_of_the_token_after_the_next_and_keeps_it(tmp_path):

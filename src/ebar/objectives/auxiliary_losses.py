@@ -5,6 +5,7 @@ Every layer predicts, not the last one only, by the model's own head; and beside
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -80,9 +81,7 @@ class AuxiliaryLosses:
         x, context = parted(batch)
         space = self.model.space.after(context)
         safe = inside(x, space)
-        backbone: Layered | Reads = self.model.backbone  # type: ignore[assignment]
-        assert isinstance(backbone, Layered)
-        assert isinstance(backbone, Reads)
+        backbone: Any = self.model.backbone  # Layered, and Reads
         found = backbone.read_layers(backbone.embed(safe.tokens[:, :-1]), context)
         width, terms = safe.tokens.shape[1], int(x.lengths.sum())
         value, counting = torch.zeros((), dtype=found[-1].dtype, device=found[-1].device), 0

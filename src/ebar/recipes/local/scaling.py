@@ -61,7 +61,7 @@ TOY = variants(
     lengths=[16, 64], longest=64,
 )  # fmt: skip
 SLICE = variants(
-    {**xl.files("enwik8-10m", "bin.xz", "bytes", limit=400_000, held_out_limit=60_000), **trained(3e-3, 50),
+    {**xl.files("enwik8-10m", "bin.xz", "bytes", limit=300_000, held_out_limit=60_000), **trained(3e-3, 50),
      **scored(4, 256, None)},
     layers=3, hidden=128, heads=4, feedforward=384, length=256, batch=4, chunks=[16, 32, 64], grows=[16, 32, 64],
     kernel=31, lengths=[256, 512, 1024, 2048, 4096, 8192], longest=2048,
