@@ -80,7 +80,7 @@ SMALL_LOCAL = {"data.length": 256, "training.batch_size": 4, "backbone.chunk": 3
 WIKITEXT2 = systems(
     {**files("wikitext-2", "txt.xz", "words", 5000, limit=600_000, held_out_limit=60_000), **trained(1.5e-3, 100),
      **scored(4, 64, 127)},
-    **SMALL, layers=2, dropout=0.1, lstm=138, lstm_rate=3e-3, local=SMALL_LOCAL,
+    **SMALL, layers=2, dropout=0.1, lstm=138, local=SMALL_LOCAL,
     xl={"measures.memories": MEMORIES, "measures.write": {"prompt": 50, "tokens": 2000, "order": 4}},
 )  # fmt: skip
 WIKITEXT103 = systems(
@@ -116,7 +116,7 @@ TEXT8 = systems(
 NEWS = systems(
     {**files("gmb-news", "txt.xz", "words", 5000, shuffle=True, seed=0, limit=400_000, held_out_limit=40_000),
      **trained(1.5e-3, 100), **scored(4, 32, None)},
-    **{**SMALL, "length": 32, "batch": 32}, layers=2, dropout=0.1, lstm=138, lstm_rate=3e-3,
+    **{**SMALL, "length": 32, "batch": 32}, layers=2, dropout=0.1, lstm=138,
 )  # fmt: skip
 BILLION = systems(
     {**files("one-billion-word", "txt.xz", "words"), **trained(2.5e-4, 20_000, 4), **scored(10, 32, None),
