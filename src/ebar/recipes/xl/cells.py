@@ -35,9 +35,12 @@ COMMON = {
 }  # fmt: skip
 
 
-def files(corpus: str, suffix: str, tokeniser: str, vocabulary: int | None = None, **other: Any) -> dict[str, Any]:
-    """Where a corpus is, and what its tokens are."""
-    found = {f"data.{part}": f"{corpus}/{name}.{suffix}" for part, name in PARTS.items()}
+def files(
+    corpus: str, suffix: str, tokeniser: str, vocabulary: int | None = None, *, tested: str = "test", **other: Any
+) -> dict[str, Any]:  # fmt: skip
+    """Where a corpus is, and what its tokens are; `tested` is the file that figures are of, the other one validates."""
+    names = {**PARTS, "validation": "valid" if tested == "test" else "test", "test": tested}
+    found = {f"data.{part}": f"{corpus}/{name}.{suffix}" for part, name in names.items()}
     return {**found, "data.tokeniser": tokeniser, "data.vocabulary": vocabulary,
             **{f"data.{key}": value for key, value in other.items()}}  # fmt: skip
 

@@ -40,10 +40,8 @@ RECIPE = Recipe(
     run=run_cell,
     figures=Figures(
         Figure(name=TIMES, at=_times, each={"length": _lengths}, range=AMOUNT),
-        Figure(
-            name=SECONDS, at="speed.{length}.{way}.seconds", each={"way": WAYS, "length": _lengths}, range=AMOUNT
-        ),
-        Figure(name=BITS, at=_bits, each={"way": WAYS, "length": _lengths}, range=AMOUNT),
+        Figure(name=SECONDS, at="speed.{length}.{way}.seconds", each={"way": WAYS, "length": _lengths}),
+        Figure(name=BITS, at=_bits, each={"way": WAYS, "length": _lengths}),
         Figure(name=DIFFERENCE, at=_difference, each={"length": _lengths}),
         by=(),
     ),
@@ -64,5 +62,8 @@ RECIPE = Recipe(
         "The other core was busy with other runs, so that times are rough; ratios of hundreds are not.",
     ],
     runs=RUNS,
-    reading=Caption(shared=SHARED, items=lambda row, cells: "one training"),
+    reading=Caption(
+        shared=SHARED, items="one training",
+        ranges={figure.format(way=way): AMOUNT for figure in (SECONDS, BITS) for way in WAYS},
+    ),
 )  # fmt: skip

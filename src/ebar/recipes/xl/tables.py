@@ -47,10 +47,14 @@ SHARED = (
     "not that of which text was tested."
 )
 RATES = (
-    "Learning rates are not the paper's: with so little text, larger ones are better. Of a few (7e-4 to "
-    "1e-2) the best was taken for each kind of model, in one shorter run each on words and on bytes; nothing else was "
-    "tuned."
+    "Learning rates are not the paper's: with so little text, larger ones are better. They were chosen in one shorter "
+    "run each, on the first 30,000 tokens of the corpus's test file, which therefore validates here; figures are of the "
+    "file that usually validates, which played no part. Tried were, for bytes, three rates of Transformer-XL (1e-3 to "
+    "6e-3), two of the Transformer and of the LSTM; for words, three of Transformer-XL (7e-4 to 3e-3) and of the LSTM. "
+    "The others have Transformer-XL's. The clamp of distances in evaluation was chosen there too."
 )
+# The file that rates were chosen on is not the one that figures are of.
+TUNED: dict[str, Any] = {"tested": "valid", "held_out_limit": 60_000}
 Models = list[dict[str, Any]]
 Paper = Mapping[str, tuple[float | None, float]]
 
@@ -78,9 +82,9 @@ TOY = systems(
 SMALL: dict[str, Any] = {"hidden": 128, "heads": 4, "feedforward": 384, "length": 64, "batch": 16}
 SMALL_LOCAL = {"data.length": 256, "training.batch_size": 4, "backbone.chunk": 32}
 WIKITEXT2 = systems(
-    {**files("wikitext-2", "txt.xz", "words", 5000, limit=600_000, held_out_limit=60_000), **trained(1.5e-3, 100),
+    {**files("wikitext-2", "txt.xz", "words", 5000, **TUNED, limit=600_000), **trained(1.5e-3, 100),
      **scored(4, 64, 127)},
-    **SMALL, layers=2, dropout=0.1, lstm=138, lstm_rate=3e-3, local=SMALL_LOCAL,
+    **SMALL, layers=2, dropout=0.1, lstm=138, local=SMALL_LOCAL,
     xl={"measures.memories": MEMORIES, "measures.write": {"prompt": 50, "tokens": 2000, "order": 4}},
 )  # fmt: skip
 WIKITEXT103 = systems(
@@ -90,7 +94,7 @@ WIKITEXT103 = systems(
     xl={"measures.memories": [*MEMORIES, 640, 1600], "measures.write": {"prompt": 50, "tokens": 2000, "order": 4}},
 )  # fmt: skip
 LENGTHS = {"lengths": [100, 200, 400, 800], "scored": 128, "segment": 64}
-ENWIK8_10M = {**files("enwik8-10m", "bin.xz", "bytes", limit=1_000_000, held_out_limit=60_000), **trained(3e-3, 100),
+ENWIK8_10M = {**files("enwik8-10m", "bin.xz", "bytes", **TUNED, limit=1_000_000), **trained(3e-3, 100),
               **scored(4, 64, 127)}  # fmt: skip
 SLICE = systems(
     ENWIK8_10M, **SMALL, layers=3, lstm=182, lstm_rate=1e-2, local=SMALL_LOCAL,
@@ -104,7 +108,7 @@ ENWIK8 = systems(
         "measures.speed": {"lengths": [800, 1800, 2800, 3800], "scored": 1024, "segment": 128}},
 )  # fmt: skip
 LETTERS = systems(
-    {**files("enwik8-10m", "bin.xz", "characters", clean="wikipedia", limit=800_000, held_out_limit=60_000),
+    {**files("enwik8-10m", "bin.xz", "characters", **TUNED, clean="wikipedia", limit=800_000),
      **trained(3e-3, 100), **scored(4, 64, 127)},
     **SMALL, layers=3, lstm=183, lstm_rate=1e-2,
 )  # fmt: skip
@@ -114,9 +118,9 @@ TEXT8 = systems(
     layers=24, hidden=1024, heads=8, feedforward=3072, length=768, batch=64, dropout=0.15, lstm=4155,
 )  # fmt: skip
 NEWS = systems(
-    {**files("gmb-news", "txt.xz", "words", 5000, shuffle=True, seed=0, limit=400_000, held_out_limit=40_000),
+    {**files("gmb-news", "txt.xz", "words", 5000, **TUNED, shuffle=True, seed=0, limit=400_000),
      **trained(1.5e-3, 100), **scored(4, 32, None)},
-    **{**SMALL, "length": 32, "batch": 32}, layers=2, dropout=0.1, lstm=138, lstm_rate=3e-3,
+    **{**SMALL, "length": 32, "batch": 32}, layers=2, dropout=0.1, lstm=138,
 )  # fmt: skip
 BILLION = systems(
     {**files("one-billion-word", "txt.xz", "words"), **trained(2.5e-4, 20_000, 4), **scored(10, 32, None),
@@ -145,7 +149,7 @@ TOY_TREEBANK = systems(
     layers=2, hidden=16, heads=2, feedforward=32, length=8, batch=4, dropout=0.1, lstm=0, awd=awd(2, 18, 16, LIGHT),
 )  # fmt: skip
 LITTLE = systems(
-    {**files("wikitext-2", "txt.xz", "words", 5000, limit=200_000, held_out_limit=60_000), **trained(1.5e-3, 50, 3),
+    {**files("wikitext-2", "txt.xz", "words", 5000, **TUNED, limit=200_000), **trained(1.5e-3, 50, 3),
      **scored(4, 64, 127), **averaged(400)},
     **SMALL, layers=2, dropout=0.2, lstm=0, awd=awd(2, 172, 128, LIGHT),
 )  # fmt: skip
