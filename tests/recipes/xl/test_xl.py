@@ -16,7 +16,7 @@ from ebar.evaluation.segments import segment_cost
 from ebar.models.construction import Autoregressive, assemble
 from ebar.models.continued import begin, carrying
 from ebar.recipes import SCALES, find_recipe
-from ebar.recipes.earm.language import TABLE3, TRANSFORMERS, WITH_MEMORY
+from ebar.recipes.earm.language import TABLE3, TABLE3_XL
 from ebar.recipes.earm.twins import configurations, train_twins
 from ebar.recipes.local.scaling import update_cost
 from ebar.recipes.recipe import Cell
@@ -126,17 +126,17 @@ def test_what_an_update_keeps_grows_with_length_for_full_attention_only() -> Non
     assert kept(512, 512) > 2 * kept(128, 128)
 
 
-def test_the_rows_of_plain_transformers_in_table_3_of_earm_are_what_they_were() -> None:
+def test_table_3_of_earm_has_transformers_on_windows_and_transformer_xl_on_streams() -> None:
     for scale in SCALES:
-        plain = TRANSFORMERS(scale)
-        assert TABLE3.grid(scale) == [*plain, *WITH_MEMORY(scale)]
-        assert {cell["configuration"]["backbone"]["kind"] for cell in plain} == {"transformer"}
-        assert {cell["configuration"]["data"]["kind"] for cell in WITH_MEMORY(scale)} == {"stream"}
+        for recipe, backbone, kind in ((TABLE3, "transformer", "text"), (TABLE3_XL, "transformer_xl", "stream")):
+            found = [cell["configuration"] for cell in recipe.grid(scale)]
+            assert {one["backbone"]["kind"] for one in found} == {backbone}
+            assert {one["data"]["kind"] for one in found} == {kind}
 
 
 def test_a_twin_on_a_stream_that_began_in_a_trunk_is_the_run_that_is_trained_alone(tmp_path: Path) -> None:
     """The memory goes on where the trunk has left it, beside the state of an objective that the trunk had not."""
-    cell = WITH_MEMORY("demo")[0]
+    cell = TABLE3_XL.grid("demo")[0]
     corpus, _ = train_twins(cell, tmp_path / "cell")
     train_as(configurations(cell, tmp_path / "cell")["earm"], tmp_path / "alone", data=corpus)
     logs = [(tmp_path / place / "metrics.jsonl").read_bytes() for place in ("alone", "cell/earm", "cell/base")]

@@ -173,8 +173,8 @@ RECIPE = Recipe(
         shared=SHARED,
         elsewhere=lambda cells: "finetuning, on TPUs",
         departures=lambda cells: [
-            "All have the learning rate that suited Transformer-XL on the corpus's test file; figures are of the file that "
-            "usually validates."
+            "All have the learning rate that suited Transformer-XL on the corpus's test file; figures are of the file "
+            "that usually validates."
         ],
     ),
 )  # fmt: skip

@@ -48,10 +48,10 @@ SHARED = (
 )
 RATES = (
     "Learning rates are not the paper's: with so little text, larger ones are better. They were chosen in one shorter "
-    "run each, on the first 30,000 tokens of the corpus's test file, which therefore validates here; figures are of the "
-    "file that usually validates, which played no part. Tried were, for bytes, three rates of Transformer-XL (1e-3 to "
-    "6e-3), two of the Transformer and of the LSTM; for words, three of Transformer-XL (7e-4 to 3e-3) and of the LSTM. "
-    "The others have Transformer-XL's. The clamp of distances in evaluation was chosen there too."
+    "run each, on the first 30,000 tokens of the corpus's test file, which therefore validates here; figures are of "
+    "the file that usually validates, which played no part. Tried were, for bytes, three rates of Transformer-XL (1e-3 "
+    "to 6e-3), two of the Transformer and of the LSTM; for words, three of Transformer-XL (7e-4 to 3e-3) and of the "
+    "LSTM. The others have Transformer-XL's. The clamp of distances in evaluation was chosen there too."
 )
 # The file that rates were chosen on is not the one that figures are of.
 TUNED: dict[str, Any] = {"tested": "valid", "held_out_limit": 60_000}
