@@ -153,6 +153,7 @@ SMALL = {
     "distil": ["--n", "20"],
     "estimate": ["--n", "60"],
     "evaluate": ["--n", "20"],
+    "dynamic": ["--tokens", "60"],
     "decode": [],
     "residual": ["--energy.kind", "unit", "--data.prefix", "8", "--data.continuation", "4", "--training.epochs", "1",
                  "--evaluation.prefixes", "0"],

@@ -4,6 +4,7 @@ from ebar.automata.deterministic import Dfa as Dfa
 from ebar.automata.expressions import compile_expression as compile_expression
 from ebar.automata.lift import lift as lift
 from ebar.automata.probabilistic import ProbabilisticAutomaton as ProbabilisticAutomaton
+from ebar.backbones.awd_lstm import AwdLstm as AwdLstm
 from ebar.backbones.lstm import Lstm as Lstm
 from ebar.backbones.pixelcnn import GatedPixelCnn as GatedPixelCnn
 from ebar.backbones.pixelcnn import PixelCnn as PixelCnn
@@ -14,6 +15,7 @@ from ebar.data import language as language
 from ebar.data import read_images as read_images
 from ebar.data import read_lines as read_lines
 from ebar.data import read_parallel as read_parallel
+from ebar.data import read_stream as read_stream
 from ebar.data import read_text as read_text
 from ebar.data.built_tokeniser import Bpe as Bpe
 from ebar.data.corpus import Corpus as Corpus
@@ -33,6 +35,8 @@ from ebar.estimators.log_z import log_z as log_z
 from ebar.estimators.moments import moments as moments
 from ebar.evaluation.cross_entropy import bits_per_dimension as bits_per_dimension
 from ebar.evaluation.cross_entropy import cross_entropy as cross_entropy
+from ebar.evaluation.dynamic import dynamic_evaluation as dynamic_evaluation
+from ebar.evaluation.dynamic import gradient_statistics as gradient_statistics
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy as exact_cross_entropy
 from ebar.evaluation.exposure_bias import exposure_bias as exposure_bias
 from ebar.evaluation.moments import frequencies as frequencies
@@ -63,6 +67,7 @@ from ebar.journeys.train import train as train
 from ebar.models.construction import Autoregressive as Autoregressive
 from ebar.models.construction import FromLogits as FromLogits
 from ebar.models.construction import autoregressive as autoregressive
+from ebar.models.construction import awd_lstm as awd_lstm
 from ebar.models.construction import encoder_decoder as encoder_decoder
 from ebar.models.construction import from_pretrained as from_pretrained
 from ebar.models.construction import gated_pixelcnn as gated_pixelcnn

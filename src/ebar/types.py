@@ -339,6 +339,7 @@ class Loss(NamedTuple):
     # Over how many terms (tokens, rows …) it is a mean. Over pieces k of a batch (accumulation, several processes)
     # the mean is Σ w·L / Σ w: the plain mean of the pieces is another number where they hold unequal numbers of terms.
     weight: float = 1.0
+    rate: float = 1.0  # factor on the learning rate of this step, beside the schedule's; the same in all pieces
 
 
 @runtime_checkable

@@ -132,8 +132,8 @@ def test_what_is_compiled_is_what_is_not(monkeypatch, generator):
     backbone = nn.LSTM(3, 6, 2, batch_first=True)
     inputs = torch.eye(4, 3)
     zeros = torch.zeros(2, 5, 6)
-    plain = LstmStepper(inputs, backbone, zeros, zeros)
-    fused = LstmStepper(inputs, backbone, zeros, zeros, compiled=True)
+    plain = LstmStepper(inputs, backbone.all_weights, zeros, zeros)
+    fused = LstmStepper(inputs, backbone.all_weights, zeros, zeros, compiled=True)
     for _ in range(4):
         tokens = torch.randint(0, 3, (5,), generator=generator)
         torch.testing.assert_close(plain.step(tokens), fused.step(tokens), rtol=0, atol=1e-6)

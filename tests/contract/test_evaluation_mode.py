@@ -29,6 +29,7 @@ from ebar.estimators import moments as moment_estimates
 from ebar.estimators.draws import Support
 from ebar.evaluation import (
     cross_entropy,
+    dynamic,
     exact_cross_entropy,
     exposure_bias,
     next_words,
@@ -238,6 +239,12 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "evaluation.cross_entropy.stream_cost": lambda w: cross_entropy.stream_cost(
         w.fixed, torch.tensor([0, 1, 2, 0, 0, 1, 2, 2, 1])
     ),
+    "evaluation.dynamic.dynamic_evaluation": lambda w: dynamic.dynamic_evaluation(
+        w.fixed, torch.tensor([0, 1, 2, 0, 0, 1, 2, 2, 1]), learning_rate=0.1, segment=2, blocks=3
+    ),
+    "evaluation.dynamic.gradient_statistics": lambda w: dynamic.gradient_statistics(
+        w.fixed, torch.tensor([0, 1, 2, 0, 0, 1, 2, 2, 1]), rows=2, segment=2
+    ),
     "evaluation.token_search.scores_of": lambda w: token_search.scores_of(w.energy, w.base, w.x, w.context),
     "evaluation.token_search.search": lambda w: token_search.search(
         w.energy, w.base, w.x, w.context, how=token_search.TokenSearch(steps=2, candidates=2), generator=w.generator()
@@ -332,6 +339,9 @@ DOES_NOT_MEASURE = {
     "estimators.moments": "feature_means means_by_name moments_of weighted_mean",
     "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between closing_place "
     "closings one_row",
+    # A segment is read in the model's own mode: whoever measures by segments is above.
+    "evaluation.segments": "at_beginning block_mean check_stream segment_log_probs",
+    "evaluation.dynamic": "from_old_scaling",
     "evaluation.diversity": "bleu_of distinct self_bleu items_of ngrams unique_difference unique_ratios",
     "evaluation.energy_distributions": "energy_distributions",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",

@@ -30,6 +30,7 @@ IMAGE = {"image_height": 2, "image_width": 3, "channels": 1}
 # Small sizes, and no dropout where a law compares passes in training mode; an entry that is not here has its defaults.
 BACKBONE_OPTIONS: dict[str, dict[str, Any]] = {
     "lstm": {"layers": 2, "hidden": 6, "dropout": 0.0},
+    "awd_lstm": {"layers": 3, "hidden": 6, "embedding": 4, "last": 5},
     "transformer": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0},
     "encoder_decoder": {"layers": 1, "encoder_layers": 1, "hidden": 8, "heads": 2, "dropout": 0.0},
     "pixelcnn": {"features": 4, "layers": 1},

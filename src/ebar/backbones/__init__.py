@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ebar.backbones.awd_lstm import AwdLstm
 from ebar.backbones.lstm import Lstm
 from ebar.backbones.pixelcnn import GatedPixelCnn, PixelCnn
 from ebar.backbones.transformer import EncoderDecoder, Transformer
@@ -11,6 +12,7 @@ BACKBONES: Table[Any] = Table(
     "backbone",
     {
         "lstm": Lstm,
+        "awd_lstm": AwdLstm,
         "transformer": Transformer,
         "encoder_decoder": EncoderDecoder,
         "pixelcnn": PixelCnn,

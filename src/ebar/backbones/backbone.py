@@ -1,6 +1,6 @@
 """What a backbone is: tokens → hidden vectors, in parallel or one step at a time."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -67,6 +67,47 @@ class Carries(Protocol):
         The token whose number is the size of the vocabulary is the beginning of a text.
         """
         ...
+
+
+class Outputs(NamedTuple):
+    """The hidden vectors of the last layer, before dropout and after it; a head sees those after it."""
+
+    raw: Float[Tensor, "rows places width"]
+    dropped: Float[Tensor, "rows places width"]
+
+
+@runtime_checkable
+class ShowsOutputs(Protocol):
+    """Shows what its last layer gave before dropout as well, so that an objective can regularise it in the one pass."""
+
+    def read_outputs(self, inputs: Float[Tensor, "rows length size"], context: Context | None = None) -> Outputs:
+        """`dropped` is what `read` returns: length + 1 places."""
+        ...
+
+
+@runtime_checkable
+class CarriesOutputs(Protocol):
+    """The same for a text that is read segment by segment (`Carries`)."""
+
+    def segment_outputs(self, tokens: Int[Tensor, "rows length"], memory: Any) -> tuple[Outputs, Any]:
+        """`dropped` and the memory are what `read_segment` returns."""
+        ...
+
+
+@runtime_checkable
+class Enters(Protocol):
+    """Can go through a segment token by token as well.
+
+    Where a backbone cannot, a segment is read from its beginning again for every token that is drawn.
+    """
+
+    def enter_segment(self, memory: Any) -> State:
+        """A state from which `advance` gives, however tokens are cut, what `read_segment` gives of them all at once."""
+        ...
+
+
+class NoMemory(NamedTuple):
+    """Of a backbone that takes nothing from one segment to the next."""
 
 
 @runtime_checkable

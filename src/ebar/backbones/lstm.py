@@ -7,8 +7,9 @@ tanh a = 1 − 2σ(−2a), and σ is several times cheaper than tanh on a CPU: t
 the candidate gate, and into the cell, which is kept as c′ = −2c.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import accumulate, pairwise
 from typing import NamedTuple, no_type_check
 
 import torch
@@ -17,65 +18,82 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from ebar.backbones.backbone import check_layers
+from ebar.backbones.backbone import Outputs, check_layers
 from ebar.types import Context
 
 
 class LstmStepper:
-    """A draw under way; `hidden` holds the layers side by side, so that a layer's input and memory are one slice."""
+    """A draw under way; `hidden` holds the layers side by side, so that a layer's input and memory are one slice.
+
+    `weights` are those of each layer as `nn.LSTM.all_weights` has them; layers may be of unequal width. With
+    `tabulated` the first layer's product with every input vector is computed beforehand: quick where tokens are few, a
+    waste of memory where they are tens of thousands. Without, the vector of the token stands left of the first layer.
+    """
 
     def __init__(
-        self, inputs: Float[Tensor, "tokens size"], lstm: nn.LSTM,
-        hidden: Float[Tensor, "layers rows width"], cell: Float[Tensor, "layers rows width"], *, compiled: bool = False,
+        self, inputs: Float[Tensor, "tokens size"], weights: Sequence[Sequence[Tensor]],
+        hidden: Sequence[Tensor] | Tensor, cell: Sequence[Tensor] | Tensor, *,
+        compiled: bool = False, tabulated: bool = True,
     ):  # fmt: skip
+        self.compiled, self.inputs, widths = compiled, inputs, [len(layer[0]) // 4 for layer in weights]
         with torch.no_grad():
-            self.table, self.weights, self.biases = _folded(inputs, lstm)
-            self.hidden = torch.cat(list(hidden), 1)  # a copy, even of one layer: a state is never changed
+            self.table, self.weights, self.biases = _folded(inputs, weights, tabulated)
+            left = [] if tabulated else [inputs.new_zeros(len(hidden[0]), inputs.shape[1])]
+            self.hidden = torch.cat([*left, *hidden], 1)  # a copy, even of one layer: a state is never changed
             self.cells = [-2 * layer for layer in cell]
-        self.width = lstm.hidden_size
-        self.gates = self.hidden.new_empty(len(self.hidden), 4 * self.width)
-        self.squashed = torch.empty_like(self.cells[0])
-        self.compiled = compiled
+        ends = list(accumulate([0 if tabulated else inputs.shape[1], *widths]))
+        self.own = [slice(first, end) for first, end in pairwise(ends)]  # where each layer's hidden vector stands
+        begins = [ends[0] if tabulated else 0, *ends[:-2]]
+        self.read = [slice(first, end) for first, end in zip(begins, ends[1:], strict=True)]  # and what it reads
+        self.gates = {width: self.hidden.new_empty(len(self.hidden), 4 * width) for width in set(widths)}
+        self.squashed = {cell.shape[1]: torch.empty_like(cell) for cell in self.cells}
 
     @torch.no_grad()
     def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows width"]:
+        if self.table is None:
+            self.hidden[:, : self.inputs.shape[1]] = self.inputs[tokens]
         for layer, (weight, cell) in enumerate(zip(self.weights, self.cells, strict=True)):
-            new = self.hidden[:, layer * self.width : (layer + 1) * self.width]
-            read = new if layer == 0 else self.hidden[:, (layer - 1) * self.width : (layer + 1) * self.width]
+            new, read = self.hidden[:, self.own[layer]], self.hidden[:, self.read[layer]]
+            gates, squashed = self.gates[cell.shape[1]], self.squashed[cell.shape[1]]
+            table = self.table if layer == 0 else None
             if self.compiled:
-                torch.mm(read, weight, out=self.gates)
-                addend, at = (self.table, tokens) if layer == 0 else (self.biases[layer], None)
-                _compiled_update()(self.gates, addend, at, cell, new)
+                torch.mm(read, weight, out=gates)
+                addend, at = (self.biases[layer], None) if table is None else (table, tokens)
+                _compiled_update()(gates, addend, at, cell, new)
                 continue
-            if layer == 0:
-                torch.index_select(self.table, 0, tokens, out=self.gates).addmm_(read, weight)
+            if table is None:
+                torch.addmm(self.biases[layer], read, weight, out=gates)
             else:
-                torch.addmm(self.biases[layer], read, weight, out=self.gates)
-            entry, forget, candidate, output = self.gates.sigmoid_().chunk(4, 1)
+                torch.index_select(table, 0, tokens, out=gates).addmm_(read, weight)
+            entry, forget, candidate, output = gates.sigmoid_().chunk(4, 1)
             cell.mul_(forget).addcmul_(entry, candidate, value=4).sub_(entry, alpha=2)
-            torch.sigmoid(cell, out=self.squashed)
-            torch.addcmul(output, output, self.squashed, value=-2, out=new)
-        return self.hidden[:, -self.width :]
+            torch.sigmoid(cell, out=squashed)
+            torch.addcmul(output, output, squashed, value=-2, out=new)
+        return self.hidden[:, self.own[-1]]
 
     @torch.no_grad()
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
         self.hidden = self.hidden[rows]
         self.cells = [cell[rows] for cell in self.cells]
-        self.gates, self.squashed = self.gates[: len(rows)], self.squashed[: len(rows)]
+        self.gates = {width: gates[: len(rows)] for width, gates in self.gates.items()}
+        self.squashed = {width: squashed[: len(rows)] for width, squashed in self.squashed.items()}
 
 
-def _folded(inputs: Tensor, lstm: nn.LSTM) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+def _folded(
+    inputs: Tensor, layers: Sequence[Sequence[Tensor]], tabulated: bool
+) -> tuple[Tensor | None, list[Tensor], list[Tensor]]:
     """The first layer's table, and each layer's [input; memory] weights and bias, factors of −2 and all."""
-    width = lstm.hidden_size
-    scale = inputs.new_ones(4 * width)
-    scale[2 * width : 3 * width] = -2  # torch's order of gates: input, forget, candidate, output
     weights, biases = [], []
-    for layer in range(lstm.num_layers):
-        of_input, of_memory, *bias = lstm.all_weights[layer]
-        joined = of_memory if layer == 0 else torch.cat([of_input, of_memory], 1)
-        weights.append((joined * scale[:, None]).T.contiguous())
+    table = None
+    for number, (of_input, of_memory, *bias) in enumerate(layers):
+        width = of_memory.shape[1]
+        scale = inputs.new_ones(4 * width)
+        scale[2 * width : 3 * width] = -2  # torch's order of gates: input, forget, candidate, output
         biases.append((bias[0] + bias[1]) * scale)
-    table = inputs @ (lstm.all_weights[0][0] * scale[:, None]).T + biases[0]
+        if number == 0 and tabulated:
+            table = inputs @ (of_input * scale[:, None]).T + biases[0]
+        joined = of_memory if number == 0 and tabulated else torch.cat([of_input, of_memory], 1)
+        weights.append((joined * scale[:, None]).T.contiguous())
     return table, weights, biases
 
 
@@ -121,6 +139,13 @@ class LstmState(NamedTuple):
 
     def select(self, rows: Int[Tensor, " selected"]) -> "LstmState":
         return LstmState(self.hidden[:, rows], self.cell[:, rows])
+
+
+class LstmMemory(NamedTuple):
+    """The state of the layers between two segments of a text, rows first and without gradient."""
+
+    hidden: Float[Tensor, "rows layers width"]
+    cell: Float[Tensor, "rows layers width"]
 
 
 class Lstm(nn.Module):
@@ -178,6 +203,22 @@ class Lstm(nn.Module):
         hidden, after = self.lstm(self._dropped(self.embed(tokens)), state)
         return F.dropout(hidden, self.dropout, self.training), LstmState(*after)
 
+    def empty_memory(self, rows: int) -> LstmMemory:
+        """All zero, from which `start` reads the beginning too."""
+        zeros = next(self.lstm.parameters()).new_zeros(rows, self.lstm.num_layers, self.width)
+        return LstmMemory(zeros, zeros.clone())
+
+    def enter_segment(self, memory: LstmMemory) -> LstmState:
+        """An LSTM reads on as if there were no segments."""
+        return LstmState(*(part.transpose(0, 1).contiguous() for part in memory))
+
+    def read_segment(
+        self, tokens: Int[Tensor, "rows length"], memory: LstmMemory
+    ) -> tuple[Float[Tensor, "rows length width"], LstmMemory]:
+        """Gradients end where the segment begins: back-propagation is truncated there."""
+        hidden, after = self.advance(tokens, self.enter_segment(memory))
+        return hidden, LstmMemory(*(part.detach().transpose(0, 1).contiguous() for part in after))
+
     @property
     def embedding(self) -> nn.Parameter | None:
         """The input vectors, a row for each token, then the beginning's, where they are learnt: a head may tie to
@@ -192,15 +233,20 @@ class Lstm(nn.Module):
         self, inputs: Float[Tensor, "rows length size"], context: Context | None = None
     ) -> Float[Tensor, "rows places width"]:
         """Hidden vectors before each input and after the last."""
+        return self.read_outputs(inputs, context).dropped
+
+    def read_outputs(self, inputs: Float[Tensor, "rows length size"], context: Context | None = None) -> Outputs:
+        """The same, before dropout and after it."""
         first, state = self.start(len(inputs), context)
         if inputs.shape[1] == 0:  # of which torch's LSTM would make an error
-            return first[:, None]
-        hidden = F.dropout(self.lstm(self._dropped(inputs), state)[0], self.dropout, self.training)
-        return torch.cat([first[:, None], hidden], 1)
+            return Outputs(state.hidden[-1][:, None], first[:, None])
+        raw = self.lstm(self._dropped(inputs), state)[0]
+        dropped = F.dropout(raw, self.dropout, self.training)
+        return Outputs(torch.cat([state.hidden[-1][:, None], raw], 1), torch.cat([first[:, None], dropped], 1))
 
     def _dropped(self, inputs: Float[Tensor, "rows length size"]) -> Float[Tensor, "rows length size"]:
         return F.dropout(inputs, self.dropout, self.training)
 
     def stepper(self, state: LstmState) -> LstmStepper:
         """The sampling step, fused."""
-        return LstmStepper(self.inputs, self.lstm, state.hidden, state.cell, compiled=self.compiled)
+        return LstmStepper(self.inputs, self.lstm.all_weights, state.hidden, state.cell, compiled=self.compiled)

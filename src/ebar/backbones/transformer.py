@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ebar.backbones.backbone import NoMemory
 from ebar.backbones.decoder import Decoder, DecoderState, TransformerStack, checked_sizes, each_row, served, stack
 from ebar.backbones.transformer_layer import Activation, Sinusoidal, dropped
 from ebar.backbones.transformer_stepper import TransformerStepper
@@ -76,6 +77,18 @@ class Transformer(DecoderBackbone):
                 state = state._replace(place=given.lengths + 1, counts=F.pad(given.mask(), (1, 0), value=True))
             state = state._replace(memory=(), prefix=state.memory)  # once, however many rows go on from it
         return served(first, state, rows)
+
+    def empty_memory(self, rows: int) -> NoMemory:
+        """Nothing is carried: positions begin anew in each segment, which sees nothing of those before it."""
+        return NoMemory()
+
+    def enter_segment(self, memory: NoMemory) -> DecoderState:
+        return DecoderState((), 0)
+
+    def read_segment(
+        self, tokens: Int[Tensor, "rows length"], memory: NoMemory
+    ) -> tuple[Float[Tensor, "rows length width"], NoMemory]:
+        return self.decoder(self.embed(tokens), self.enter_segment(memory))[0], memory
 
     def read(
         self, inputs: Float[Tensor, "rows length width"], context: Context | None = None

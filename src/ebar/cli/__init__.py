@@ -54,6 +54,7 @@ ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 
         "decode": Command("translate or continue lines: beam search, greedy, sampling, energy resampling"),
         "distil": Command("draws of a tilted model, to a file to train on; stopped at any instant, it goes on"),
         "evaluate": Command("cross-entropy and feature frequencies of a trained model, with intervals"),
+        "dynamic": Command("the perplexity of a text for a model that goes on learning from it, with intervals"),
         "estimate": Command("log Z, moments and divergences of a tilted model, with intervals"),
         "diversity": Command("how alike the lines of a file are: distinct n-grams, self-BLEU"),
         "rate": Command(

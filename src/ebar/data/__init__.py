@@ -7,6 +7,7 @@ from ebar.data.built_tokeniser import TOKENISERS
 from ebar.data.corpus import Corpus, LanguageData, LinesData
 from ebar.data.images import ImagesData
 from ebar.data.parallel import ParallelData
+from ebar.data.stream import StreamData
 from ebar.data.text import TextData
 from ebar.tables import Table
 
@@ -14,7 +15,14 @@ from ebar.tables import Table
 # the corpus.
 DATA: Table[Any] = Table(
     "data",
-    {"language": LanguageData, "lines": LinesData, "text": TextData, "parallel": ParallelData, "images": ImagesData},
+    {
+        "language": LanguageData,
+        "lines": LinesData,
+        "text": TextData,
+        "stream": StreamData,
+        "parallel": ParallelData,
+        "images": ImagesData,
+    },
 )
 
 Place = Path | str
@@ -29,6 +37,11 @@ def read_lines(train: Place, *, maximal_length: Length = None, **options: Any) -
 def read_text(train: Place, **options: Any) -> Corpus:
     """Text as one stream of tokens, cut into windows; options are those of `TextData`."""
     return TextData(train=Path(train), **_paths(options)).read()
+
+
+def read_stream(train: Place, *, seed: int = 0, **options: Any) -> Corpus:
+    """Text as one stream of tokens, read with a carried memory; options are those of `StreamData`."""
+    return StreamData(train=Path(train), **_paths(options)).read(seed=seed)
 
 
 def read_parallel(train: Place, *, seed: int = 0, maximal_length: Length = None, **options: Any) -> Corpus:
@@ -54,6 +67,6 @@ def _paths(options: dict[str, Any]) -> dict[str, Any]:
 
 
 __all__ = [
-    "DATA", "TOKENISERS", "Corpus", "ImagesData", "LanguageData", "LinesData", "ParallelData", "TextData",
-    "language", "read_images", "read_lines", "read_parallel", "read_text",
+    "DATA", "TOKENISERS", "Corpus", "ImagesData", "LanguageData", "LinesData", "ParallelData", "StreamData",
+    "TextData", "language", "read_images", "read_lines", "read_parallel", "read_stream", "read_text",
 ]  # fmt: skip

@@ -12,13 +12,14 @@ from torch import Generator, nn
 
 from ebar.data.corpus import Corpus, Part
 from ebar.data.images import Images
+from ebar.data.stream import Stream
 from ebar.errors import UserError
 from ebar.journeys.description import run_description
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.store.differences import differences, listed_names
 from ebar.store.writing import to_json
 from ebar.training import distributed
-from ebar.training.batches import Batches, Budgeted, OnDevice, lengths_of
+from ebar.training.batches import Batches, Budgeted, OnDevice, lengths_of, steps_in
 from ebar.training.course import Training
 from ebar.training.loop import evaluate_objective
 from ebar.training.metrics import Console, tensorboard
@@ -28,6 +29,7 @@ from ebar.training.randomness import seeded
 from ebar.training.run import Run, continue_from, open_run
 from ebar.training.state import restore
 from ebar.training.stopping import Patience
+from ebar.training.streams import Columns, OnStream
 from ebar.training.train import History, Plan, Result, load_best, train_to_best
 from ebar.types import Objective
 
@@ -98,10 +100,12 @@ def train(
     if trunk is not None:
         _check_trunk(trunk, folder, description)
     batches, held_out = training_batches(data, training, seed, device), held_out_batches(data, training, device)
-    steps = training.epochs * len(batches)
+    steps = steps_in(batches, training.epochs)
     objective, schedule = for_steps(objective, steps), for_steps(schedule, steps)
-    players = _players(model, objective, training, optimiser, schedule)
     judge = getattr(objective, "validation", objective)  # plain cross-entropy, whatever the objective
+    if isinstance(batches, Columns) and isinstance(held_out, Columns):
+        objective, judge = OnStream.of(objective, model, batches), OnStream.of(judge, model, held_out)
+    players = _players(model, objective, training, optimiser, schedule)
 
     def check(run: Run, changed: list[str]) -> None:
         if "optimiser.kind" in changed:
@@ -133,7 +137,7 @@ def train(
             objective,
             batches,
             players,
-            _plan(training, len(batches), until),
+            _plan(training, until),
             generator=source,
             # The same random numbers at every evaluation, where an objective draws some: epochs are compared, not luck.
             validation=lambda: evaluate_objective(judge, held_out, generator=Generator(device).manual_seed(seed)),
@@ -167,11 +171,11 @@ def _players(
     return players
 
 
-def _plan(training: Training, batches: int, until: int | None) -> Plan:
+def _plan(training: Training, until: int | None) -> Plan:
     return Plan(
         epochs=training.epochs if until is None else min(until, training.epochs),
         accumulate=training.accumulate,
-        validate_every=training.evaluate_every * batches,
+        validate_epochs=training.evaluate_every,
         checkpoint_every=training.checkpoint_every,
         patience=Patience(evaluations=training.patience, in_all=training.patience_in_all),
     )
@@ -187,9 +191,16 @@ def _check_trunk(trunk: Path, folder: Path | None, description: str) -> None:
         raise UserError(f"{folder} cannot branch from {trunk}: finish that run first.")
 
 
-def training_batches(data: Corpus, training: Training, seed: int, device: str) -> OnDevice:
-    """Batches of rows, or of tokens where `training.batch_tokens` is given. What is on disk is read as needed."""
+def training_batches(data: Corpus, training: Training, seed: int, device: str) -> OnDevice | Columns:
+    """Batches of rows, or of tokens where `training.batch_tokens` is given. What is on disk is read as needed.
+
+    Of a stream, the next segment of each of `training.batch_size` columns.
+    """
     part = data.parts["train"]
+    if isinstance(part, Stream):
+        if training.batch_tokens is not None:
+            raise UserError("A stream is read in columns: give their number as training.batch_size, no batch_tokens.")
+        return Columns.to_train(part, training.batch_size, seed=seed, device=device)
     if training.batch_tokens is None or isinstance(part, Images):
         size = _rows_in_batch(training, part)
         return OnDevice(Batches(data=part, batch_size=size, seed=seed, drop_last=training.drop_last), device)
@@ -198,12 +209,14 @@ def training_batches(data: Corpus, training: Training, seed: int, device: str) -
     return OnDevice(Budgeted(data=part, tokens=training.batch_tokens, seed=seed), device)
 
 
-def held_out_batches(data: Corpus, training: Training, device: str) -> OnDevice:
+def held_out_batches(data: Corpus, training: Training, device: str) -> OnDevice | Columns:
     """Batches of the validation data, `training.held_out_batch` large; by default of a size for the kind of data.
 
     That is the size of training batches, and more where a token has few logits (`Corpus.held_out_batch`).
     """
     part, wanted = data.parts["validation"], training.held_out_batch
+    if isinstance(part, Stream):
+        return Columns.held_out(part, wanted or training.batch_size, device=device)
     if training.batch_tokens is not None and not isinstance(part, Images):
         tokens = max(wanted or training.batch_tokens, int(lengths_of(part).max()))
         return OnDevice(Budgeted(data=part, tokens=tokens, shuffle=False), device)

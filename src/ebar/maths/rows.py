@@ -48,6 +48,18 @@ def count_rows(tree: Any) -> int:
     return counts.pop()
 
 
+def put(tree: Any, rows: Int[Tensor, " selected"], values: Any) -> None:
+    """Writes some rows of each tensor of a tree, in place; `values` is a tree of the same form."""
+    written = named_tensors(values)
+    for name, tensor in named_tensors(tree).items():
+        tensor[rows.to(tensor.device)] = written[name].to(tensor)
+
+
+def rows_of_process(rows: int, *, rank: int, ranks: int) -> slice:
+    """Which rows of a batch are one process's, however many parts each process cuts its own into."""
+    return slice(rows * rank // ranks, rows * (rank + 1) // ranks)
+
+
 def process_share(batch: Any, *, rank: int, ranks: int, parts: int) -> list[tuple[Any, float]]:
     """The parts of a batch that are one process's, each with 1 or, to be computed but not counted, 0.
 

@@ -237,6 +237,7 @@ def _of(backbone: str) -> Callable[..., Autoregressive]:
 
 
 lstm = _of("lstm")
+awd_lstm = _of("awd_lstm")
 transformer = _of("transformer")
 encoder_decoder = _of("encoder_decoder")
 pixelcnn = _of("pixelcnn")

@@ -31,6 +31,20 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
+class Uneven(Protocol):
+    """A source whose epochs have unequal numbers of batches."""
+
+    def batches_in(self, epoch: int) -> int: ...
+
+
+def steps_in(batches: Any, epochs: int) -> int:
+    """How many batches the first epochs have together."""
+    if isinstance(batches, Uneven):
+        return sum(batches.batches_in(epoch) for epoch in range(epochs))
+    return epochs * len(batches)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batches:
     """Rows of `data` in an order drawn anew each epoch from (seed, epoch)."""

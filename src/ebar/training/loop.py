@@ -110,7 +110,7 @@ def _take_step(
                 message = f"The {(name + what).replace('_', ' ')} is {number} in step {clock.step + 1}"
                 message += ": lower the learning rate, clip gradients, or look at the batch."
                 raise NonFiniteError(message, step=clock.step + 1, batch=batch)
-        metrics[f"{name}learning_rate"] = player.set_learning_rate(clock)
+        metrics[f"{name}learning_rate"] = player.set_learning_rate(clock, first.rate)
         assert player.optimiser is not None
         player.optimiser.step()
         _clear(player)

@@ -32,10 +32,10 @@ class Player:
             return []
         return [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
 
-    def set_learning_rate(self, clock: Clock) -> float:
-        """What the schedule says now; returns the first group's."""
+    def set_learning_rate(self, clock: Clock, rate: float = 1.0) -> float:
+        """What the schedule says now, times `rate`; returns the first group's."""
         assert self.optimiser is not None
-        factor = self.schedule.factor(clock)
+        factor = self.schedule.factor(clock) * rate
         for group in self.optimiser.param_groups:
             group["lr"] = group.setdefault("initial_lr", group["lr"]) * factor
         return float(self.optimiser.param_groups[0]["lr"])

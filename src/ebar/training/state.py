@@ -11,6 +11,7 @@ from ebar.training.loop import Position
 from ebar.training.players import Player, Players
 from ebar.training.run import Checkpoint
 from ebar.training.stopping import Best
+from ebar.training.streams import gather_memories
 
 FORMAT = 1
 
@@ -20,6 +21,7 @@ def capture(players: Players, position: Position, best: Best, generator: Generat
     tensors: dict[str, Tensor] = {}
     scalars: dict[str, dict[str, Any]] = {}
     for name, player in players.items():
+        gather_memories(player.module)
         for key, value in _optimiser_state(player).items():
             if isinstance(value, Tensor):
                 tensors[f"optimiser.{name}.{key}"] = value

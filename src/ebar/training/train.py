@@ -37,7 +37,8 @@ class Plan:
     epochs: int | None = None
     accumulate: int = 1  # parts a batch is cut into, to save memory
     log_every: int = 10  # steps
-    validate_every: int | None = None  # steps; None at the end of each epoch
+    validate_every: int | None = None  # steps; None at the end of epochs
+    validate_epochs: int = 1  # there, of every so many of them
     checkpoint_every: int = 1000  # steps; also at every new best, and at the end
     patience: Patience | None = None
     monitor: str = "loss"  # the held-out figure whose lowest value is the best
@@ -52,7 +53,9 @@ class Plan:
         return "patience" if self.patience is not None and self.patience.exhausted(best) else None
 
     def validates(self, step: Step) -> bool:
-        return step.ends_epoch if self.validate_every is None else step.number % self.validate_every == 0
+        if self.validate_every is not None:
+            return step.number % self.validate_every == 0
+        return step.ends_epoch and step.position.epoch % self.validate_epochs == 0
 
 
 class Result(NamedTuple):

@@ -1,0 +1,132 @@
+"""One long text read segment by segment, and the mean of a cost along it.
+
+What comes before a segment is carried as the backbone's memory where it has one (`Carries`), and otherwise read again:
+as many of the last tokens as the model's window leaves room for. Gradients end where a segment begins, either way.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ebar.backbones.backbone import Carries
+from ebar.errors import UserError
+from ebar.estimators.moments import weighted_mean
+from ebar.heads.head import target_log_probs
+from ebar.models.construction import Autoregressive
+from ebar.models.pretrained import Pretrained
+from ebar.types import Context, Estimate, Sequences, Stepwise
+
+BLOCKS = 30  # of a text, whose means tell the spread
+
+
+class Carried(NamedTuple):
+    """Where the reading of a few texts stands."""
+
+    before: Int[Tensor, "rows seen"]  # the last tokens; with a memory only the very last, which it does not hold yet
+    memory: Any = None
+
+
+def check_stream(model: Stepwise, tokens: int, segment: int) -> None:
+    """What cannot be read in segments is refused."""
+    if model.space.end is not None:
+        raise UserError("A stream is scored by a model of windows, whose sequences have one length and no end.")
+    window = model.space.length
+    if segment < 1 or (segment > window and not _carries(model)):
+        raise UserError(f"A segment has 1 to {window} tokens, as many as the model's window, not {segment}.")
+    if tokens <= segment:
+        raise UserError(f"The text has {tokens:,} tokens, too few for segments of {segment}.")
+
+
+def _carries(model: Stepwise) -> bool:
+    return isinstance(model, Autoregressive) and isinstance(model.backbone, Carries)
+
+
+def at_beginning(
+    model: Stepwise, texts: Int[Tensor, "rows length"]
+) -> tuple[Carried, Int[Tensor, "rows rest"]]:  # fmt: skip
+    """Before anything is read, and what is to be scored: all, or all but the first token where nothing begins a text.
+
+    Some pretrained networks have no token for the beginning: they can only tell what follows a token.
+    """
+    if isinstance(model, Autoregressive) and isinstance(model.backbone, Carries):
+        begun = torch.full_like(texts[:, :1], model.space.vocabulary)
+        return Carried(begun, model.backbone.empty_memory(len(texts))), texts
+    given = 1 if isinstance(model, Pretrained) and model.beginning is None else 0
+    return Carried(texts[:, :given]), texts[:, given:]
+
+
+def segment_log_probs(
+    model: Stepwise, tokens: Int[Tensor, "rows length"], carried: Carried
+) -> tuple[Float[Tensor, "rows length"], Carried]:
+    """log p of each token of a segment given what was read before, and where the reading stands after it."""
+    if isinstance(model, Autoregressive) and isinstance(model.backbone, Carries):
+        read = torch.cat([carried.before, tokens[:, :-1]], 1)
+        hidden, memory = model.backbone.read_segment(read, carried.memory)
+        return target_log_probs(model.head, hidden, tokens), Carried(tokens[:, -1:], memory)
+    room, seen = model.space.length - tokens.shape[1], carried.before.shape[1]
+    before = carried.before[:, max(0, seen - room) :]
+    if isinstance(model, Autoregressive):
+        hidden = _read(model.backbone, before, tokens)
+        found = target_log_probs(model.head, hidden, tokens)
+    else:
+        logits = _read_prefix(model, before, tokens) if isinstance(model, Pretrained) else _read(model, before, tokens)
+        found = torch.log_softmax(logits, -1).gather(2, tokens[:, :, None]).squeeze(2)
+    return found, Carried(torch.cat([before, tokens], 1))
+
+
+def _read(reads: Any, before: Int[Tensor, "rows seen"], tokens: Int[Tensor, "rows length"]) -> Tensor:
+    """Outputs of a model or backbone before each of the tokens, those `before` being read without gradient."""
+    seen = before.shape[1]
+    if seen == 0:
+        first, state = reads.start(len(tokens))
+        return _joined(reads, first, state, tokens)
+    with torch.no_grad():
+        _, state = reads.start(len(tokens))
+        if seen > 1:
+            _, state = reads.advance(before[:, :-1], state)
+    # The last token before the segment is read with it: its output predicts the segment's first.
+    outputs: Tensor = reads.advance(torch.cat([before[:, -1:], tokens[:, :-1]], 1), state)[0]
+    return outputs
+
+
+def _read_prefix(model: Pretrained, before: Int[Tensor, "rows seen"], tokens: Int[Tensor, "rows length"]) -> Tensor:
+    """The same of a network that reads a prefix, with or without a token for its beginning."""
+    rows, seen = before.shape
+    whole = seen == 0 or (seen == 1 and model.beginning is None)  # nothing can be read ahead of the segment
+    reads = model.with_network(model.network, length=tokens.shape[1] + (not whole))
+
+    def prefix(length: int) -> Context | None:
+        return Context(Sequences(before[:, :length], torch.full_like(before[:, 0], length))) if length else None
+
+    if whole:
+        first, state = reads.start(rows, prefix(seen))
+        return _joined(reads, first, state, tokens)
+    with torch.no_grad():
+        _, begun = reads.start(rows, prefix(seen - 1))
+    return reads.advance(torch.cat([before[:, -1:], tokens[:, :-1]], 1), begun)[0]
+
+
+def _joined(reads: Any, first: Tensor, state: Any, tokens: Int[Tensor, "rows length"]) -> Tensor:
+    if tokens.shape[1] == 1:
+        return first[:, None]
+    return torch.cat([first[:, None], reads.advance(tokens[:, :-1], state)[0]], 1)
+
+
+def block_mean(
+    costs: Float[Tensor, " tokens"], *, blocks: int = BLOCKS, low: float = -math.inf, level: float = 0.95
+) -> Estimate:
+    """The mean along a text, its interval over contiguous blocks as if they were independent (batch means).
+
+    Neighbouring tokens are not independent, so an interval over tokens would be too short; means of long blocks nearly
+    are, and Student's t allows for their small number. What holds longer than a block (a text of one author) is not
+    in the interval: it is about this text's like, not about all texts.
+    """
+    if not 2 <= blocks <= len(costs):
+        raise UserError(f"{len(costs):,} tokens cannot be cut into {blocks} blocks: give a longer text.")
+    parts = torch.tensor_split(costs.double(), blocks)
+    sizes = torch.tensor([len(part) for part in parts], dtype=torch.float64)
+    means = torch.stack([part.mean() for part in parts])
+    return weighted_mean(sizes.log()[None], means.cpu()[None], low=low, name="cost", batches=True, level=level)[0]
