@@ -6,6 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+LARGE = 2**12  # a vocabulary
+LOGITS = 2**24  # that a loss may hold: 64 megabytes, and as much again for their gradient
+
 
 @runtime_checkable
 class Head(Protocol):
@@ -26,6 +29,17 @@ class ScoresTargets(Protocol):
     def log_probs(
         self, hidden: Float[Tensor, "*batch width"], targets: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]: ...
+
+
+def without_logits(head: Head, places: int, vocabulary: int) -> bool:
+    """Whether the log-probabilities of so many targets are better computed without those of the whole vocabulary.
+
+    Heads that mix or factor the vocabulary have more to hold than its logits. A softmax's logits are the quicker way
+    while there are few of them.
+    """
+    if not isinstance(head, ScoresTargets):
+        return False
+    return not head.free_logits or (vocabulary >= LARGE and places * vocabulary > LOGITS)
 
 
 def target_log_probs(

@@ -28,11 +28,11 @@ from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.heads import HEADS
-from ebar.heads.head import Head
+from ebar.heads.head import Head, target_log_probs, without_logits
 from ebar.hugging_face import quiet, transformers
 from ebar.models.drawing import Advances, Placed, PlacedSteps
 from ebar.models.pretrained import Pretrained
-from ebar.models.stepwise import ByChainRule, by_advancing, only_end_in_last_place
+from ebar.models.stepwise import ByChainRule, by_advancing, only_end_in_last_place, sure_of_end_in_last_place
 from ebar.models.truncated import Truncatable
 from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, Space
@@ -84,6 +84,24 @@ class Autoregressive(Truncatable):
         if not isinstance(self.backbone, Reads):
             raise UserError(f"{type(self.backbone).__name__} reads tokens only, no vectors in their place.")
         return only_end_in_last_place(self.head(self.backbone.read(inputs, context)), 0, self.space)
+
+    def without_logits(self, places: int) -> bool:
+        """Whether so many tokens are better scored by `given_log_probs` than from their logits."""
+        return without_logits(self.head, places, self.space.vocabulary)
+
+    def given_log_probs(
+        self, tokens: Int[Tensor, "rows length"], context: Context | None = None
+    ) -> Float[Tensor, "rows length"]:
+        """log q(xₜ | x₍<t₎, C) of each of the tokens in one pass, by the head's own way where it has one."""
+        if isinstance(self.backbone, Reads):
+            hidden = self.backbone.read(self.backbone.embed(tokens[:, :-1]), context)
+        else:
+            first, state = self.backbone.start(len(tokens), context)
+            hidden = first[:, None]
+            if tokens.shape[1] > 1:
+                hidden = torch.cat([hidden, self.backbone.advance(tokens[:, :-1], state)[0]], 1)
+        log_probs = target_log_probs(self.head, hidden[:, : tokens.shape[1]], tokens)
+        return sure_of_end_in_last_place(log_probs, tokens, 0, self.space)
 
     def stepper(self, state: Placed) -> Stepper:
         """The quickest way to draw; without dropout only in evaluation mode where the backbone has no quicker one."""

@@ -18,6 +18,7 @@ from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows,
 
 READ = 256  # contexts read together there, or as many as a block has
 LOGITS = 2**26  # and so many logits at most: a quarter of a gigabyte
+PLACES = 2**14  # tokens scored together where no logits are held
 
 
 def only_end_in_last_place(
@@ -37,6 +38,17 @@ def only_end_in_last_place(
     return torch.cat([logits[:, :last], masked[:, None], logits[:, last + 1 :]], 1)
 
 
+def sure_of_end_in_last_place(
+    log_probs: Float[Tensor, "rows length"], tokens: Int[Tensor, "rows length"], first_place: int, space: Space
+) -> Float[Tensor, "rows length"]:
+    """The same for log-probabilities of given tokens: 0 for the end where nothing else may stand, else −inf."""
+    last = space.length - 1 - first_place
+    if space.end is None or not 0 <= last < tokens.shape[1]:
+        return log_probs
+    certain = torch.where(tokens[:, last] == space.end, 0.0, -math.inf).to(log_probs)
+    return torch.cat([log_probs[:, :last], certain[:, None], log_probs[:, last + 1 :]], 1)
+
+
 def belongs(x: Sequences, space: Space) -> Bool[Tensor, " batch"]:
     """Which rows are sequences of the space."""
     if space.end is None:
@@ -54,6 +66,21 @@ class TeacherForced(Protocol):
     def teacher_forced(
         self, tokens: Int[Tensor, "rows length"], context: Context | None = None
     ) -> Float[Tensor, "rows length vocabulary"]: ...
+
+
+@runtime_checkable
+class ScoresGiven(Protocol):
+    """Scores given tokens without their logits, which over a large vocabulary are most of the memory."""
+
+    def without_logits(self, places: int) -> bool:
+        """Whether that is the better way for so many tokens."""
+        ...
+
+    def given_log_probs(
+        self, tokens: Int[Tensor, "rows length"], context: Context | None = None
+    ) -> Float[Tensor, "rows length"]:
+        """log p(xₜ | x₍<t₎, C) of each of the tokens; at most as many as the space is long."""
+        ...
 
 
 def teacher_forced(
@@ -84,12 +111,14 @@ def token_log_probs(model: Stepwise, x: Sequences, context: Context | None = Non
     Without gradients, as many rows at a time as keep memory bounded.
     """
     batch, space = len(x.lengths), model.space.after(context)
+    width = min(x.tokens.shape[1], space.length)
+    if isinstance(model, ScoresGiven) and model.without_logits(batch * width):
+        return _given_log_probs(model, x, context, width)
     if torch.is_grad_enabled() and isinstance(model, TeacherForced):
-        width = min(x.tokens.shape[1], space.length)
         safe = torch.where(x.mask()[:, :width], x.tokens[:, :width], 0)
         _condition(batch, context, safe.device)  # refuses what cannot be shared evenly
         return _picked(model.teacher_forced(safe, context), safe, x)
-    logits_of_a_row = max(1, min(x.tokens.shape[1], space.length) * space.vocabulary)
+    logits_of_a_row = max(1, width * space.vocabulary)
     size = max(batch, 1) if torch.is_grad_enabled() else max(1, min(BLOCK, LOGITS // logits_of_a_row))
     if not torch.is_grad_enabled():
         size = min(size, contexts_at_once(model, context))
@@ -98,6 +127,30 @@ def token_log_probs(model: Stepwise, x: Sequences, context: Context | None = Non
         inside = Sequences(x.tokens[block], x.lengths[block])
         parts.append(_block_log_probs(model, inside, first, state, space.length))
     return torch.cat(parts)
+
+
+def _given_log_probs(
+    model: ScoresGiven, x: Sequences, context: Context | None, width: int
+) -> Float[Tensor, "batch length"]:  # fmt: skip
+    """`token_log_probs` where no logits are held. Without gradients, whole contexts' rows at a time, or some of one's.
+
+    Rows that share a context are evenly many for each, which is how a model reads it once for all of them.
+    """
+    batch = len(x.lengths)
+    safe = torch.where(x.mask()[:, :width], x.tokens[:, :width], 0)
+    each = draws_per_context(batch, context)
+    if torch.is_grad_enabled() or batch == 0:
+        return _padded(model.given_log_probs(safe, context), x)
+    size = max(1, min(BLOCK, PLACES // max(width, 1)))
+    if context is None:
+        return _padded(torch.cat([model.given_log_probs(rows) for rows in torch.split(safe, size)]), x)
+    few = max(1, min(size // each, contexts_at_once(model, context)))  # type: ignore[arg-type]
+    parts = []
+    for low in range(0, context.rows, few):
+        read = context.select(torch.arange(low, min(low + few, context.rows), device=context.given.lengths.device))
+        rows = safe[low * each : (low + few) * each]
+        parts += [model.given_log_probs(some, read) for some in torch.split(rows, size if few == 1 else len(rows))]
+    return _padded(torch.cat(parts), x)
 
 
 def _started(
@@ -141,8 +194,12 @@ def _block_log_probs(
 def _picked(
     logits: Float[Tensor, "batch width vocabulary"], safe: Int[Tensor, "batch width"], x: Sequences
 ) -> Float[Tensor, "batch length"]:
-    width = safe.shape[1]
-    picked = torch.log_softmax(logits, -1).gather(2, safe[:, :, None]).squeeze(2)
+    return _padded(torch.log_softmax(logits, -1).gather(2, safe[:, :, None]).squeeze(2), x)
+
+
+def _padded(picked: Float[Tensor, "batch width"], x: Sequences) -> Float[Tensor, "batch length"]:
+    """0 on padding, and −inf for tokens that stand where the space has no more places."""
+    width = picked.shape[1]
     picked = torch.where(x.mask()[:, :width], picked, 0.0)
     beyond = torch.zeros_like(x.tokens[:, width:], dtype=picked.dtype)
     return torch.cat([picked, beyond.masked_fill(x.mask()[:, width:], -math.inf)], 1)

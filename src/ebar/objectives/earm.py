@@ -97,7 +97,8 @@ class Earm(FromPredictions):
         if not self.model.free_logits:
             raise UserError(
                 "E-ARM lives on the freedom of a softmax's shift, and this head has none: it gives log-probabilities "
-                "(as mixtures and adaptive softmaxes do), so that every LSE is 0 and every weight 1; choose softmax."
+                "(as mixtures and adaptive softmaxes do), so that every LSE is 0, every weight 1 and the energy "
+                "vanishes; choose softmax."
             )
         for value, table, what in (
             (self.normalise, ("batch", "context"), "normalisation"),

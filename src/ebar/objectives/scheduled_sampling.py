@@ -20,7 +20,7 @@ from ebar.backbones.backbone import Reads
 from ebar.errors import UserError, choose
 from ebar.models.construction import Autoregressive
 from ebar.models.drawing import draw_tokens
-from ebar.models.stepwise import belongs, teacher_forced
+from ebar.models.stepwise import ScoresGiven, belongs, teacher_forced
 from ebar.objectives.contrastive import TokenScores, token_scores
 from ebar.types import Clock, Context, Distribution, Loss, Sequences, Space, Stepwise
 
@@ -55,9 +55,7 @@ class MaximumLikelihood:
         terms = choose({"token": int(x.lengths.sum()), "sequence": len(x.lengths)}, self.per, "unit of a mean")
         if isinstance(self.model, Stepwise):
             space = self.model.space.after(context)
-            safe = inside(x, space)
-            logits = teacher_forced(self.model, safe.tokens, context)
-            scores = token_scores(logits, safe.tokens, mean=self.label_smoothing > 0)
+            scores = self._scores(inside(x, space), context)
             nll, loss = token_cross_entropy(scores, x, space, self.label_smoothing)
         elif self.label_smoothing > 0:
             raise UserError(f"{type(self.model).__name__} shows no token's distribution, so no label can be smoothed.")
@@ -65,6 +63,15 @@ class MaximumLikelihood:
             nll = loss = -self.model.log_prob(x, context).sum()
         value = loss / terms
         yield Loss(value, self.player, {f"nll_per_{self.per}": float(nll.detach() / terms)}, weight=float(terms))
+
+    def _scores(self, x: Sequences, context: Context | None) -> TokenScores:
+        """Of the tokens; a smoothed label needs all logits, the true one alone need not have them."""
+        assert isinstance(self.model, Stepwise)
+        plain = self.label_smoothing == 0
+        if plain and isinstance(self.model, ScoresGiven) and self.model.without_logits(x.tokens.numel()):
+            log_probs = self.model.given_log_probs(x.tokens, context)
+            return TokenScores(log_probs, torch.zeros_like(log_probs), torch.zeros_like(log_probs))
+        return token_scores(teacher_forced(self.model, x.tokens, context), x.tokens, mean=not plain)
 
 
 def parted(batch: Batch) -> tuple[Sequences, Context | None]:

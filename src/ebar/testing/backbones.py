@@ -63,17 +63,16 @@ def by_stepper(backbone: Any, tokens: Tensor, context: Context | None) -> Tensor
     return torch.stack([first, *(stepper.step(token).clone() for token in tokens.unbind(1))], 1)
 
 
-@torch.no_grad()
 def check_head(head: Head, *, width: int, vocabulary: int, tolerance: float | None = None) -> None:
     """A distribution over the vocabulary: finite, summing to 1, its log-probabilities of targets those of its logits.
 
     `free_logits` says whether the logits may be shifted; where it is False they are log-probabilities already. A head
-    may have `log_probs(hidden, targets)`, the same numbers for given targets in less memory.
+    may have `log_probs(hidden, targets)`, the same numbers for given targets in less memory, and the same gradients.
     """
     generator = Generator().manual_seed(1)
     parameters = list(getattr(head, "parameters", list)())
     dtype = parameters[0].dtype if parameters else torch.float32
-    hidden = torch.randn(5, 3, width, generator=generator).to(dtype)
+    hidden = torch.randn(5, 3, width, generator=generator).to(dtype).requires_grad_()
     with evaluation_mode(head):
         logits = head(hidden)
         require(logits.shape == (5, 3, vocabulary), "a head gives one score for each token of the vocabulary")
@@ -87,6 +86,17 @@ def check_head(head: Head, *, width: int, vocabulary: int, tolerance: float | No
             targets = torch.randint(0, vocabulary, (5, 3), generator=generator)
             wanted = log_probs.gather(-1, targets[..., None])[..., 0]
             found = for_targets(hidden, targets).double()
-            require_close(
-                found, wanted, "log-probabilities of targets agree with the logits", tolerance=tolerance or 1e-5
-            )
+            law = "log-probabilities of targets agree with the logits"
+            require_close(found, wanted, law, tolerance=tolerance or 1e-5)
+            learnt = [hidden, *(parameter for parameter in parameters if parameter.requires_grad)]
+            weights = torch.randn(found.shape, generator=generator, dtype=torch.float64)
+            require(found.requires_grad, "log-probabilities of targets have a gradient")
+            law = "log-probabilities of targets have the gradients that the logits give"
+            for one, other in zip(*(_gradients(each, weights, learnt) for each in (found, wanted)), strict=True):
+                require_close(one, other, law, tolerance=tolerance or 1e-4)
+
+
+def _gradients(outputs: Tensor, weights: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+    """Of the weighted sum; 0 where an input does not matter."""
+    found = torch.autograd.grad((outputs * weights).sum(), inputs, allow_unused=True)
+    return [torch.zeros_like(one) if each is None else each for one, each in zip(inputs, found, strict=True)]

@@ -417,7 +417,9 @@ def _budgets(drawn: ScoredDraws, figures: dict[str, Estimate], within: float) ->
 def _save(policy: nn.Module, folder: Path) -> None:
     """π, complete or not at all: a pretrained one as transformers saves models, of another its weights."""
     if not isinstance(policy, Pretrained):
-        weights = {name: weight.detach().cpu().contiguous() for name, weight in policy.state_dict().items()}
+        # A copy of each: tied weights have two names and one memory, which safetensors refuses.
+        state = policy.state_dict().items()
+        weights = {name: weight.detach().to("cpu", copy=True).contiguous() for name, weight in state}
         with saving(str(folder)):
             replace_folder(folder, {"model.safetensors": to_bytes(weights)})
         return
