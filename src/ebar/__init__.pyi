@@ -42,6 +42,9 @@ from ebar.evaluation.exposure_bias import exposure_bias as exposure_bias
 from ebar.evaluation.moments import frequencies as frequencies
 from ebar.evaluation.moments import moment_distance as moment_distance
 from ebar.evaluation.moments import true_moments as true_moments
+from ebar.evaluation.rank import log_probability_matrix as log_probability_matrix
+from ebar.evaluation.rank import numerical_rank as numerical_rank
+from ebar.evaluation.rank import pairwise_divergence as pairwise_divergence
 from ebar.evaluation.translation import bleu as bleu
 from ebar.features.classifier import classifier as classifier
 from ebar.features.counts import Length as Length

@@ -33,6 +33,7 @@ from ebar.evaluation import (
     exact_cross_entropy,
     exposure_bias,
     next_words,
+    rank,
     token_search,
 )
 from ebar.evaluation import moments as means
@@ -245,6 +246,8 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "evaluation.dynamic.gradient_statistics": lambda w: dynamic.gradient_statistics(
         w.fixed, torch.tensor([0, 1, 2, 0, 0, 1, 2, 2, 1]), rows=2, segment=2
     ),
+    "evaluation.rank.log_probability_matrix": lambda w: rank.log_probability_matrix(w.fixed, short(w)),
+    "evaluation.rank.pairwise_divergence": lambda w: rank.pairwise_divergence(w.fixed, short(w)),
     "evaluation.token_search.scores_of": lambda w: token_search.scores_of(w.energy, w.base, w.x, w.context),
     "evaluation.token_search.search": lambda w: token_search.search(
         w.energy, w.base, w.x, w.context, how=token_search.TokenSearch(steps=2, candidates=2), generator=w.generator()
@@ -349,6 +352,7 @@ DOES_NOT_MEASURE = {
     "evaluation.moments": "frequency mean_length moment_distance true_moment true_moments",
     "evaluation.next_words": "NextWords.others NextWords.under_base NextWords.under_joint Strata.share",
     "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per",
+    "evaluation.rank": "Spectrum.above Spectrum.share_below numerical_rank singular_values spaced_contexts",
     "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test "
     "compare_verdicts paired_difference verdict",
     "evaluation.token_search": "Scores.log_q_per_token Scores.mean_energy Scores.taken_for_real Searched.rows "
@@ -379,6 +383,10 @@ DOES_NOT_MEASURE = {
 
 def fixed(w: World) -> Sequences:
     return Sequences(torch.tensor([[0, 1, 2, 0], [1, 1, 0, 2], [2, 0, 0, 1]]), torch.full((3,), 4))
+
+
+def short(w: World) -> Sequences:
+    return Sequences(torch.tensor([[0, 1], [1, 1], [2, 0]]), torch.tensor([2, 1, 2]))
 
 
 def fresh(x: Sequences) -> Sequences:
