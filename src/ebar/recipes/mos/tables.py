@@ -7,7 +7,7 @@ from typing import Any
 
 from ebar.recipes.figures import Figure, Figures, found
 from ebar.recipes.layout import Claim, Curves, Layout, Points
-from ebar.recipes.mos.measures import CACHED, DYNAMIC, EVALUATIONS, PLAIN, TUNED, run_cell
+from ebar.recipes.mos.measures import CACHED, DYNAMIC, PLAIN, TUNED, run_cell
 from ebar.recipes.mos.words import MOC, MOS, MOS_SETTINGS, NGRAM, PAPER, PTB, RUNS, SOFTMAX, WIDE, WT2, words
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 
@@ -175,30 +175,149 @@ TABLE_A5 = Recipe(
 
 # Tables A.6 and A.7 -------------------------------------------------------------------------------------------------
 
-RANK, BOUND = "rank", "d + 2"
-PAST, SHORT = "rank less the bound d + 2", "rank less that of a matrix of full rank"
-ABOVE, MORE = "singular values above 10⁻³σ₁", "singular values above 10⁻³σ₁, more than with fewer components"
+RANK, BOUND, ABOVE = "rank, {part}", "the bound d + 2", "singular values above 10⁻³σ₁"
+PAST, SHORT = "rank less the bound d + 2", "rank less the most that there can be"
+MORE = "singular values above 10⁻³σ₁, more than with fewer components"
 RANKS = {SOFTMAX: 400, MOC: 280, MOS: 9981}
 BY_COMPONENTS = {3: (6467, 58.62), 5: (8930, 57.36), 10: (9973, 56.33), 15: (9981, 55.97), 20: (9981, 56.17)}
-BOUNDED = (SOFTMAX, MOC, MOS_SETTINGS, WIDE)  # whatever their parameters
+BOUNDED = (SOFTMAX, MOC, MOS_SETTINGS, WIDE)  # whatever their parameters are
 EXACTLY = (
-    "The matrix of log-probabilities has a row for each context and a column for each word, and is computed in float64: "
-    "in it a mixture of two softmaxes already has full rank, so that ranks do not tell numbers of components apart. In "
-    "float32 round-off hides small singular values, and the thesis's ranks grow with the components. What grows here is "
-    "the number of singular values that are not small. A rank counts those above ½·√(m + n + 1)·σ₁·ε, the round-off to "
-    "be expected (Press et al. 2007). The bound is d + 2, not d: one more for the bias, one for the normalisers."
+    "A matrix of log-probabilities has a row for each context and a column for each word. It is computed in float64, "
+    "in which a mixture of two softmaxes already has full rank, so that ranks do not tell numbers of components apart; "
+    "the thesis's, which grow with them, are of lower precision, where round-off hides small singular values. What "
+    "grows here is the number of singular values that are not small. A rank counts those above ½·√(m + n + 1)·σ₁·ε, the "
+    "round-off to be expected (Press et al. 2007). The bound is d + 2, not d: one more for the bias, one for the "
+    "normalisers."
 )
+RANK_READING = replace(READING, departures=lambda cells: [EXACTLY, *departures(cells)])
 
 
-def measured(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
-    """A run of a model whose matrix was decomposed, on the test text."""
-    if "rank" in result:
-        yield cell, {**result, **result["evaluations"][PLAIN], **result["rank"]["test"]}
+def ranked(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
+    """A run with what was found of its matrix, on the test text."""
+    own = result["rank"]["test"]
+    past = None if result["bound"] is None else own["rank"] - result["bound"]
+    cost = result["evaluations"][PLAIN]["test"]
+    yield cell, {**result, **own, "ranks": result["rank"], "past": past, "cost": cost}
 
 
-def _rank_figures(*more: Figure) -> tuple[Figure, ...]:
-    return (
-        Figure(name="parameters", at="parameters", exact=True),
-        *more,
+def _test_perplexity(result: Mapping[str, Any]) -> float:
+    return math.exp(found(result, "cost").value)
+
+
+SHAPE = Figure(name="contexts", at="contexts", exact=True), Figure(name="words", at="words", exact=True)
+SIZE = Figure(name="parameters", at="parameters", exact=True)
+MEASURED = words(lambda cell: cell["place"] == PTB and cell["main"])
+
+TABLE_A6 = Recipe(
+    title="The rank of the log-probabilities of a softmax, a mixture of contexts and a mixture of softmaxes",
+    source=f"{PAPER}, Table A.6 (Penn Treebank); at scale cpu the runs of mos/table_a5",
+    grid=MEASURED,
+    figures=Figures(
+        SIZE, *SHAPE,
+        Figure(name=BOUND, at="bound", exact=True),
+        Figure(
+            name=RANK, at=lambda result, part: result["ranks"].get(part, {}).get("rank"),
+            paper=lambda row: RANKS.get(row["model"]), **PARTS,
+        ),
+        Figure(name=PAST, at="past"),
         Figure(name=ABOVE, at="above"),
-    )
+        Figure(name="test perplexity", at=_test_perplexity, range=(0.0, math.inf)),
+        by=("model",), parts=ranked,
+    ),
+    tables=[
+        Layout(rows=("model",), figures=("parameters", "contexts", "words", BOUND, "rank,*")),
+        Layout(rows=("model",), figures=(PAST, ABOVE, "test perplexity")),
+    ],
+    plots=Points(of=[ABOVE], label="{model}", title=ABOVE, x_label="number"),
+    claims=[
+        *(Claim(says=f"the rank of {model} is at most d + 2", figure=PAST, below=0.5, where={"model": model})
+          for model in BOUNDED),
+        Claim(says="the rank of a mixture of softmaxes is above d + 2", figure=PAST, above=0.5, where={"model": MOS}),
+    ],
+    reading=RANK_READING,
+    **WORDS,
+)  # fmt: skip
+
+TABLE_A7 = Recipe(
+    title="Rank and perplexity by the number of softmaxes, at equally many parameters",
+    source=f"{PAPER}, Table A.7 (Penn Treebank, other sizes fixed); at scale cpu sizes such that parameters are as many",
+    grid=words(lambda cell: cell["place"] == PTB and cell["model"] == MOS),
+    figures=Figures(
+        SIZE, *SHAPE,
+        Figure(name="rank", at="rank", paper={k: rank for k, (rank, _) in BY_COMPONENTS.items()}),
+        Figure(name=SHORT, at=lambda result: result["rank"] - result["full"]),
+        Figure(name=ABOVE, at="above"),
+        Figure(name=MORE, at="above", minus=lambda cell: {"components": cell["fewer"]}),
+        Figure(name="test perplexity", at=_test_perplexity, range=(0.0, math.inf),
+               paper={k: perplexity for k, (_, perplexity) in BY_COMPONENTS.items()}),
+        by=("components",), parts=ranked,
+    ),
+    tables=[
+        Layout(rows=("components",), figures=("parameters", "contexts", "words", "rank", "test perplexity")),
+        Layout(rows=("components",), figures=(SHORT, ABOVE, MORE)),
+    ],
+    plots=[
+        Curves(of={ABOVE: "mixture of softmaxes"}, x="components", title=ABOVE),
+        Curves(of={"test perplexity": "mixture of softmaxes"}, x="components", title="test perplexity"),
+    ],
+    claims=[
+        Claim(says="a mixture of softmaxes has full rank", figure=SHORT, above=-0.5),
+        Claim(says="more components leave more singular values that are not small", figure=MORE, above=0.0),
+    ],
+    reading=RANK_READING,
+    **WORDS,
+)  # fmt: skip
+
+# Figure A.1 and Table A.11 ------------------------------------------------------------------------------------------
+
+BELOW, THRESHOLD = "share of singular values at or below", "of the largest"
+
+
+FIGURE_A1 = Recipe(
+    title="How singular values are spread, in units of the largest",
+    source=f"{PAPER}, Figure A.1 (Penn Treebank), a picture without figures; at scale cpu the runs of mos/table_a5",
+    grid=words(lambda cell: cell["place"] == PTB and cell["model"] in (SOFTMAX, MOC, MOS)),
+    figures=Figures(
+        Figure(name=ABOVE, at="above"),
+        Figure(
+            name=BELOW, at="below.{threshold}.1", range=(0.0, 1.0),
+            each={"threshold": lambda result: {float(x): place for place, (x, _) in enumerate(result["below"])}},
+        ),
+        by=("model", "components"), parts=ranked,
+    ),
+    tables=[
+        Layout(rows=("model", "components"), figures=(ABOVE,)),
+        Layout(rows=("threshold",), columns=("model", "components"), figures=(BELOW,), caption=BELOW),
+    ],
+    plots=Curves(
+        of={BELOW: "{model}, {components}"}, x="threshold", x_label="normalised singular value", title=BELOW,
+        by=("model", "components"), log_x=True,
+    ),
+    reading=RANK_READING,
+    **WORDS,
+)  # fmt: skip
+
+DIVERGENCE, APART = "expected KL between contexts, {part}", "expected KL between test contexts, minus that of AWD-LSTM"
+DIVERGENCES = {SOFTMAX: (4.869, 4.763), MOC: (4.955, 4.864), MOS: (5.400, 5.284)}
+TABLE_A11 = Recipe(
+    title="How different predictions are after different contexts",
+    source=f"{PAPER}, Table A.11 (Penn Treebank); at scale cpu the runs of mos/table_a5",
+    grid=MEASURED,
+    figures=Figures(
+        Figure(
+            name=DIVERGENCE, at=lambda result, part: result["divergence"].get(part), range=(0.0, math.inf), **PARTS,
+            paper=lambda row: DIVERGENCES.get(row["model"], (None, None))[row["part"] == "test"],
+        ),
+        Figure(name=APART, at=lambda result: found(result, "divergence.test").value, minus={"model": SOFTMAX}),
+        by=("model",),
+    ),
+    tables=Layout(rows=("model",)),
+    plots=Points(of=[APART], label="{model}", title="Paired over seeds", x_label="nats"),
+    claims=[
+        Claim(says=f"predictions of {model} differ more than those of AWD-LSTM", figure=APART, above=0.0,
+              where={"model": model})
+        for model in (MOC, MOS)
+    ],
+    reading=replace(READING, items="pairs of contexts, one training"),
+    **WORDS,
+)  # fmt: skip

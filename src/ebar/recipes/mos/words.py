@@ -46,22 +46,22 @@ def head(components: int, *, dropout: float = 0.0, contexts: bool = False) -> di
 
 def place(
     name: str, shared: Mapping[str, Any], *, softmax: Mapping[str, Any], mixtures: Mapping[int, Mapping[str, Any]],
-    main: int, dropout: float, wide: int | None = None, order: int | None = None, tuned: Mapping[str, Any],
+    main: int, dropout: float, wide: int | None = None, order: int | None = None, tuned: Mapping[str, Mapping[str, Any]],
     ablations: bool = True,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """The models that are read in place of one text.
 
     `mixtures` are options by the number of components, of which `main` is the one of the main tables. `wide` is the
-    size of the wide softmax's vectors, `order` that of the n-gram. `tuned` are measures of the two that are compared in
-    the main table: fine-tuning, the cache and dynamic evaluation.
+    size of the wide softmax's vectors, `order` that of the n-gram. `tuned` are measures of the two models that are
+    compared in the main table: fine-tuning, the cache and dynamic evaluation.
     """
     shared = {"place": name, **shared}
     counts = sorted(mixtures)
-    found: list[dict[str, Any]] = [{"model": SOFTMAX, "main": True, **shared, **softmax, **head(1), **tuned}]
+    found: list[dict[str, Any]] = [{"model": SOFTMAX, "main": True, **shared, **softmax, **head(1), **tuned[SOFTMAX]}]
     for components in counts:
         own = {**shared, **mixtures[components], "fewer": max([k for k in counts if k < components], default=components)}
         model = {**own, "model": MOS, "main": components == main, **head(components, dropout=dropout)}
-        found.append({**model, **(tuned if components == main else {})})
+        found.append({**model, **(tuned[MOS] if components == main else {})})
         if ablations and components == main:
             plain = {key: value for key, value in own.items() if key != "backbone.last"}
             found += [
@@ -88,10 +88,10 @@ TOY = {
     **text("toy", "txt", length=10, vocabulary=None, limit=900, held_out_limit=300),
     **dropouts(embedding=0.0, input=0.1, hidden=0.1, output=0.1, weight=0.1), "backbone.layers": 2,
     **group("optimiser", kind="adam", learning_rate=1e-2), **group("training", epochs=2, batch_size=5),
-    **group("measures", parts=["validation", "test"], segment=20, contexts=100, steps=40),
+    **group("measures", parts=["validation", "test"], segment=20, contexts=100, spacing=1, steps=40),
 }  # fmt: skip
 TOY_TUNED = group(
-    "measures", finetune={"epochs": 1, "learning_rate": 1.0},
+    "measures", finetune={"optimiser": {"learning_rate": 1.0}, "training": {"epochs": 1}},
     cache={"window": 50, "flatness": 0.3, "weight": 0.1},
     dynamic={"learning_rate": 1e-3, "decay": 1e-3, "epsilon": 1e-3, "segment": 10, "rows": 5, "batches": 5},
 )  # fmt: skip
@@ -106,10 +106,10 @@ SLICE = {
     **dropouts(embedding=0.02, input=0.2, hidden=0.1, output=0.2, weight=0.1), "backbone.layers": 2,
     **group("optimiser", kind="adam", learning_rate=4e-3), **group("schedule", kind="cosine", warmup=50),
     **group("training", epochs=4, batch_size=20),
-    **group("measures", parts=["test"], segment=70, contexts=4000, steps=4000),
+    **group("measures", parts=["test"], segment=70, contexts=4000, spacing=4, steps=4000),
 }  # fmt: skip
 SLICE_TUNED = group(
-    "measures", finetune={"epochs": 1, "learning_rate": 2.0},
+    "measures", finetune={"optimiser": {"learning_rate": 2.0}, "training": {"epochs": 1}},
     cache={"window": 500, "flatness": 0.3, "weight": 0.1},
     dynamic={"learning_rate": 1e-3, "decay": 1e-3, "epsilon": 1e-3, "segment": 10, "rows": 20, "batches": 200},
 )  # fmt: skip
@@ -129,7 +129,7 @@ LARGER = {
 AUTHORS = {
     **group("optimiser", kind="triggered_asgd", weight_decay=1.2e-6, evaluations=5), "backbone.layers": 3,
     **group("objective", activation=2.0, slowness=1.0), "training.held_out_batch": 10,
-    **group("measures", parts=["validation", "test"], segment=70, contexts=10_000, steps=10_000),
+    **group("measures", parts=["validation", "test"], segment=70, contexts=10_000, spacing=1, steps=10_000),
 }  # fmt: skip
 WORDS = {"length": 70, "vocabulary": None, "limit": None, "held_out_limit": None}
 PENN = {**text("penn", "txt", **WORDS), "corpus": PTB, **AUTHORS}
@@ -159,36 +159,43 @@ WIKITEXT2_MOS = {
 }  # fmt: skip
 
 
-def _tuned(cache: tuple[int, float, float], decay: float, epsilon: float) -> dict[str, Any]:
-    """Table A.9 in the scaling of the authors' time, and Grave et al.'s cache as Merity et al. set it."""
+def _tuned(
+    mixture: float, cache: tuple[int, float, float], decay: float, epsilon: float
+) -> dict[str, dict[str, Any]]:  # fmt: skip
+    """Fine-tuning at a softmax's rate 30 and the mixture's own; Table A.9 in the scaling of the authors' time, and Grave et al.'s cache as Merity et al. set it."""
     window, flatness, weight = cache
-    return group(
-        "measures", finetune={"epochs": 1000, "learning_rate": None},
-        cache={"window": window, "flatness": flatness, "weight": weight},
-        dynamic={"learning_rate": 0.002, "decay": decay, "epsilon": epsilon, "segment": 5, "rows": 100,
-                 "batches": None, "old_scaling": True},
-    )  # fmt: skip
+    return {
+        model: group(
+            "measures",
+            finetune={"optimiser": {"learning_rate": rate, "weight_decay": 1.2e-6},
+                      "training": {"epochs": 1000, "patience_excluding": 5}},
+            cache={"window": window, "flatness": flatness, "weight": weight},
+            dynamic={"learning_rate": 0.002, "decay": decay, "epsilon": epsilon, "segment": 5, "rows": 100,
+                     "batches": None, "old_scaling": True},
+        )
+        for model, rate in ((SOFTMAX, 30.0), (MOS, mixture))
+    }  # fmt: skip
 
 
 PLACES: dict[str, Sequence[dict[str, Any]]] = {
     "demo": [
         *place(PTB, TOY, softmax=TOY_SOFTMAX, mixtures=TOY_MIXTURES, main=3, dropout=0.1, wide=10, order=3,
-               tuned=TOY_TUNED),
+               tuned=dict.fromkeys((SOFTMAX, MOS), TOY_TUNED)),
         *place(WT2, {**TOY, "measures.contexts": None, "measures.steps": None}, softmax=TOY_SOFTMAX,
-               mixtures={3: TOY_MIXTURES[3]}, main=3, dropout=0.1, tuned=TOY_TUNED, ablations=False),
+               mixtures={3: TOY_MIXTURES[3]}, main=3, dropout=0.1, tuned=dict.fromkeys((SOFTMAX, MOS), TOY_TUNED), ablations=False),
     ],
     "cpu": [
         *place(PTB, SLICE, softmax=group("backbone", embedding=64, hidden=160), mixtures=SLICE_MIXTURES, main=5,
-               dropout=0.1, wide=256, order=5, tuned=SLICE_TUNED),
+               dropout=0.1, wide=256, order=5, tuned=dict.fromkeys((SOFTMAX, MOS), SLICE_TUNED)),
         *place(WT2, LARGER, softmax=group("backbone", embedding=80, hidden=200),
                mixtures={3: group("backbone", embedding=64, hidden=225, last=100)}, main=3, dropout=0.1,
-               tuned=SLICE_TUNED, ablations=False),
+               tuned=dict.fromkeys((SOFTMAX, MOS), SLICE_TUNED), ablations=False),
     ],
     "paper": [
         *place(PTB, PENN, softmax=PENN_SOFTMAX, mixtures=dict.fromkeys((3, 5, 10, 15, 20), PENN_MOS), main=15,
-               dropout=0.29, wide=10_000, order=5, tuned=_tuned((500, 0.3, 0.1), 0.075, 0.001)),
+               dropout=0.29, wide=10_000, order=5, tuned=_tuned(25.0, (500, 0.3, 0.1), 0.075, 0.001)),
         *place(WT2, WIKITEXT2, softmax=WIKITEXT2_SOFTMAX, mixtures={15: WIKITEXT2_MOS}, main=15, dropout=0.29,
-               tuned=_tuned((3785, 0.662, 0.1279), 0.02, 0.002)),
+               tuned=_tuned(20.0, (3785, 0.662, 0.1279), 0.02, 0.002)),
     ],
 }  # fmt: skip
 GRID: Grid = training_grid(COMMON, {"model": PLACES}, seeds=SEEDS)
