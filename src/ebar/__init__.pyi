@@ -79,6 +79,7 @@ from ebar.models.construction import pixelcnn as pixelcnn
 from ebar.models.construction import save_pretrained as save_pretrained
 from ebar.models.construction import transformer as transformer
 from ebar.models.construction import wrap as wrap
+from ebar.models.ngram import NGram as NGram
 from ebar.models.pretrained import Pretrained as Pretrained
 from ebar.models.tabular import Tabular as Tabular
 from ebar.models.tilted import Tilted as Tilted
@@ -119,6 +120,7 @@ from ebar.training.optimisers import AdamW as AdamW
 from ebar.training.optimisers import Asgd as Asgd
 from ebar.training.optimisers import Sgd as Sgd
 from ebar.training.players import Player as Player
+from ebar.training.triggered import TriggeredAsgd as TriggeredAsgd
 from ebar.types import Context as Context
 from ebar.types import Estimate as Estimate
 from ebar.types import Sequences as Sequences

@@ -44,7 +44,14 @@ def move(player: Player) -> None:
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("adam", {}), ("adamw", {}), ("sgd", {}), ("sgd", {"momentum": 0.9}), ("asgd", {"decay": 0.1})],
+    [
+        ("adam", {}),
+        ("adamw", {}),
+        ("sgd", {}),
+        ("sgd", {"momentum": 0.9}),
+        ("asgd", {"decay": 0.1}),
+        ("triggered_asgd", {}),
+    ],
 )
 def test_an_optimiser_restored_from_disk_goes_on_as_if_never_saved(name, options, checkpoints):
     """In float64, to the last bit: torch's own way of loading would round what ASGD keeps in float32."""

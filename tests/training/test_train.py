@@ -93,6 +93,7 @@ def test_patience_ends_a_run_and_the_best_is_kept(tmp_path):
         "step": 8,
         "stale": 2,
         "stale_in_all": 3,
+        "history": [],
     }
     assert run(tmp_path, plan, validation=lambda: {"loss": 0.0}) == result  # it stays finished
 

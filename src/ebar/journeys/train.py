@@ -177,7 +177,9 @@ def _plan(training: Training, until: int | None) -> Plan:
         accumulate=training.accumulate,
         validate_epochs=training.evaluate_every,
         checkpoint_every=training.checkpoint_every,
-        patience=Patience(evaluations=training.patience, in_all=training.patience_in_all),
+        patience=Patience(
+            evaluations=training.patience, in_all=training.patience_in_all, excluding=training.patience_excluding
+        ),
     )
 
 

@@ -25,6 +25,9 @@ class Training:
     """Stop after so many evaluations in a row without a better validation loss."""
     patience_in_all: bool = False
     """Count those evaluations over the whole run, not in a row."""
+    patience_excluding: Count | None = None
+    """Stop as soon as the validation loss is above the best of all evaluations but the last so many before it, as
+    AWD-LSTM's fine-tuning does after 5."""
     evaluate_every: Count = 1
     """Epochs between evaluations."""
     checkpoint_every: Count = 100

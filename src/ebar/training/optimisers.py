@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast, runtime_checkable
 from torch import nn, optim
 
 from ebar.tables import Table
+from ebar.training.triggered import TriggeredAsgd
 from ebar.types import Clock
 
 
@@ -94,7 +95,9 @@ class Asgd:
         )
 
 
-OPTIMISERS: Table[Any] = Table("optimiser", {"adam": Adam, "adamw": AdamW, "sgd": Sgd, "asgd": Asgd})
+OPTIMISERS: Table[Any] = Table(
+    "optimiser", {"adam": Adam, "adamw": AdamW, "sgd": Sgd, "asgd": Asgd, "triggered_asgd": TriggeredAsgd}
+)
 
 
 @runtime_checkable

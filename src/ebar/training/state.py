@@ -3,12 +3,13 @@
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from ebar.errors import UserError
+from ebar.store.writing import from_plain
 from ebar.training import distributed, randomness
 from ebar.training.loop import Position
-from ebar.training.players import Player, Players
+from ebar.training.players import Player, Players, averaged
 from ebar.training.run import Checkpoint
 from ebar.training.stopping import Best
 from ebar.training.streams import gather_memories
@@ -17,7 +18,11 @@ FORMAT = 1
 
 
 def capture(players: Players, position: Position, best: Best, generator: Generator, **state: Any) -> Checkpoint:
-    """Everything that the next step depends on. Every process must call it: each has its own random state."""
+    """Everything that the next step depends on. Every process must call it: each has its own random state.
+
+    Weights are as they are evaluated: where an optimiser averages them (ASGD), the averages. Those that it moves are
+    kept beside its state.
+    """
     tensors: dict[str, Tensor] = {}
     scalars: dict[str, dict[str, Any]] = {}
     for name, player in players.items():
@@ -27,12 +32,14 @@ def capture(players: Players, position: Position, best: Best, generator: Generat
                 tensors[f"optimiser.{name}.{key}"] = value
             else:
                 scalars.setdefault(name, {})[key] = value
+        for number, parameter in _averaged_parameters(player).items():
+            tensors[f"moved.{name}.{number}"] = parameter.detach().clone()
     for source, own in randomness.capture_random_state(generator).items():
         for rank, value in enumerate(distributed.gather(own)):
             tensors[f"random.{rank}.{source}"] = value
     return Checkpoint(
         step=position.step,
-        weights={name: dict(player.module.state_dict()) for name, player in players.items()},
+        weights={name: _evaluated_weights(player) for name, player in players.items()},
         training=tensors,
         state={
             "format": FORMAT,
@@ -58,13 +65,17 @@ def restore(checkpoint: Checkpoint, players: Players, generator: Generator) -> t
         start = f"optimiser.{name}."
         entries = {key[len(start) :]: value for key, value in checkpoint.training.items() if key.startswith(start)}
         _set_optimiser_state(player, {**entries, **state["optimisers"].get(name, {})})
+        for number, parameter in _averaged_parameters(player).items():
+            # Checkpoints of earlier versions have these among the weights, in place of the averages.
+            if (moved := checkpoint.training.get(f"moved.{name}.{number}")) is not None:
+                parameter.data.copy_(moved)
     states: list[dict[str, Tensor]] = [{} for _ in range(state["processes"])]
     for key, value in checkpoint.training.items():
         kind, *rest = key.split(".", 2)
         if kind == "random":
             states[int(rest[0])][rest[1]] = value
     randomness.restore_among(states, generator, rank=distributed.rank(), ranks=distributed.world_size())
-    return Position(**state["position"]), Best(**state["best"])
+    return Position(**state["position"]), from_plain(Best, state["best"])
 
 
 def restore_weights(checkpoint: Checkpoint, players: Players) -> None:
@@ -78,6 +89,19 @@ def restore_weights(checkpoint: Checkpoint, players: Players) -> None:
         except RuntimeError as error:
             cause = str(error).splitlines()[-1].strip().rstrip(".")
             raise UserError(f"The checkpoint of step {checkpoint.step} does not fit this model: {cause}.") from error
+
+
+def _averaged_parameters(player: Player) -> dict[int, nn.Parameter]:
+    """Those whose averages the optimiser keeps, by number."""
+    state = {} if player.optimiser is None else player.optimiser.state
+    return {number: each for number, each in enumerate(player.parameters()) if "ax" in state.get(each, {})}
+
+
+def _evaluated_weights(player: Player) -> dict[str, Tensor]:
+    if not _averaged_parameters(player):
+        return dict(player.module.state_dict())
+    with averaged(player):  # afterwards they are themselves again: hence copies
+        return {name: value.detach().clone() for name, value in player.module.state_dict().items()}
 
 
 def _optimiser_state(player: Player) -> dict[str, Any]:

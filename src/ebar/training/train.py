@@ -26,6 +26,7 @@ from ebar.training.randomness import seeded
 from ebar.training.run import Checkpoints, Run, open_run
 from ebar.training.state import restore_weights
 from ebar.training.stopping import Best, Patience, interruptible
+from ebar.training.triggered import Watches
 from ebar.types import Objective
 
 
@@ -135,9 +136,12 @@ def train_run(
                 with evaluating(*players.values()):
                     figures = validation()
                 log({f"validation.{name}": value for name, value in figures.items()})
-                margin = 0.0 if plan.patience is None else plan.patience.margin
-                best = best.update(choose(figures, plan.monitor, "held-out figure"), step.number, margin=margin)
+                value = choose(figures, plan.monitor, "held-out figure")
+                patience = plan.patience or Patience()
+                best = best.update(value, step.number, margin=patience.margin, remember=patience.excluding is not None)
                 improved = best.step == step.number
+                if _tell(players, value):
+                    log({"averages": 1.0})
             reason = plan.finished(position, best)
             interrupted = distributed.any_of(stop.requested) and reason is None
             if reason or interrupted or improved or step.number % plan.checkpoint_every == 0:
@@ -159,6 +163,15 @@ def _resume(run: Run, players: Players, generator: Generator) -> tuple[Position,
     if checkpoint is None:
         return Position(), Best(), None
     return *state.restore(checkpoint, players, generator), checkpoint.state["metrics_bytes"]
+
+
+def _tell(players: Players, value: float) -> bool:
+    """Tells each optimiser that wants to know; whether one of them begins to average its weights."""
+    begins = False
+    for player in players.values():
+        watcher: object = player.optimiser
+        begins = (isinstance(watcher, Watches) and watcher.validated(value)) or begins
+    return begins
 
 
 def _kept(run: Run, error: NonFiniteError, writes: bool) -> UserError:
