@@ -99,7 +99,7 @@ def after_training(
     best = _finetuned(cell, data, folder)
     tuned = {part: segment_costs(best, own, measures["segment"]) for part, own in tokens.items()}
     found = {TUNED: summary(tuned, plain["test"])}
-    if measures.get("cache"):
+    if measures.get("cache") and "cache_costs" in globals():
         cached = {part: cache_costs(best, own, **measures["cache"]) for part, own in tokens.items()}
         found[CACHED] = summary(cached, tuned["test"])
     if measures.get("dynamic"):

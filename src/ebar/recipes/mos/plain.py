@@ -41,7 +41,7 @@ def _figures(
 ) -> Figures:  # fmt: skip
     """A figure of each part, and the test figure in that of the softmax, paired by seed."""
     return Figures(
-        Figure(name="parameters", at="parameters", exact=True),
+        Figure(name="parameters", at="parameters", bare=True),
         Figure(
             name=name, at=lambda result, part: unit(_cost(result, part)), range=(0.0, math.inf),
             each={"part": {part: part for part in PARTS}},

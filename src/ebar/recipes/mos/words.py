@@ -55,7 +55,7 @@ def place(
     size of the wide softmax's vectors, `order` that of the n-gram. `tuned` are measures of the two models that are
     compared in the main table: fine-tuning, the cache and dynamic evaluation.
     """
-    shared = {"place": name, **shared}
+    shared = {**shared, "place": name}
     counts = sorted(mixtures)
     found: list[dict[str, Any]] = [{"model": SOFTMAX, "main": True, **shared, **softmax, **head(1), **tuned[SOFTMAX]}]
     for components in counts:
@@ -103,6 +103,7 @@ TOY_MIXTURES = {components: group("backbone", embedding=4, hidden=12, last=8) fo
 # A softmax of 64 dimensions, and mixtures of 48 whose first layer is such that they have as many parameters.
 SLICE = {
     **text("wikitext-2", "txt.xz", length=35, vocabulary=4000, limit=200_000, held_out_limit=20_000),
+    "corpus": "WikiText-2, 4,000 words",
     **dropouts(embedding=0.02, input=0.2, hidden=0.1, output=0.2, weight=0.1), "backbone.layers": 2,
     **group("optimiser", kind="adam", learning_rate=4e-3), **group("schedule", kind="cosine", warmup=50),
     **group("training", epochs=4, batch_size=20),
@@ -119,7 +120,7 @@ SLICE_MIXTURES = {
 }
 # More words and more text, for the two models of Table A.2.
 LARGER = {
-    **SLICE, **group("data", vocabulary=6000, limit=300_000), **group("training", epochs=3, batch_size=20),
+    **SLICE, "corpus": "WikiText-2, 6,000 words", **group("data", vocabulary=6000, limit=300_000), **group("training", epochs=3, batch_size=20),
     "measures.contexts": None, "measures.steps": None,
 }  # fmt: skip
 
@@ -128,7 +129,7 @@ LARGER = {
 # Merity et al. 2018 and Yang et al. 2018: READMEs of their code.
 AUTHORS = {
     **group("optimiser", kind="triggered_asgd", weight_decay=1.2e-6, evaluations=5), "backbone.layers": 3,
-    **group("objective", activation=2.0, slowness=1.0), "training.held_out_batch": 10,
+    **group("objective", kind="activation_regularised", alpha=2.0, beta=1.0), "training.held_out_batch": 10,
     **group("measures", parts=["validation", "test"], segment=70, contexts=10_000, spacing=1, steps=10_000),
 }  # fmt: skip
 WORDS = {"length": 70, "vocabulary": None, "limit": None, "held_out_limit": None}
@@ -181,7 +182,7 @@ PLACES: dict[str, Sequence[dict[str, Any]]] = {
     "demo": [
         *place(PTB, TOY, softmax=TOY_SOFTMAX, mixtures=TOY_MIXTURES, main=3, dropout=0.1, wide=10, order=3,
                tuned=dict.fromkeys((SOFTMAX, MOS), TOY_TUNED)),
-        *place(WT2, {**TOY, "measures.contexts": None, "measures.steps": None}, softmax=TOY_SOFTMAX,
+        *place(WT2, {**TOY, "corpus": "toy again", "measures.contexts": None, "measures.steps": None}, softmax=TOY_SOFTMAX,
                mixtures={3: TOY_MIXTURES[3]}, main=3, dropout=0.1, tuned=dict.fromkeys((SOFTMAX, MOS), TOY_TUNED), ablations=False),
     ],
     "cpu": [
