@@ -84,6 +84,7 @@ from ebar.models.pretrained import Pretrained as Pretrained
 from ebar.models.tabular import Tabular as Tabular
 from ebar.models.tilted import Tilted as Tilted
 from ebar.models.truncated import Prompted as Prompted
+from ebar.objectives.activation_regularisation import ActivationRegularised as ActivationRegularised
 from ebar.objectives.conditional_moments import ConditionalMoments as ConditionalMoments
 from ebar.objectives.earm import Earm as Earm
 from ebar.objectives.policy_gradient import PolicyGradient as PolicyGradient

@@ -43,7 +43,11 @@ SAMPLER_OPTIONS: dict[str, dict[str, Any]] = {
     "quasi_rejection": {"log_beta": 2.0},
 }
 OBJECTIVE_OPTIONS: dict[str, dict[str, Any]] = {"scheduled_sampling": {"k": 0.5, "slope": 0.0}}
-NORMALISES = {"earm", "scheduled_sampling"}  # over its batch, or draws for the whole of it: pieces are no sum
+NORMALISES = {
+    "earm",
+    "scheduled_sampling",
+    "activation_regularised",
+}  # over its batch, or draws for the whole of it: pieces are no sum
 
 
 def backbone_called(name: str, seed: int = 3) -> Any:

@@ -10,6 +10,7 @@ Pretrained causal language models: read with their tokeniser, and saved so that 
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 
 from ebar.automata.lift import Reading
 from ebar.backbones import BACKBONES
-from ebar.backbones.backbone import Backbone, Quick, Reads, Stepper
+from ebar.backbones.backbone import Backbone, Quick, Reads, ShowsOutputs, Stepper
 from ebar.backbones.pretrained.reading import Precision, merged, read_network
 from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.corpus import Corpus
@@ -31,6 +32,7 @@ from ebar.heads import HEADS
 from ebar.heads.head import Head, target_log_probs, without_logits
 from ebar.hugging_face import quiet, transformers
 from ebar.models.drawing import Advances, Placed, PlacedSteps
+from ebar.models.outputs import TokenOutputs
 from ebar.models.pretrained import Pretrained
 from ebar.models.stepwise import ByChainRule, by_advancing, only_end_in_last_place, sure_of_end_in_last_place
 from ebar.models.truncated import Truncatable
@@ -102,6 +104,19 @@ class Autoregressive(Truncatable):
                 hidden = torch.cat([hidden, self.backbone.advance(tokens[:, :-1], state)[0]], 1)
         log_probs = target_log_probs(self.head, hidden[:, : tokens.shape[1]], tokens)
         return sure_of_end_in_last_place(log_probs, tokens, 0, self.space)
+
+    def outputs(self, tokens: Int[Tensor, "rows length"], context: Context | None = None) -> TokenOutputs:
+        """The log-probability of each token given those before it, and what the last layer gave, in one pass."""
+        backbone: Any = self.backbone
+        if not (isinstance(backbone, ShowsOutputs) and isinstance(backbone, Reads)):
+            raise UserError(f"{type(backbone).__name__} shows no outputs before dropout: choose lstm or awd_lstm.")
+        raw, dropped = backbone.read_outputs(backbone.embed(tokens[:, :-1]), context)
+        raw, dropped = raw[:, : tokens.shape[1]], dropped[:, : tokens.shape[1]]
+        log_probs = target_log_probs(self.head, dropped, tokens)
+        if self.space.end is not None and tokens.shape[1] == self.space.length:  # nothing but the end stands there
+            certain = torch.where(tokens[:, -1:] == self.space.end, 0.0, -math.inf).to(log_probs)
+            log_probs = torch.cat([log_probs[:, :-1], certain], 1)
+        return TokenOutputs(log_probs, raw, dropped)
 
     def stepper(self, state: Placed) -> Stepper:
         """The quickest way to draw; without dropout only in evaluation mode where the backbone has no quicker one."""

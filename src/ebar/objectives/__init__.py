@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ebar.objectives.activation_regularisation import ActivationRegularised
 from ebar.objectives.earm import Earm
 from ebar.objectives.policy_gradient import PolicyGradient, Rounds
 from ebar.objectives.scheduled_sampling import MaximumLikelihood, ScheduledSampling
@@ -11,8 +12,21 @@ from ebar.tables import Table
 # PolicyGradient has none: it needs a target, which no command has yet.
 OBJECTIVES: Table[Any] = Table(
     "objective",
-    {"maximum_likelihood": MaximumLikelihood, "scheduled_sampling": ScheduledSampling, "earm": Earm},
+    {
+        "maximum_likelihood": MaximumLikelihood,
+        "activation_regularised": ActivationRegularised,
+        "scheduled_sampling": ScheduledSampling,
+        "earm": Earm,
+    },
     given=("model", "player"),
 )
 
-__all__ = ["OBJECTIVES", "Earm", "MaximumLikelihood", "PolicyGradient", "Rounds", "ScheduledSampling"]
+__all__ = [
+    "OBJECTIVES",
+    "ActivationRegularised",
+    "Earm",
+    "MaximumLikelihood",
+    "PolicyGradient",
+    "Rounds",
+    "ScheduledSampling",
+]
