@@ -60,7 +60,7 @@ NEWS = {"demo": {
     **group("optimiser", kind="adam", learning_rate=1e-2), **group("training", epochs=2, batch_size=5),
     **group("measures", parts=["validation", "test"], segment=20, updates=20), "backbone.layers": 2,
 }, "cpu": {
-    **text("gmb-news", "txt.xz", shuffle=True, length=35, vocabulary=5000, limit=250_000, held_out_limit=30_000),
+    **text("gmb-news", "txt.xz", shuffle=True, length=35, vocabulary=5000, limit=200_000, held_out_limit=20_000),
     **group("optimiser", kind="adam", learning_rate=4e-3), **group("schedule", kind="cosine", warmup=50),
     **group("training", epochs=2, batch_size=20), "backbone.layers": 2,
     **group("measures", parts=["validation", "test"], segment=70, updates=100),
@@ -71,7 +71,7 @@ NEWS = {"demo": {
 }}  # fmt: skip
 NEWS_MODELS = {
     "demo": [_model(BASE, 1, embedding=6, hidden=12), _model(MIXED, 2, embedding=4, hidden=12, last=8)],
-    "cpu": [_model(BASE, 1, embedding=64, hidden=128), _model(MIXED, 5, embedding=56, hidden=130, last=80)],
+    "cpu": [_model(BASE, 1, embedding=64, hidden=128), _model(MIXED, 3, embedding=56, hidden=142, last=72)],
     # Table A.10.
     "paper": [_model(BASE, 1, embedding=1024, hidden=1024), _model(MIXED, 7, embedding=900, hidden=1024, last=1024)],
 }
@@ -112,7 +112,7 @@ LETTERS = {"demo": {
     **group("optimiser", kind="adam", learning_rate=1e-2), **group("training", epochs=2, batch_size=10),
     **group("measures", parts=["validation", "test"], segment=50, updates=20),
 }, "cpu": {
-    **text("enwik8-10m", "bin.xz", clean="wikipedia", length=100, limit=500_000, held_out_limit=50_000),
+    **text("enwik8-10m", "bin.xz", clean="wikipedia", length=100, limit=300_000, held_out_limit=30_000),
     **group("optimiser", kind="adam", learning_rate=4e-3), **group("schedule", kind="cosine", warmup=50),
     **group("training", epochs=2, batch_size=16),
     **group("measures", parts=["validation", "test"], segment=200, updates=100),

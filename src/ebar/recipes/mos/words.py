@@ -102,17 +102,17 @@ TOY_MIXTURES = {components: group("backbone", embedding=4, hidden=12, last=8) fo
 
 # A softmax of 64 dimensions, and mixtures of 48 whose first layer is such that they have as many parameters.
 SLICE = {
-    **text("wikitext-2", "txt.xz", length=35, vocabulary=4000, limit=200_000, held_out_limit=20_000),
+    **text("wikitext-2", "txt.xz", length=35, vocabulary=4000, limit=130_000, held_out_limit=15_000),
     "corpus": "WikiText-2, 4,000 words",
     **dropouts(embedding=0.02, input=0.2, hidden=0.1, output=0.2, weight=0.1), "backbone.layers": 2,
     **group("optimiser", kind="adam", learning_rate=4e-3), **group("schedule", kind="cosine", warmup=50),
-    **group("training", epochs=4, batch_size=20),
+    **group("training", epochs=3, batch_size=20),
     **group("measures", parts=["test"], segment=70, contexts=4000, spacing=4, steps=4000),
 }  # fmt: skip
 SLICE_TUNED = group(
     "measures", finetune={"optimiser": {"learning_rate": 2.0}, "training": {"epochs": 1}},
     cache={"window": 500, "flatness": 0.3, "weight": 0.1},
-    dynamic={"learning_rate": 1e-3, "decay": 1e-3, "epsilon": 1e-3, "segment": 10, "rows": 20, "batches": 200},
+    dynamic={"learning_rate": 1e-3, "decay": 1e-3, "epsilon": 1e-3, "segment": 20, "rows": 20, "batches": 100},
 )  # fmt: skip
 SLICE_MIXTURES = {
     components: group("backbone", embedding=48, hidden=hidden, last=80)
@@ -120,7 +120,7 @@ SLICE_MIXTURES = {
 }
 # More words and more text, for the two models of Table A.2.
 LARGER = {
-    **SLICE, "corpus": "WikiText-2, 6,000 words", **group("data", vocabulary=6000, limit=300_000), **group("training", epochs=3, batch_size=20),
+    **SLICE, "corpus": "WikiText-2, 5,000 words", **group("data", vocabulary=5000, limit=150_000),
     "measures.contexts": None, "measures.steps": None,
 }  # fmt: skip
 
@@ -189,7 +189,7 @@ PLACES: dict[str, Sequence[dict[str, Any]]] = {
         *place(PTB, SLICE, softmax=group("backbone", embedding=64, hidden=160), mixtures=SLICE_MIXTURES, main=5,
                dropout=0.1, wide=256, order=5, tuned=dict.fromkeys((SOFTMAX, MOS), SLICE_TUNED)),
         *place(WT2, LARGER, softmax=group("backbone", embedding=80, hidden=200),
-               mixtures={3: group("backbone", embedding=64, hidden=225, last=100)}, main=3, dropout=0.1,
+               mixtures={3: group("backbone", embedding=64, hidden=218, last=100)}, main=3, dropout=0.1,
                tuned=dict.fromkeys((SOFTMAX, MOS), SLICE_TUNED), ablations=False),
     ],
     "paper": [
