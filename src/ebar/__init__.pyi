@@ -33,8 +33,11 @@ from ebar.errors import UserError as UserError
 from ebar.estimators.divergences import divergence as divergence
 from ebar.estimators.log_z import log_z as log_z
 from ebar.estimators.moments import moments as moments
+from ebar.evaluation.context_length import context_losses as context_losses
+from ebar.evaluation.context_length import relative_effective_context_lengths as relative_effective_context_lengths
 from ebar.evaluation.cross_entropy import bits_per_dimension as bits_per_dimension
 from ebar.evaluation.cross_entropy import cross_entropy as cross_entropy
+from ebar.evaluation.dialogue import answer_bleu as answer_bleu
 from ebar.evaluation.dynamic import dynamic_evaluation as dynamic_evaluation
 from ebar.evaluation.dynamic import gradient_statistics as gradient_statistics
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy as exact_cross_entropy

@@ -28,6 +28,7 @@ from ebar.estimators import (
 from ebar.estimators import moments as moment_estimates
 from ebar.estimators.draws import Support
 from ebar.evaluation import (
+    context_length,
     cross_entropy,
     dynamic,
     exact_cross_entropy,
@@ -246,6 +247,9 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "evaluation.dynamic.gradient_statistics": lambda w: dynamic.gradient_statistics(
         w.fixed, torch.tensor([0, 1, 2, 0, 0, 1, 2, 2, 1]), rows=2, segment=2
     ),
+    "evaluation.context_length.context_losses": lambda w: context_length.context_losses(
+        w.fixed, torch.tensor([0, 1, 2, 0, 0, 1]), [1, 2], torch.tensor([3, 5])
+    ),
     "evaluation.rank.log_probability_matrix": lambda w: rank.log_probability_matrix(w.fixed, short(w)),
     "evaluation.rank.pairwise_divergence": lambda w: rank.pairwise_divergence(w.fixed, short(w)),
     "evaluation.token_search.scores_of": lambda w: token_search.scores_of(w.energy, w.base, w.x, w.context),
@@ -352,6 +356,9 @@ DOES_NOT_MEASURE = {
     "evaluation.moments": "frequency mean_length moment_distance true_moment true_moments",
     "evaluation.next_words": "NextWords.others NextWords.under_base NextWords.under_joint Strata.share",
     "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per",
+    "evaluation.context_length": "relative_effective_context_lengths relative_gain",
+    "evaluation.dialogue": "answer_bleu",
+    "evaluation.speed": "speed",  # whatever work it is given
     "evaluation.rank": "Spectrum.above Spectrum.share_below numerical_rank singular_values spaced_contexts",
     "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test "
     "compare_verdicts paired_difference verdict",

@@ -106,8 +106,10 @@ def test_it_is_a_stepwise_distribution():
 
 def test_a_context_is_read_as_what_comes_before():
     model = NGram.fit(random_text(300, 4), Space(4, 3), order=3)
-    context = Context(Sequences(torch.tensor([[2, 1, 99], [1, 0, 2]]), torch.tensor([2, 3])))
-    logs = model.start(2, context)[0].exp()
+    context = Context(Sequences(torch.tensor([[2, 1, 99], [1, 0, 2], [0, 99, 99]]), torch.tensor([2, 3, 1])))
+    logs = model.start(3, context)[0].exp()
+    assert logs[2].tolist() == pytest.approx(after(model, 0))  # not as if a token stood before it
+    assert after(model, 0) != pytest.approx(after(model, 0, 0))
     assert logs[0].tolist() == pytest.approx(after(model, 2, 1))
     assert logs[1].tolist() == pytest.approx(after(model, 0, 2))
 

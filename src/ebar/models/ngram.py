@@ -118,8 +118,10 @@ class NGram(Truncatable):
     def _dense(self, before: Int[Tensor, "rows reach"]) -> Float[Tensor, "rows vocabulary"]:
         """log P of the whole vocabulary after each history."""
         rows, vocabulary = len(before), self.space.vocabulary
-        found = torch.full((rows, vocabulary), 1 / vocabulary, dtype=torch.float64, device=before.device)
-        for order in range(1, self.order + 1):
+        unigrams = self._level(1)
+        start = torch.full((vocabulary,), float(unigrams.rest) / vocabulary, dtype=torch.float64, device=before.device)
+        found = start.index_add_(0, unigrams.keys, unigrams.shares).repeat(rows, 1)
+        for order in range(2, self.order + 1):
             level, context_number = self._level(order), self._number(before, order - 1)
             found *= self._rest(level, context_number)[:, None]
             begin, end = (level.offsets[context_number.clamp(min=0) + past] for past in (0, 1))
