@@ -33,6 +33,8 @@ from ebar.errors import UserError as UserError
 from ebar.estimators.divergences import divergence as divergence
 from ebar.estimators.log_z import log_z as log_z
 from ebar.estimators.moments import moments as moments
+from ebar.evaluation.cache_pointer import CachePointer as CachePointer
+from ebar.evaluation.cache_pointer import cache_pointer_cost as cache_pointer_cost
 from ebar.evaluation.context_length import context_losses as context_losses
 from ebar.evaluation.context_length import relative_effective_context_lengths as relative_effective_context_lengths
 from ebar.evaluation.cross_entropy import bits_per_dimension as bits_per_dimension
@@ -82,6 +84,8 @@ from ebar.models.construction import pixelcnn as pixelcnn
 from ebar.models.construction import save_pretrained as save_pretrained
 from ebar.models.construction import transformer as transformer
 from ebar.models.construction import wrap as wrap
+from ebar.models.from_awd_lstm import awd_lstm_backbone as awd_lstm_backbone
+from ebar.models.from_awd_lstm import from_awd_lstm as from_awd_lstm
 from ebar.models.ngram import NGram as NGram
 from ebar.models.pretrained import Pretrained as Pretrained
 from ebar.models.tabular import Tabular as Tabular

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
+from ebar.backbones.awd_lstm import AwdLstm
 from ebar.data.languages import Language
 from ebar.energies.linear import Linear
 from ebar.estimators import (
@@ -28,6 +29,7 @@ from ebar.estimators import (
 from ebar.estimators import moments as moment_estimates
 from ebar.estimators.draws import Support
 from ebar.evaluation import (
+    cache_pointer,
     context_length,
     cross_entropy,
     dynamic,
@@ -40,7 +42,9 @@ from ebar.evaluation import (
 from ebar.evaluation import moments as means
 from ebar.features.feature import Features
 from ebar.features.regular import Motif
+from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
+from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import teacher_forced
 from ebar.models.tilted import Tilted
 from ebar.samplers import SAMPLERS, beam, joint, look_ahead, metropolis, rejection, smc
@@ -101,7 +105,8 @@ class World:
         self.base, self.other = lstm(ENDING, dropout=0.5), lstm(ENDING, dropout=0.5, embedding=4)
         self.fixed, self.long = lstm(FIXED, dropout=0.5), lstm(LONG, dropout=0.5)
         self.energy, feature = NoisyEnergy(), NoisyFeature()
-        self.modules = [self.base, self.other, self.fixed, self.long, self.energy, feature]
+        self.carrying = Autoregressive(AwdLstm(3, layers=2, hidden=5, embedding=4), Softmax(4, 3), FIXED).double()
+        self.modules = [self.base, self.other, self.fixed, self.long, self.carrying, self.energy, feature]
         self.set_mode(False)
         self.features = Features([Motif(motif="01", alphabet="01", end=2), feature])
         self.p = Tilted(self.base, Plain(self.energy))
@@ -238,6 +243,9 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "evaluation.next_words.next_words": lambda w: next_words.next_words(
         w.base, w.energy, w.one, candidates=2, n=3, generator=w.generator()
     ),
+    "evaluation.cache_pointer.cache_pointer_cost": lambda w: cache_pointer.cache_pointer_cost(
+        w.carrying, torch.tensor([0, 1, 2, 0, 0, 1, 2, 2, 1]), segment=4
+    ),
     "evaluation.cross_entropy.stream_cost": lambda w: cross_entropy.stream_cost(
         w.fixed, torch.tensor([0, 1, 2, 0, 0, 1, 2, 2, 1])
     ),
@@ -355,11 +363,11 @@ DOES_NOT_MEASURE = {
     "evaluation.exposure_bias": "win_rate",
     "evaluation.moments": "frequency mean_length moment_distance true_moment true_moments",
     "evaluation.next_words": "NextWords.others NextWords.under_base NextWords.under_joint Strata.share",
-    "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per",
     "evaluation.context_length": "relative_effective_context_lengths relative_gain",
     "evaluation.dialogue": "answer_bleu",
     "evaluation.speed": "speed",  # whatever work it is given
     "evaluation.rank": "Spectrum.above Spectrum.share_below numerical_rank singular_values spaced_contexts",
+    "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per stream_summary",
     "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test "
     "compare_verdicts paired_difference verdict",
     "evaluation.token_search": "Scores.log_q_per_token Scores.mean_energy Scores.taken_for_real Searched.rows "

@@ -182,10 +182,11 @@ def stream_cost(model: Stepwise, stream: Int[Tensor, " tokens"], *, stride: int 
             log_probs = token_log_probs(model, x)
             costs.append(-torch.where(counted.to(log_probs.device), log_probs, 0.0).double().sum(1).cpu())
             progress.advance(len(some))
-    return _summary(torch.cat(costs), scored)
+    return stream_summary(torch.cat(costs), scored)
 
 
-def _summary(costs: Float[Tensor, " windows"], scored: Int[Tensor, " windows"]) -> StreamCost:
+def stream_summary(costs: Float[Tensor, " windows"], scored: Int[Tensor, " windows"]) -> StreamCost:
+    """The cost of a stream from those of its windows, given how many tokens were scored in each."""
     sizes = scored.double()
     per_token = weighted_mean(sizes.log()[None], (costs / sizes)[None], low=0.0, name="cost")[0]
     return StreamCost(per_token, float(costs.sum()), int(scored.sum()))
