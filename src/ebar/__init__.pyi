@@ -63,7 +63,10 @@ from ebar.features.regular import Expression as Expression
 from ebar.features.regular import Motif as Motif
 from ebar.features.regular import StartsWith as StartsWith
 from ebar.features.regular import Word as Word
+from ebar.heads.mixture import MixtureOfContexts as MixtureOfContexts
+from ebar.heads.mixture import MixtureOfSoftmaxes as MixtureOfSoftmaxes
 from ebar.heads.softmax import Softmax as Softmax
+from ebar.heads.softmax import WideSoftmax as WideSoftmax
 from ebar.journeys.control.journey import control as control
 from ebar.journeys.decode import Decoding as Decoding
 from ebar.journeys.decode import decode as decode

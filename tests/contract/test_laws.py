@@ -1,5 +1,6 @@
 """The laws of `ebar.testing` over every table: a line added to a table is tested here."""
 
+import inspect
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.heads import HEADS
 from ebar.heads.softmax import Softmax
-from ebar.models.construction import Autoregressive, FromLogits
+from ebar.models.construction import Autoregressive, FromLogits, assemble
 from ebar.models.locally_residual import LocallyResidual
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
@@ -94,10 +95,30 @@ def test_models_of_every_backbone(name: str, conditional: bool) -> None:
     check_stepwise(model_called(name), prefixes(name) if conditional else None)
 
 
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
 @pytest.mark.parametrize("name", HEADS)
-def test_heads(name: str) -> None:
+def test_heads(name: str, tied: bool) -> None:
     torch.manual_seed(0)
-    check_head(HEADS.make(name, {}, width=5, vocabulary=VOCABULARY), width=5, vocabulary=VOCABULARY)
+    options, given = {}, {}
+    if tied:
+        if "tied" not in inspect.signature(HEADS[name]).parameters:
+            pytest.skip("this head has nothing to tie")
+        options, given = {"tied": True}, {"embedding": torch.nn.Parameter(torch.randn(VOCABULARY + 1, 5))}
+    check_head(HEADS.make(name, options, width=5, vocabulary=VOCABULARY, **given), width=5, vocabulary=VOCABULARY)
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("name", BACKBONES)
+def test_models_of_every_backbone_and_head(name: str, head: str) -> None:
+    space = Space(VOCABULARY, LENGTH) if "pixelcnn" in name else Space(VOCABULARY, LENGTH, end=2)
+    conditional = name == "encoder_decoder"
+    shape = IMAGE if "pixelcnn" in name else {}
+    torch.manual_seed(3)
+    model = assemble(space, name, BACKBONE_OPTIONS.get(name, {}), head, shape=shape, sources=conditional)
+    with torch.no_grad():  # away from their first values
+        for parameter in model.parameters():
+            parameter.mul_(1.5).add_(0.1 * torch.randn(parameter.shape))
+    check_stepwise(model.double().eval(), prefixes(name) if conditional else None)
 
 
 ENDING = Space(VOCABULARY, 5, end=2)

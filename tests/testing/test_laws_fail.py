@@ -99,7 +99,26 @@ class OtherTargets(Softmax):
         return logits.gather(-1, targets[..., None])[..., 0]
 
 
-@pytest.mark.parametrize(("kind", "law"), [(Unnormalised, "sum to 1"), (OtherTargets, "targets agree")])
+class WithoutGradient(Softmax):
+    def log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        return super().log_probs(hidden, targets).detach()
+
+
+class HalfTheGradient(Softmax):
+    def log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        whole = super().log_probs(hidden, targets)
+        return (whole + whole.detach()) / 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "law"),
+    [
+        (Unnormalised, "sum to 1"),
+        (OtherTargets, "targets agree"),
+        (WithoutGradient, "targets have a gradient"),
+        (HalfTheGradient, "have the gradients that the logits give"),
+    ],
+)
 def test_heads(kind: type[Softmax], law: str) -> None:
     check_head(Softmax(4, 5), width=4, vocabulary=5)
     with pytest.raises(LawError, match=law):

@@ -32,6 +32,7 @@ class Components(nn.Module):
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, not {dropout}")
         self.dropout = dropout
+        self.size = size
         self.latent = nn.Linear(width, components * size)
         self.prior = nn.Linear(width, components, bias=False)
 
@@ -43,7 +44,7 @@ class Components(nn.Module):
             places = latent if latent.ndim < 3 else latent[..., :1, :]
             latent = latent * F.dropout(torch.ones_like(places), self.dropout)
         log_prior = torch.log_softmax(self.prior(hidden), -1)
-        return latent.view(*log_prior.shape, -1), log_prior
+        return latent.view(*log_prior.shape, self.size), log_prior
 
 
 class MixtureOfSoftmaxes(nn.Module):
