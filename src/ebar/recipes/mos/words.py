@@ -92,7 +92,7 @@ TOY = {
 }  # fmt: skip
 TOY_TUNED = group(
     "measures", finetune={"optimiser": {"learning_rate": 1.0}, "training": {"epochs": 1}},
-    cache={"window": 50, "flatness": 0.3, "weight": 0.1},
+    cache={"window": 50, "theta": 0.5, "weight": 0.1},
     dynamic={"learning_rate": 1e-3, "decay": 1e-3, "epsilon": 1e-3, "segment": 10, "rows": 5, "batches": 5},
 )  # fmt: skip
 TOY_SOFTMAX = group("backbone", embedding=6, hidden=12)
@@ -111,7 +111,7 @@ SLICE = {
 }  # fmt: skip
 SLICE_TUNED = group(
     "measures", finetune={"optimiser": {"learning_rate": 2.0}, "training": {"epochs": 1}},
-    cache={"window": 500, "flatness": 0.3, "weight": 0.1},
+    cache={"window": 500, "theta": 0.5, "weight": 0.1},
     dynamic={"learning_rate": 1e-3, "decay": 1e-3, "epsilon": 1e-3, "segment": 20, "rows": 20, "batches": 100},
 )  # fmt: skip
 SLICE_MIXTURES = {
@@ -164,13 +164,13 @@ def _tuned(
     mixture: float, cache: tuple[int, float, float], decay: float, epsilon: float
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
     """Fine-tuning at a softmax's rate 30 and the mixture's own; Table A.9 in the scaling of the authors' time, and Grave et al.'s cache as Merity et al. set it."""
-    window, flatness, weight = cache
+    window, theta, weight = cache
     return {
         model: group(
             "measures",
             finetune={"optimiser": {"learning_rate": rate, "weight_decay": 1.2e-6},
                       "training": {"epochs": 1000, "patience_excluding": 5}},
-            cache={"window": window, "flatness": flatness, "weight": weight},
+            cache={"window": window, "theta": theta, "weight": weight},
             dynamic={"learning_rate": 0.002, "decay": decay, "epsilon": epsilon, "segment": 5, "rows": 100,
                      "batches": None, "old_scaling": True},
         )
@@ -194,9 +194,9 @@ PLACES: dict[str, Sequence[dict[str, Any]]] = {
     ],
     "paper": [
         *place(PTB, PENN, softmax=PENN_SOFTMAX, mixtures=dict.fromkeys((3, 5, 10, 15, 20), PENN_MOS), main=15,
-               dropout=0.29, wide=10_000, order=5, tuned=_tuned(25.0, (500, 0.3, 0.1), 0.075, 0.001)),
+               dropout=0.29, wide=10_000, order=5, tuned=_tuned(25.0, (500, 1.0, 0.1), 0.075, 0.001)),
         *place(WT2, WIKITEXT2, softmax=WIKITEXT2_SOFTMAX, mixtures={15: WIKITEXT2_MOS}, main=15, dropout=0.29,
-               tuned=_tuned(20.0, (3785, 0.662, 0.1279), 0.02, 0.002)),
+               tuned=_tuned(20.0, (3785, 0.6625, 0.1279), 0.02, 0.002)),
     ],
 }  # fmt: skip
 GRID: Grid = training_grid(COMMON, {"model": PLACES}, seeds=SEEDS)
