@@ -12,12 +12,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from ebar.backbones.backbone import Carries, Enters, Quick, Stepper
+from ebar.backbones.backbone import Carries, CarriesOutputs, Enters, Quick, Stepper
 from ebar.errors import UserError
 from ebar.heads.head import target_log_probs
 from ebar.maths.rows import take
 from ebar.models.construction import Autoregressive
 from ebar.models.drawing import Advances, Placed, PlacedSteps, draw_block, drawn_at_once
+from ebar.models.outputs import TokenOutputs
 from ebar.models.stepwise import LOGITS, ByChainRule, belongs
 from ebar.modes import evaluation_mode
 from ebar.types import Context, Sequences, Space
@@ -110,6 +111,29 @@ class Continued(ByChainRule):
         """Logits of each of the tokens given those before it, in one pass."""
         return self.model.head(self._hidden(tokens, context))
 
+    def without_logits(self, places: int) -> bool:
+        """Whether so many tokens are better scored by `given_log_probs` than from their logits."""
+        return self.model.without_logits(places)
+
+    def given_log_probs(
+        self, tokens: Int[Tensor, "rows length"], context: Context | None = None
+    ) -> Float[Tensor, "rows length"]:
+        """log p of each of the tokens given those before it, by the head's own way where it has one."""
+        return target_log_probs(self.model.head, self._hidden(tokens, context), tokens)
+
+    def outputs(self, tokens: Int[Tensor, "rows length"], context: Context | None = None) -> TokenOutputs:
+        """The log-probability of each token, and what the last layer gave, before dropout and after it."""
+        if context is not None or not isinstance(self.backbone, CarriesOutputs):
+            raise UserError(
+                f"{type(self.backbone).__name__} shows no outputs before dropout in the middle of a text: choose lstm "
+                "or awd_lstm, and no context."
+            )
+        memory, last = self._for_rows(len(tokens))
+        read = torch.cat([last[:, None], tokens[:, :-1]], 1)
+        (raw, dropped), after = self.backbone.segment_outputs(read, memory)
+        self._keep(tokens, Carried(after, tokens[:, -1]))
+        return TokenOutputs(target_log_probs(self.model.head, dropped, tokens), raw, dropped)
+
     def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         """Of the model in evaluation mode; where the head can, no logits but those of the targets are kept."""
         width = min(x.tokens.shape[1], self.space.length)
@@ -168,9 +192,12 @@ class Continued(ByChainRule):
             prefix = prefix[_each(len(prefix), len(tokens), tokens.device)]
             return self.read(torch.cat([prefix, tokens], 1))[0][:, prefix.shape[1] :]
         hidden, after = self.read(tokens)
+        self._keep(tokens, after)
+        return hidden
+
+    def _keep(self, tokens: Int[Tensor, "rows length"], after: Carried) -> None:
         if self.after is None and self.own is not None and torch.equal(tokens, self.own):
             self.after = after
-        return hidden
 
     def _reread(
         self, tokens: Int[Tensor, "rows length"], state: Reread

@@ -61,8 +61,8 @@ NEWS = {"demo": {
     **group("measures", parts=["validation", "test"], segment=20, updates=20), "backbone.layers": 2,
 }, "cpu": {
     **text("gmb-news", "txt.xz", shuffle=True, length=35, vocabulary=5000, limit=200_000, held_out_limit=20_000),
-    **group("optimiser", kind="adam", learning_rate=4e-3), **group("schedule", kind="cosine", warmup=50),
-    **group("training", epochs=2, batch_size=20), "backbone.layers": 2,
+    **group("optimiser", kind="sgd", learning_rate=20.0), **group("schedule", kind="cosine", warmup=50),
+    **group("training", epochs=2, batch_size=10), "backbone.layers": 2,
     **group("measures", parts=["validation", "test"], segment=70, updates=100),
 }, "paper": {
     **text("one-billion-word", "txt", shuffle=False, length=35, vocabulary=100_000, limit=None, held_out_limit=None),

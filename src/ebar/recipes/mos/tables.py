@@ -37,7 +37,8 @@ def departures(cells: Sequence[Cell]) -> list[str]:
         said.append(
             "Penn Treebank cannot be had, and all of WikiText-2 takes too long: in their places stands the beginning "
             "of WikiText-2, its most frequent words kept and all others one unknown word, which makes perplexities "
-            "lower than those of all words. Models are small and trained for a few passes, by Adam."
+            "lower than those of all words. Models are small and trained for a few passes, by gradient descent whose rate "
+            "falls to 0, and without activation regularisation."
         )
     return said
 
@@ -183,12 +184,12 @@ RANKS = {SOFTMAX: 400, MOC: 280, MOS: 9981}
 BY_COMPONENTS = {3: (6467, 58.62), 5: (8930, 57.36), 10: (9973, 56.33), 15: (9981, 55.97), 20: (9981, 56.17)}
 BOUNDED = (SOFTMAX, MOC, MOS_SETTINGS, WIDE)  # whatever their parameters are
 EXACTLY = (
-    "A matrix of log-probabilities has a row for each context and a column for each word. It is computed in float64, "
-    "in which a mixture of two softmaxes already has full rank, so that ranks do not tell numbers of components apart; "
-    "the thesis's, which grow with them, are of lower precision, where round-off hides small singular values. What "
-    "grows here is the number of singular values that are not small. A rank counts those above ½·√(m + n + 1)·σ₁·ε, the "
-    "round-off to be expected (Press et al. 2007). The bound is d + 2, not d: one more for the bias, one for the "
-    "normalisers."
+    "A matrix of log-probabilities has a row for each context and a column for each word, the same for all models. It "
+    "is computed in float64, where two softmaxes already reach full rank if they are trained: ranks then do not tell "
+    "numbers of components apart, and what does is the number of singular values that are not small. The thesis's "
+    "ranks grow with the components, as they do where round-off hides small singular values. A rank counts those above "
+    "½·√(m + n + 1)·σ₁·ε, the round-off to be expected (Press et al. 2007). The bound is d + 2, not d: one more for the "
+    "bias, one for the normalisers."
 )
 RANK_READING = replace(READING, departures=lambda cells: [EXACTLY, *departures(cells)])
 
@@ -218,10 +219,10 @@ TABLE_A6 = Recipe(
         Figure(name=BOUND, at="bound", bare=True),
         Figure(
             name=RANK, at=lambda result, part: result["ranks"].get(part, {}).get("rank"),
-            paper=lambda row: RANKS.get(row["model"]), **PARTS,
+            paper=lambda row: RANKS.get(row["model"]), range=(0.0, math.inf), **PARTS,
         ),
         Figure(name=PAST, at="past"),
-        Figure(name=ABOVE, at="above"),
+        Figure(name=ABOVE, at="above", range=(0.0, math.inf)),
         Figure(name="test perplexity", at=_test_perplexity, range=(0.0, math.inf)),
         by=("model",), parts=ranked,
     ),
@@ -245,9 +246,9 @@ TABLE_A7 = Recipe(
     grid=words(lambda cell: cell["place"] == PTB and cell["model"] == MOS),
     figures=Figures(
         SIZE, *SHAPE,
-        Figure(name="rank", at="rank", paper={k: rank for k, (rank, _) in BY_COMPONENTS.items()}),
+        Figure(name="rank", at="rank", range=(0.0, math.inf), paper={k: rank for k, (rank, _) in BY_COMPONENTS.items()}),
         Figure(name=SHORT, at=lambda result: result["rank"] - result["full"]),
-        Figure(name=ABOVE, at="above"),
+        Figure(name=ABOVE, at="above", range=(0.0, math.inf)),
         Figure(name=MORE, at="above", minus=lambda cell: {"components": cell["fewer"]}),
         Figure(name="test perplexity", at=_test_perplexity, range=(0.0, math.inf),
                paper={k: perplexity for k, (_, perplexity) in BY_COMPONENTS.items()}),
@@ -279,7 +280,7 @@ FIGURE_A1 = Recipe(
     source=f"{PAPER}, Figure A.1 (Penn Treebank), a picture without figures; at scale cpu the runs of mos/table_a5",
     grid=words(lambda cell: cell["place"] == PTB and cell["model"] in (SOFTMAX, MOC, MOS)),
     figures=Figures(
-        Figure(name=ABOVE, at="above"),
+        Figure(name=ABOVE, at="above", range=(0.0, math.inf)),
         Figure(
             name=BELOW, at="below.{threshold}.1", range=(0.0, 1.0),
             each={"threshold": lambda result: {float(x): place for place, (x, _) in enumerate(result["below"])}},

@@ -87,7 +87,7 @@ def dropouts(**of: float) -> dict[str, Any]:
 TOY = {
     **text("toy", "txt", length=10, vocabulary=None, limit=900, held_out_limit=300),
     **dropouts(embedding=0.0, input=0.1, hidden=0.1, output=0.1, weight=0.1), "backbone.layers": 2,
-    **group("optimiser", kind="adam", learning_rate=1e-2), **group("training", epochs=2, batch_size=5),
+    **group("optimiser", kind="adam", learning_rate=3e-2), **group("training", epochs=3, batch_size=5),
     **group("measures", parts=["validation", "test"], segment=20, contexts=100, spacing=1, steps=40),
 }  # fmt: skip
 TOY_TUNED = group(
@@ -102,15 +102,15 @@ TOY_MIXTURES = {components: group("backbone", embedding=4, hidden=12, last=8) fo
 
 # A softmax of 64 dimensions, and mixtures of 48 whose first layer is such that they have as many parameters.
 SLICE = {
-    **text("wikitext-2", "txt.xz", length=35, vocabulary=4000, limit=130_000, held_out_limit=15_000),
+    **text("wikitext-2", "txt.xz", length=35, vocabulary=4000, limit=200_000, held_out_limit=15_000),
     "corpus": "WikiText-2, 4,000 words",
     **dropouts(embedding=0.02, input=0.2, hidden=0.1, output=0.2, weight=0.1), "backbone.layers": 2,
-    **group("optimiser", kind="adam", learning_rate=4e-3), **group("schedule", kind="cosine", warmup=50),
-    **group("training", epochs=3, batch_size=20),
+    **group("optimiser", kind="sgd", learning_rate=20.0), **group("schedule", kind="cosine", warmup=50),
+    **group("training", epochs=4, batch_size=10),
     **group("measures", parts=["test"], segment=70, contexts=4000, spacing=4, steps=4000),
 }  # fmt: skip
 SLICE_TUNED = group(
-    "measures", finetune={"optimiser": {"learning_rate": 2.0}, "training": {"epochs": 1}},
+    "measures", finetune={"optimiser": {"learning_rate": 5.0}, "training": {"epochs": 1}},
     cache={"window": 500, "theta": 0.5, "weight": 0.1},
     dynamic={"learning_rate": 1e-3, "decay": 1e-3, "epsilon": 1e-3, "segment": 20, "rows": 20, "batches": 100},
 )  # fmt: skip
@@ -120,7 +120,7 @@ SLICE_MIXTURES = {
 }
 # More words and more text, for the two models of Table A.2.
 LARGER = {
-    **SLICE, "corpus": "WikiText-2, 5,000 words", **group("data", vocabulary=5000, limit=150_000),
+    **SLICE, "corpus": "WikiText-2, 5,000 words", "data.vocabulary": 5000,
     "measures.contexts": None, "measures.steps": None,
 }  # fmt: skip
 
