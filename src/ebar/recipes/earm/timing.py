@@ -104,7 +104,10 @@ def figures(results: Sequence[Result]) -> list[Row]:
     ratios = {name: [one / other for one, other in zip(own, times[BASE], strict=True)] for name, own in times.items()}
     told = {name: round(seconds / SECONDS[BASE], 2) for name, seconds in SECONDS.items()}
     return [
-        *(median_row(PER_100, {"method": name}, [100 * one for one in own], SECONDS.get(name)) for name, own in times.items()),
+        *(
+            median_row(PER_100, {"method": name}, [100 * one for one in own], SECONDS.get(name))
+            for name, own in times.items()
+        ),
         *(median_row(RATIO, {"method": name}, own, told.get(name)) for name, own in ratios.items() if name != BASE),
     ]
 

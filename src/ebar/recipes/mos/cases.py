@@ -17,7 +17,9 @@ KINDS = {"MoS better": 1, "MoC better": -1}
 
 def gains(of_softmaxes: Sequence[Mapping[str, Any]], of_contexts: Sequence[Mapping[str, Any]]) -> list[float]:
     """At each step, by how many nats the word that follows is likelier under the mixture of softmaxes."""
-    return [float(one["log_prob"]) - float(other["log_prob"]) for one, other in zip(of_softmaxes, of_contexts, strict=True)]
+    return [
+        float(one["log_prob"]) - float(other["log_prob"]) for one, other in zip(of_softmaxes, of_contexts, strict=True)
+    ]
 
 
 def written(likeliest: Sequence[Sequence[Any]]) -> str:
@@ -70,8 +72,8 @@ def _in_all(rows: Sequence[Row], elsewhere: str = "") -> Laid:
 
 TABLE_A14 = Recipe(
     title="Next words of a mixture of contexts and a mixture of softmaxes, side by side",
-    source=f"{PAPER}, Table A.14 (Penn Treebank, cases chosen by the author); the runs of mos/table_a5, cases being the "
-    "steps at which either is better by most",
+    source=f"{PAPER}, Table A.14 (Penn Treebank, cases chosen by the author); the runs of mos/table_a5, cases being "
+    "the steps at which either is better by most",
     grid=words(lambda cell: cell["place"] == PTB and cell["main"] and cell["model"] in (MOS, MOC)),
     figures=[all_steps, cases],
     tables=[_in_all, _side_by_side],

@@ -1,7 +1,7 @@
 """Table A.4: a mixture of softmaxes in the decoder of a sequence-to-sequence model, with several answers to a sentence.
 
-The thesis has telephone talks (Switchboard), where a turn has several good answers. Of Tatoeba, English sentences serve,
-which have up to eight German translations.
+The thesis has telephone talks (Switchboard), where a turn has several good answers. Of Tatoeba, English sentences
+serve, which have up to eight German translations.
 """
 
 import math
@@ -17,7 +17,7 @@ from ebar.evaluation.dialogue import ORDERS, answer_bleu
 from ebar.models.construction import Autoregressive
 from ebar.recipes.earm.translation import translation_pairs
 from ebar.recipes.figures import Figure, Figures, found
-from ebar.recipes.layout import Claim, Layout, Points
+from ebar.recipes.layout import Layout, Points
 from ebar.recipes.mos.words import PAPER, group, head
 from ebar.recipes.recipe import Caption, Cell, Recipe, Row
 from ebar.recipes.training import trained, training_grid
@@ -96,8 +96,9 @@ SCALES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 GRID = training_grid(
     {
-        **group("data", kind="parallel", tokeniser="bpe"), "backbone.kind": "encoder_decoder", "schedule.kind": "cosine",
+        **group("data", kind="parallel", tokeniser="bpe"), "backbone.kind": "encoder_decoder",
         **group("training", clip=1.0, patience=1000, checkpoint_every=200), "optimiser.betas": [0.9, 0.98],
+        "schedule.kind": "cosine",
     },
     {"model": {"demo": _models(2, 12), "cpu": _models(3, 108), "paper": _models(5, 300)}},
     scales=SCALES,
@@ -146,7 +147,8 @@ TABLE_A4 = Recipe(
     ),
     tables=[
         Layout(rows=("model",), figures=("parameters", "perplexity")),
-        Layout(rows=("model",), figures=("BLEU-1*", "BLEU-2*")), Layout(rows=("model",), figures=("BLEU-3*", "BLEU-4*")),
+        Layout(rows=("model",), figures=("BLEU-1*", "BLEU-2*")),
+        Layout(rows=("model",), figures=("BLEU-3*", "BLEU-4*")),
     ],
     plots=[
         Points(of=["perplexity"], label="{model}", title="Test perplexity", x_label="perplexity"),

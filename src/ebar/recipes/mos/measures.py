@@ -156,7 +156,8 @@ def _ngram_costs(ngram: NGram, tokens: Int[Tensor, " tokens"]) -> Costs:
 
 def predictions(model: Stepwise, data: Corpus, measures: Mapping[str, Any]) -> dict[str, Any]:
     """What the matrix of log-probabilities tells, its rows being contexts spread over a text and the same for all."""
-    contexts, found = measures.get("contexts"), {"rank": {}, "divergence": {}}
+    contexts = measures.get("contexts")
+    found: dict[str, dict[str, Any]] = {"rank": {}, "divergence": {}}
     if contexts is None:
         return {}
     for part in measures["parts"]:

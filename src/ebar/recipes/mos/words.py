@@ -46,8 +46,8 @@ def head(components: int, *, dropout: float = 0.0, contexts: bool = False) -> di
 
 def place(
     name: str, shared: Mapping[str, Any], *, softmax: Mapping[str, Any], mixtures: Mapping[int, Mapping[str, Any]],
-    main: int, dropout: float, wide: int | None = None, order: int | None = None, tuned: Mapping[str, Mapping[str, Any]],
-    ablations: bool = True,
+    main: int, dropout: float, tuned: Mapping[str, Mapping[str, Any]], wide: int | None = None,
+    order: int | None = None, ablations: bool = True,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """The models that are read in place of one text.
 
@@ -59,7 +59,11 @@ def place(
     counts = sorted(mixtures)
     found: list[dict[str, Any]] = [{"model": SOFTMAX, "main": True, **shared, **softmax, **head(1), **tuned[SOFTMAX]}]
     for components in counts:
-        own = {**shared, **mixtures[components], "fewer": max([k for k in counts if k < components], default=components)}
+        own = {
+            **shared,
+            **mixtures[components],
+            "fewer": max([k for k in counts if k < components], default=components),
+        }
         model = {**own, "model": MOS, "main": components == main, **head(components, dropout=dropout)}
         found.append({**model, **(tuned[MOS] if components == main else {})})
         if ablations and components == main:
@@ -90,6 +94,8 @@ TOY = {
     **group("optimiser", kind="adam", learning_rate=3e-2), **group("training", epochs=3, batch_size=5),
     **group("measures", parts=["validation", "test"], segment=20, contexts=100, spacing=1, steps=40),
 }  # fmt: skip
+NO_MATRIX = {"measures.contexts": None, "measures.steps": None}
+TOY_AGAIN = {**TOY, "corpus": "toy again", **NO_MATRIX}
 TOY_TUNED = group(
     "measures", finetune={"optimiser": {"learning_rate": 1.0}, "training": {"epochs": 1}},
     cache={"window": 50, "theta": 0.5, "weight": 0.1},
@@ -102,7 +108,7 @@ TOY_MIXTURES = {components: group("backbone", embedding=4, hidden=12, last=8) fo
 
 # A softmax of 64 dimensions, and mixtures of 48 whose first layer is such that they have as many parameters.
 SLICE = {
-    **text("wikitext-2", "txt.xz", length=35, vocabulary=4000, limit=200_000, held_out_limit=15_000),
+    **text("wikitext-2", "txt.xz", length=35, vocabulary=4000, limit=200_000, held_out_limit=30_000),
     "corpus": "WikiText-2, 4,000 words",
     **dropouts(embedding=0.02, input=0.2, hidden=0.1, output=0.2, weight=0.1), "backbone.layers": 2,
     **group("optimiser", kind="sgd", learning_rate=20.0), **group("schedule", kind="cosine", warmup=50),
@@ -111,17 +117,17 @@ SLICE = {
 }  # fmt: skip
 SLICE_TUNED = group(
     "measures", finetune={"optimiser": {"learning_rate": 5.0}, "training": {"epochs": 1}},
-    cache={"window": 500, "theta": 0.5, "weight": 0.1},
+    cache={"window": 500, "theta": 1.0, "weight": 0.1},
     dynamic={"learning_rate": 1e-3, "decay": 1e-3, "epsilon": 1e-3, "segment": 20, "rows": 20, "batches": 100},
 )  # fmt: skip
 SLICE_MIXTURES = {
     components: group("backbone", embedding=48, hidden=hidden, last=80)
     for components, hidden in ((2, 185), (3, 183), (5, 179), (10, 168))
 }
-# More words and more text, for the two models of Table A.2.
+# More words, for the two models of Table A.2.
 LARGER = {
     **SLICE, "corpus": "WikiText-2, 5,000 words", "data.vocabulary": 5000,
-    "measures.contexts": None, "measures.steps": None,
+    **NO_MATRIX,
 }  # fmt: skip
 
 # The authors' settings ----------------------------------------------------------------------------------------------
@@ -134,8 +140,7 @@ AUTHORS = {
 }  # fmt: skip
 WORDS = {"length": 70, "vocabulary": None, "limit": None, "held_out_limit": None}
 PENN = {**text("penn", "txt", **WORDS), "corpus": PTB, **AUTHORS}
-WIKITEXT2 = {**text("wikitext-2", "txt.xz", **WORDS), "corpus": WT2, **AUTHORS, "measures.contexts": None,
-             "measures.steps": None}  # fmt: skip
+WIKITEXT2 = {**text("wikitext-2", "txt.xz", **WORDS), "corpus": WT2, **AUTHORS, **NO_MATRIX}
 SOFTMAX_SIZES = group("backbone", embedding=400, hidden=1150)
 MOS_DROPOUTS = {"embedding": 0.1, "output": 0.4, "weight": 0.5}
 
@@ -163,7 +168,8 @@ WIKITEXT2_MOS = {
 def _tuned(
     mixture: float, cache: tuple[int, float, float], decay: float, epsilon: float
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
-    """Fine-tuning at a softmax's rate 30 and the mixture's own; Table A.9 in the scaling of the authors' time, and Grave et al.'s cache as Merity et al. set it."""
+    """Fine-tuning at a softmax's rate 30 or the mixture's own; Table A.9, in the scaling of that time; the cache of
+    Grave et al. 2017 as Merity et al. set it."""
     window, theta, weight = cache
     return {
         model: group(
@@ -182,8 +188,8 @@ PLACES: dict[str, Sequence[dict[str, Any]]] = {
     "demo": [
         *place(PTB, TOY, softmax=TOY_SOFTMAX, mixtures=TOY_MIXTURES, main=3, dropout=0.1, wide=10, order=3,
                tuned=dict.fromkeys((SOFTMAX, MOS), TOY_TUNED)),
-        *place(WT2, {**TOY, "corpus": "toy again", "measures.contexts": None, "measures.steps": None}, softmax=TOY_SOFTMAX,
-               mixtures={3: TOY_MIXTURES[3]}, main=3, dropout=0.1, tuned=dict.fromkeys((SOFTMAX, MOS), TOY_TUNED), ablations=False),
+        *place(WT2, TOY_AGAIN, softmax=TOY_SOFTMAX, mixtures={3: TOY_MIXTURES[3]}, main=3, dropout=0.1,
+               tuned=dict.fromkeys((SOFTMAX, MOS), TOY_TUNED), ablations=False),
     ],
     "cpu": [
         *place(PTB, SLICE, softmax=group("backbone", embedding=64, hidden=160), mixtures=SLICE_MIXTURES, main=5,
