@@ -78,7 +78,7 @@ def gradient_statistics(
 
     The text is cut into `rows` columns that are read side by side, `segment` tokens of each in a batch; at most so many
     `batches`. The gradient of a batch is a mean over rows × segment tokens: other numbers of rows want other rates. The
-    weights of words that a short text lacks have a mean square near 0, and only ε holds their steps down: raise it then.
+    weights of words that a short text lacks have a mean square near 0, and only ε holds their steps down: raise it.
     """
     length = len(stream) // rows
     check_stream(model, len(stream), segment)
