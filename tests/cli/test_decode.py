@@ -28,19 +28,6 @@ def translates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "numbers"
 
 
-@pytest.fixture(scope="module")
-def continues(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny run on text, as windows of characters."""
-    folder = tmp_path_factory.mktemp("text")
-    (folder / "text.txt").write_text("abcab cabab\n" * 30)
-    options = [
-        "--data.kind", "text", "--data.train", str(folder / "text.txt"), "--data.tokeniser", "characters",
-        "--data.length", "8", "--backbone.layers", "1", "--backbone.hidden", "8", "--training.epochs", "2",
-    ]  # fmt: skip
-    assert main(["train", "--runs", str(folder), "--name", "letters", "--json", *options]) == 0
-    return folder / "letters"
-
-
 def output(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     assert main(words) == 0

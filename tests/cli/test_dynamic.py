@@ -9,19 +9,6 @@ import pytest
 from ebar.cli import main
 
 
-@pytest.fixture(scope="module")
-def letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny run on text, as windows of characters."""
-    folder = tmp_path_factory.mktemp("text")
-    (folder / "text.txt").write_text("abcab cabab\n" * 30)
-    options = [
-        "--data.kind", "text", "--data.train", str(folder / "text.txt"), "--data.tokeniser", "characters",
-        "--data.length", "8", "--backbone.layers", "1", "--backbone.hidden", "8", "--training.epochs", "2",
-    ]  # fmt: skip
-    assert main(["train", "--runs", str(folder), "--name", "letters", "--json", *options]) == 0
-    return folder / "letters"
-
-
 def answer(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, float]]:
     capsys.readouterr()
     assert main(["dynamic", *words, "--json"]) == 0
@@ -36,18 +23,18 @@ def complaint(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_a_run_learns_from_a_text_of_its_own_alphabet(
-    letters: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    continues: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "new.txt").write_text("aaab\n" * 40)
-    words = [str(letters), "--text", str(tmp_path / "new.txt"), "--segment", "4", "--rows", "4"]
-    weights = {path: path.read_bytes() for path in letters.rglob("model.safetensors")}
+    words = [str(continues), "--text", str(tmp_path / "new.txt"), "--segment", "4", "--rows", "4"]
+    weights = {path: path.read_bytes() for path in continues.rglob("model.safetensors")}
     found = answer([*words, "--learning_rate", "0.01"], capsys)
     assert found["perplexity, dynamic over static"]["high"] < 1
     static = found["cross_entropy_per_token, static"]["value"]
     assert found["perplexity_per_token, static"]["value"] == pytest.approx(math.exp(static))
     assert found["bits_per_byte, static"]["value"] == pytest.approx(static / math.log(2))
-    assert weights == {path: path.read_bytes() for path in letters.rglob("model.safetensors")}
-    assert "dynamic_evaluation" in json.loads((letters / "results.json").read_text())
+    assert weights == {path: path.read_bytes() for path in continues.rglob("model.safetensors")}
+    assert "dynamic_evaluation" in json.loads((continues / "results.json").read_text())
     # The same static figures by plain gradient descent, and the rates of the older code converted.
     plain = answer([*words, "--plain", "--learning_rate", "0.1", "--tokens", "100"], capsys)
     assert plain["perplexity_per_token, dynamic"]["value"] < plain["perplexity_per_token, static"]["value"]
@@ -55,18 +42,20 @@ def test_a_run_learns_from_a_text_of_its_own_alphabet(
     assert old["learning_rate"] == pytest.approx(0.1 / 3)
 
 
-def test_a_run_has_texts_of_its_own(letters: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["dynamic", str(letters), "--segment", "8", "--rows", "2", "--blocks", "4"]) == 0
+def test_a_run_has_texts_of_its_own(continues: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dynamic", str(continues), "--segment", "8", "--rows", "2", "--blocks", "4"]) == 0
     assert "perplexity, dynamic over static" in capsys.readouterr().out
 
 
 def test_what_cannot_be_is_said_in_a_sentence(
-    letters: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    continues: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "running text" in complaint([str(trained)], capsys)
-    assert "1 to 8 tokens" in complaint([str(letters), "--segment", "9"], capsys)
+    assert "1 to 8 tokens" in complaint([str(continues), "--segment", "9"], capsys)
+    assert "converts" in complaint([str(continues), "--plain", "--old_scaling"], capsys)
+    assert "fewer rows" in complaint([str(continues), "--rows", "200"], capsys)
     (tmp_path / "short.txt").write_text("ab\n")
-    assert "too few" in complaint([str(letters), "--text", str(tmp_path / "short.txt"), "--rows", "2"], capsys)
+    assert "too few" in complaint([str(continues), "--text", str(tmp_path / "short.txt"), "--rows", "2"], capsys)
 
 
 def test_a_pretrained_folder_and_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

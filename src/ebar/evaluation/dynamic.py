@@ -78,10 +78,16 @@ def gradient_statistics(
     """The mean square of the gradient of a batch's mean cost per token, over batches of training text.
 
     The text is cut into `rows` columns that are read side by side, `segment` tokens of each in a batch; at most so many
-    `batches`. The gradient of a batch is a mean over rows × segment tokens: other numbers of rows want other rates.
+    `batches`. The gradient of a batch is a mean over rows × segment tokens: other numbers of rows want other rates. The
+    weights of words that a short text lacks have a mean square near 0, and only ε holds their steps down: raise it.
     """
     length = len(stream) // rows
-    check_stream(model, length, segment)
+    check_stream(model, len(stream), segment)
+    if length <= segment:
+        raise UserError(
+            f"{len(stream):,} tokens of training text are too few for {rows} rows of segments of {segment}: ask for "
+            "fewer rows, or give a longer text."
+        )
     named = _movable(model)
     carried, columns = at_beginning(model, stream[: rows * length].view(rows, length))
     sums = [torch.zeros_like(weight) for weight in named.values()]

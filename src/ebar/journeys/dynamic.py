@@ -4,6 +4,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ebar.data.tokenisers import Bytes, Tokeniser
+from ebar.errors import UserError
 from ebar.estimators.exact import device_of
 from ebar.evaluation.blocks import BLOCKS
 from ebar.evaluation.cross_entropy import StreamCost
@@ -34,6 +35,8 @@ def dynamic(
     """
     device, statistics, rates = device_of(model), None, Rates(learning_rate, decay, epsilon)
     how = "gradient descent"
+    if old_scaling and training is None:
+        raise UserError("The old scaling converts rates by gradient statistics: give a training text, or leave it out.")
     if training is not None:
         statistics = gradient_statistics(model, training.to(device), rows=rows, segment=segment, batches=batches)
         how = f"statistics of {statistics.batches:,} batches of {rows} × {segment} tokens"

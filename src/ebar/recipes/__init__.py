@@ -106,5 +106,18 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
             "a word in every text, another in half of them: moments, look-ahead, KL over tuning", "control.tables"
         ),
         "control/smollm2": Lazy("one such constraint on SmolLM2-135M", "control.tables"),
+        "mos/table_a1": Lazy("AWD-LSTM with a softmax and a mixture of softmaxes, as on Penn Treebank", "mos.tables"),
+        "mos/table_a2": Lazy("the same on WikiText-2; fine-tuned, with a cache, by dynamic evaluation", "mos.tables"),
+        "mos/table_a3": Lazy("sentences in no order, without dropout: softmax and mixture", "mos.plain"),
+        "mos/table_a4": Lazy("a mixture of softmaxes in a sequence-to-sequence decoder", "mos.dialogue"),
+        "mos/table_a5": Lazy("ablation: mixture of contexts, settings, wide softmax, n-gram", "mos.tables"),
+        "mos/table_a6": Lazy("the rank of log-probabilities of softmax and mixtures", "mos.tables"),
+        "mos/table_a7": Lazy("rank and perplexity by the number of softmaxes", "mos.tables"),
+        "mos/table_a11": Lazy("how different predictions are after different contexts", "mos.tables"),
+        "mos/table_a12": Lazy("characters, where a softmax is no bottleneck: no gain", "mos.plain"),
+        "mos/table_a13": Lazy("how much longer a training step takes with a mixture", "mos.timing"),
+        "mos/table_a14": Lazy("next words of a mixture of contexts and of softmaxes, side by side", "mos.cases"),
+        "mos/figure_a1": Lazy("how singular values of log-probabilities are spread", "mos.tables"),
+        "mos/dynamic": Lazy("dynamic evaluation of SmolLM2-135M on novels"),
     },
 )

@@ -217,11 +217,11 @@ def test_sizes_are_not_mixed() -> None:
 
 def test_a_median_of_times_has_the_interval_of_the_sign_test() -> None:
     # Of 25 values the 8th and the 18th, as in every table; of 6 all of them (1 − 2/2⁶ = 97 %); of 5 none.
-    row = timing.median_row("s", "", [float(value) for value in range(25, 0, -1)], None)
+    row = timing.median_row("s", {}, [float(value) for value in range(25, 0, -1)], None)
     assert (row.value, row.low, row.high) == (13.0, 8.0, 18.0)
-    row = timing.median_row("s", "", [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], None)
+    row = timing.median_row("s", {}, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], None)
     assert (row.value, row.low, row.high) == (3.5, 1.0, 6.0)
-    row = timing.median_row("s", "", [1.0, 2.0, 3.0, 4.0, 5.0], None)
+    row = timing.median_row("s", {}, [1.0, 2.0, 3.0, 4.0, 5.0], None)
     assert (row.value, row.low, row.warning) == (3.0, None, "5 rounds are too few for an interval")
 
 

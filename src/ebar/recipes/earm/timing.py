@@ -104,12 +104,17 @@ def figures(results: Sequence[Result]) -> list[Row]:
     ratios = {name: [one / other for one, other in zip(own, times[BASE], strict=True)] for name, own in times.items()}
     told = {name: round(seconds / SECONDS[BASE], 2) for name, seconds in SECONDS.items()}
     return [
-        *(median_row(PER_100, name, [100 * one for one in own], SECONDS.get(name)) for name, own in times.items()),
-        *(median_row(RATIO, name, own, told.get(name)) for name, own in ratios.items() if name != BASE),
+        *(
+            median_row(PER_100, {"method": name}, [100 * one for one in own], SECONDS.get(name))
+            for name, own in times.items()
+        ),
+        *(median_row(RATIO, {"method": name}, own, told.get(name)) for name, own in ratios.items() if name != BASE),
     ]
 
 
-def median_row(name: str, method: str, values: Sequence[float], document: float | None) -> Row:
+def median_row(
+    name: str, settings: Mapping[str, Any], values: Sequence[float], document: float | None
+) -> Row:  # fmt: skip
     """The median with its 95 % interval by the sign test, which asks nothing of the times but independence."""
     from scipy.stats import binom
 
@@ -119,8 +124,8 @@ def median_row(name: str, method: str, values: Sequence[float], document: float 
     low, high = (ordered[rank - 1], ordered[number - rank]) if rank else (None, None)
     warning = None if rank else f"{number} rounds are too few for an interval"
     return Row(
-        name=name, settings={"method": method}, value=median, low=low, high=high, document=document, warning=warning
-    )
+        name=name, settings=settings, value=median, low=low, high=high, document=document, warning=warning
+    )  # fmt: skip
 
 
 TABLE11 = Recipe(

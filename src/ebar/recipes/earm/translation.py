@@ -65,9 +65,9 @@ def translation_grid(
 ) -> Grid:  # fmt: skip
     """Runs of these variants, the same or others at each scale; seeds first, so that whole pairs are there early."""
     directions = {
-        "demo": [_pairs("toy", ours)],
-        "cpu": [_pairs("tatoeba-deu-eng", ours)],
-        "paper": [_pairs(corpus, direction) for direction in paper],
+        "demo": [translation_pairs("toy", ours)],
+        "cpu": [translation_pairs("tatoeba-deu-eng", ours)],
+        "paper": [translation_pairs(corpus, direction) for direction in paper],
     }
     own = {scale: [_variant(name) for name in at(scale, variants)] for scale in SCALES}
     return twin_grid(COMMON, {"seed": SEEDS, "direction": directions, "variant": own, **more}, scales=SCALES)
@@ -80,7 +80,7 @@ def _variant(name: str) -> dict[str, Any]:
     return {"variant": name, **options, "measures.candidates": [0, 5, 10] if name == SMOOTHED else []}
 
 
-def _pairs(corpus: str, direction: str) -> dict[str, Any]:
+def translation_pairs(corpus: str, direction: str) -> dict[str, Any]:
     """IWSLT14 and WMT16 as fairseq's scripts leave them: a file for each language. The others: one with tabs."""
     tabs = {"toy": ("tsv", "de", "en"), "tatoeba-deu-eng": ("tsv.xz", "en", "de")}
     sides = dict(zip(("source", "target"), direction.split("→"), strict=True))
