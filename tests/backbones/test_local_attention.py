@@ -11,6 +11,9 @@ from ebar.backbones.local_attention import TERMS, LocalAttention, aligned, maske
 
 WIDTH, HEADS, ROWS = 6, 2, 3
 
+# Rounded to float32, as the positions are in any precision.
+FREQUENCIES = [float(1 / 10_000 ** (torch.tensor(2.0 * k) / WIDTH)) for k in range(WIDTH // 2)]
+
 
 def some(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(*shape, generator=Generator().manual_seed(seed), dtype=torch.float64)
@@ -42,7 +45,7 @@ def plain(made: Any, x: Tensor, sees: Any, terms: tuple[str, ...] = TERMS) -> tu
                     continue
                 scores = []
                 for j in allowed:
-                    angles = [(i - j) / 10_000 ** (2 * k / WIDTH) for k in range(WIDTH // 2)]
+                    angles = [(i - j) * frequency for frequency in FREQUENCIES]
                     wave = torch.tensor([*map(math.sin, angles), *map(math.cos, angles)], dtype=torch.float64)
                     kernel = made.positions.weight[mine] @ wave
                     parts = {
