@@ -101,7 +101,8 @@ def perplexities(place: str, table: Mapping[Any, Sequence[float]], title: str, s
             Figure(name="parameters", at="parameters", where={"evaluation": PLAIN}, bare=True),
             Figure(name=PERPLEXITY, at=perplexity, paper=_of_part(table), range=(0.0, math.inf), **PARTS),
             Figure(name=RATIO, at="ratio", shared=BLOCKS, range=(0.0, math.inf)),
-            Figure(name=AGAINST, at=test_perplexity, where={"model": MOS}, over={"model": SOFTMAX}, range=(0.0, math.inf)),
+            Figure(name=AGAINST, at=test_perplexity, where={"model": MOS}, over={"model": SOFTMAX},
+                   range=(0.0, math.inf)),
             by=("model", "evaluation"), parts=evaluated,
         ),
         tables=[
