@@ -51,6 +51,15 @@ class Figure:
     # In place of Student's interval over seeds.
     summary: Callable[[str, Mapping[str, Any], list[float]], Row] | None = None
 
+    @property
+    def labelled(self) -> list[str]:
+        """Its name with each of its labels, where it has some that are known before any run."""
+        known = {key: list(one) for key, one in self.each.items() if not callable(one) and f"{{{key}}}" in self.name}
+        try:
+            return [self.name.format(**dict(zip(known, labels, strict=True))) for labels in product(*known.values())]
+        except KeyError:
+            return [self.name]
+
     def names(self, name: str) -> bool:
         """Whether rows of this name are of this figure."""
         return re.fullmatch(re.sub(r"\\\{.*?\\\}", ".*", re.escape(self.name)), name) is not None

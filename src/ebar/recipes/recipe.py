@@ -129,7 +129,7 @@ class Recipe:
     def read(self) -> Caption:
         """The reading, with what single figures say of their ranges and intervals."""
         own = [figure for part in several(self.figures) for figure in getattr(part, "of", ())]
-        ranges = {figure.name: figure.range for figure in own if figure.range is not None}
+        ranges = {name: figure.range for figure in own if figure.range is not None for name in figure.labelled}
 
         def items(row: Row, cells: Sequence[Cell]) -> str:
             said = next((one.items for one in own if one.items and one.names(row.name)), self.reading.items)

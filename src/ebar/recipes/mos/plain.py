@@ -47,7 +47,7 @@ def _figures(
             each={"part": {part: part for part in PARTS}},
             paper=lambda row: paper[row["model"]][PARTS.index(row["part"])] if row["model"] in paper else None,
         ),
-        Figure(name=against, at=lambda result: unit(_cost(result, "test")), over=rivals),
+        Figure(name=against, at=lambda result: unit(_cost(result, "test")), over=rivals, range=(0.0, math.inf)),
         by=("model",),
     )  # fmt: skip
 

@@ -101,7 +101,8 @@ def perplexities(place: str, table: Mapping[Any, Sequence[float]], title: str, s
             Figure(name="parameters", at="parameters", where={"evaluation": PLAIN}, bare=True),
             Figure(name=PERPLEXITY, at=perplexity, paper=_of_part(table), range=(0.0, math.inf), **PARTS),
             Figure(name=RATIO, at="ratio", shared=BLOCKS, range=(0.0, math.inf)),
-            Figure(name=AGAINST, at=test_perplexity, where={"model": MOS}, over={"model": SOFTMAX}),
+            Figure(name=AGAINST, at=test_perplexity, where={"model": MOS}, over={"model": SOFTMAX},
+                   range=(0.0, math.inf)),
             by=("model", "evaluation"), parts=evaluated,
         ),
         tables=[
@@ -160,7 +161,7 @@ TABLE_A5 = Recipe(
             name=PERPLEXITY, at=perplexity, range=(0.0, math.inf), **PARTS,
             paper=lambda row: ABLATION.get((row["place"], row["model"]), (None, None))[row["part"] == "test"],
         ),
-        Figure(name=WORSE, at=test_perplexity, over={"model": MOS}),
+        Figure(name=WORSE, at=test_perplexity, over={"model": MOS}, range=(0.0, math.inf)),
         by=("corpus", "model"), parts=as_trained,
     ),
     tables=[
@@ -301,7 +302,7 @@ FIGURE_A1 = Recipe(
     **WORDS,
 )  # fmt: skip
 
-DIVERGENCE, APART = "expected KL between contexts, {part}", "expected KL between test contexts, minus that of AWD-LSTM"
+DIVERGENCE, APART = "expected KL between contexts, {part}", "expected KL between test contexts − that of AWD-LSTM"
 DIVERGENCES = {SOFTMAX: (4.869, 4.763), MOC: (4.955, 4.864), MOS: (5.400, 5.284)}
 TABLE_A11 = Recipe(
     title="How different predictions are after different contexts",

@@ -120,8 +120,9 @@ SLICE_TUNED = group(
     cache={"window": 500, "theta": 1.0, "weight": 0.1},
     dynamic={"learning_rate": 1e-3, "decay": 1e-3, "epsilon": 1e-3, "segment": 20, "rows": 20, "batches": 100},
 )  # fmt: skip
+SLOWER = {"optimiser.learning_rate": 15.0}  # of mixtures, whose first steps are less steady than a softmax's
 SLICE_MIXTURES = {
-    components: group("backbone", embedding=48, hidden=hidden, last=80)
+    components: {**SLOWER, **group("backbone", embedding=48, hidden=hidden, last=80)}
     for components, hidden in ((2, 185), (3, 183), (5, 179), (10, 168))
 }
 # More words, for the two models of Table A.2.
@@ -195,7 +196,7 @@ PLACES: dict[str, Sequence[dict[str, Any]]] = {
         *place(PTB, SLICE, softmax=group("backbone", embedding=64, hidden=160), mixtures=SLICE_MIXTURES, main=5,
                dropout=0.1, wide=256, order=5, tuned=dict.fromkeys((SOFTMAX, MOS), SLICE_TUNED)),
         *place(WT2, LARGER, softmax=group("backbone", embedding=80, hidden=200),
-               mixtures={3: group("backbone", embedding=64, hidden=218, last=100)}, main=3, dropout=0.1,
+               mixtures={3: {**SLOWER, **group("backbone", embedding=64, hidden=218, last=100)}}, main=3, dropout=0.1,
                tuned=dict.fromkeys((SOFTMAX, MOS), SLICE_TUNED), ablations=False),
     ],
     "paper": [
