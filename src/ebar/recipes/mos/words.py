@@ -108,11 +108,11 @@ TOY_MIXTURES = {components: group("backbone", embedding=4, hidden=12, last=8) fo
 
 # A softmax of 64 dimensions, and mixtures of 48 whose first layer is such that they have as many parameters.
 SLICE = {
-    **text("wikitext-2", "txt.xz", length=35, vocabulary=4000, limit=200_000, held_out_limit=30_000),
+    **text("wikitext-2", "txt.xz", length=35, vocabulary=4000, limit=150_000, held_out_limit=30_000),
     "corpus": "WikiText-2, 4,000 words",
     **dropouts(embedding=0.02, input=0.2, hidden=0.1, output=0.2, weight=0.1), "backbone.layers": 2,
     **group("optimiser", kind="sgd", learning_rate=20.0), **group("schedule", kind="cosine", warmup=50),
-    **group("training", epochs=4, batch_size=10),
+    **group("training", epochs=3, batch_size=10),
     **group("measures", parts=["test"], segment=70, contexts=4000, spacing=4, steps=4000),
 }  # fmt: skip
 SLICE_TUNED = group(
