@@ -192,8 +192,8 @@ EXACTLY = (
     "is computed in float64, where a few softmaxes, two of them if they are trained for long, already reach full rank: "
     "ranks then do not tell numbers of components apart, and what does is the number of singular values that are not "
     "small. The thesis's ranks grow with the components, as they do where round-off hides small singular values. A "
-    "rank counts those above ½·√(m + n + 1)·σ₁·ε, the round-off to be expected (Press et al. 2007). The bound is d + 2, "
-    "not d: one more for the bias, one for the normalisers."
+    "rank counts those above ½·√(m + n + 1)·σ₁·ε, the round-off to be expected (Press et al. 2007). The bound is d + "
+    "2, not d: one more for the bias, one for the normalisers."
 )
 RANK_READING = replace(READING, departures=lambda cells: [EXACTLY, *departures(cells)])
 
