@@ -51,7 +51,6 @@ def test_what_cannot_be_is_said_in_a_sentence(
     continues: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "running text" in complaint([str(trained)], capsys)
-    assert "1 to 8 tokens" in complaint([str(continues), "--segment", "9"], capsys)
     assert "converts" in complaint([str(continues), "--plain", "--old_scaling"], capsys)
     assert "fewer rows" in complaint([str(continues), "--rows", "200"], capsys)
     (tmp_path / "short.txt").write_text("ab\n")

@@ -15,7 +15,10 @@ from ebar.features.regular import Motif
 from ebar.heads import HEADS
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive, FromLogits, assemble
+from ebar.models.continued import Continued, begin
 from ebar.models.locally_residual import LocallyResidual
+from ebar.models.ngram import NGram
+from ebar.models.rolling import lengthened
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.objectives import OBJECTIVES
@@ -24,6 +27,7 @@ from ebar.samplers.look_ahead import guided
 from ebar.testing import check_backbone, check_distribution, check_head, check_objective, check_sampler, check_stepwise
 from ebar.testing.samplers import small_target
 from ebar.types import Clock, Context, Sequences, Space
+from tests.models.carrying import carrying_model
 from tests.models.test_from_logits import Network
 
 VOCABULARY, LENGTH = 3, 6
@@ -139,12 +143,16 @@ def motif_tilt() -> Tilted:
 def other_models() -> dict[str, Any]:
     torch.manual_seed(2)
     network = FromLogits(Network(), Space(3, 4, end=2), beginning=3).double()
-    lstm = model_called("lstm")
+    lstm, unending = model_called("lstm"), carrying_model("transformer_xl", Space(3, 4))
     return {
         "tabular": tabular(),
         "from_logits": network,
         "truncated": tabular().truncated(temperature=1.3, top_k=2),
         "locally_residual": LocallyResidual(lstm, model_called("lstm")),
+        "continued": Continued(unending, begin(unending, 1)),
+        "unending": lengthened(unending, 7),
+        "rolling": lengthened(carrying_model("transformer", Space(3, 4)), 7),
+        "ngram": NGram.fit(torch.arange(40).pow(2) % 3, Space(3, 4), order=3),
     }
 
 

@@ -9,6 +9,7 @@ from ebar.evaluation.context_length import context_losses, relative_effective_co
 from ebar.evaluation.speed import speed
 from ebar.models.stepwise import token_log_probs
 from ebar.types import Sequences, Space
+from tests.models.carrying import carrying_model
 from tests.models.examples import lstm
 
 # Two models, contexts of 1, 2 and 3 tokens, four positions.
@@ -67,7 +68,7 @@ def test_costs_are_those_of_the_tokens_before_and_no_more():
 
 
 def test_a_model_of_short_windows_gains_nothing_beyond_them():
-    model = lstm(Space(3, 4))
+    model = carrying_model("transformer", Space(3, 4))
     found = context_losses(model, text(40), [2, 3, 7], torch.tensor([8, 20]))
     assert torch.equal(found[1], found[2])
     assert not torch.allclose(found[0], found[1])

@@ -17,12 +17,13 @@ from ebar.evaluation.dynamic import (
     from_old_scaling,
     gradient_statistics,
 )
-from ebar.evaluation.reading import segment_log_probs
+from ebar.evaluation.reading import at_beginning, segment_log_probs
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive, FromLogits
 from ebar.models.stepwise import token_log_probs
 from ebar.models.tabular import Tabular
 from ebar.types import Sequences, Space
+from tests.models.carrying import carrying_model
 from tests.models.examples import FIXED, lstm
 
 
@@ -146,7 +147,7 @@ def test_the_old_scaling_gives_the_same_updates():
 
 
 def test_gradient_descent_agrees_with_that_of_torch():
-    model, text = lstm(FIXED), stream(40)
+    model, text = carrying_model("transformer", FIXED), stream(40)
     found = dynamic_evaluation(model, text, learning_rate=0.1, decay=0.0, segment=4, blocks=10)
     twin = copy.deepcopy(model).eval()
     optimiser = torch.optim.SGD(twin.parameters(), lr=0.1)
@@ -161,9 +162,13 @@ def test_gradient_descent_agrees_with_that_of_torch():
     assert found.static.total != pytest.approx(total, rel=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["lstm", "tabular"])
+@pytest.mark.parametrize("kind", ["transformer", "tabular"])
 def test_without_updates_it_is_the_cost_of_a_window_that_moves_on_token_by_token(kind):
-    own = lstm(FIXED) if kind == "lstm" else Tabular.random(FIXED, generator=Generator().manual_seed(1))
+    own = (
+        carrying_model(kind, FIXED)
+        if kind == "transformer"
+        else Tabular.random(FIXED, generator=Generator().manual_seed(1))
+    )
     found = dynamic_evaluation(own, stream(50), learning_rate=0.0, decay=0.0, segment=1)
     expected = stream_cost(own, stream(50), stride=1)
     assert found.static.total == pytest.approx(expected.total, rel=1e-12)
@@ -306,7 +311,7 @@ def test_the_interval_is_students_over_means_of_blocks():
     ("model", "options", "sentence"),
     [
         (lambda: lstm(Space(3, 5, 2)), {}, "no end"),
-        (lambda: lstm(FIXED), {"segment": 5}, "1 to 4 tokens"),
+        (lambda: carrying_model("transformer", FIXED), {"segment": 5}, "1 to 4 tokens"),
         (lambda: lstm(FIXED), {"segment": 0}, "1 to 4 tokens"),
         (lambda: lstm(FIXED).requires_grad_(False), {}, "can learn"),
         (lambda: lstm(FIXED, dtype=torch.bfloat16), {}, "float32"),
@@ -327,3 +332,18 @@ def test_the_result_has_an_interval_for_each_figure():
     for estimate in (found.static.per_token, found.dynamic.per_token, found.difference):
         assert estimate.low < estimate.value < estimate.high
         assert estimate.effective_sample_size == pytest.approx(30, rel=0.01)
+
+
+def test_a_transformer_that_carries_nothing_reads_its_window_again():
+    """Segment by segment with nothing before it, every token would have lost its context."""
+    model = carrying_model("transformer", Space(3, 6))
+    text = torch.randint(3, (1, 9), generator=torch.Generator().manual_seed(1))
+    carried, rest = at_beginning(model, text)
+    found = []
+    for segment in torch.split(rest, 2, 1):
+        log_probs, carried = segment_log_probs(model, segment, carried)
+        found.append(log_probs)
+    assert carried.memory is None
+    # Before the fourth segment of two tokens stand four others: a window has six.
+    wanted = token_log_probs(model, Sequences(text[:, 2:8], torch.tensor([6])))[:, 4:]
+    torch.testing.assert_close(found[3], wanted, rtol=0, atol=1e-12)

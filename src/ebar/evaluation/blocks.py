@@ -10,7 +10,7 @@ from ebar.errors import UserError
 from ebar.estimators.moments import weighted_mean
 from ebar.types import Estimate
 
-BLOCKS = 32  # of a text, whose means tell the spread
+BLOCKS = 30  # of a text, whose means tell the spread
 
 
 def block_mean(

@@ -13,6 +13,7 @@ from torch import Tensor
 from ebar.backbones.backbone import Carries
 from ebar.errors import UserError
 from ebar.heads.head import target_log_probs
+from ebar.maths.rows import named_tensors
 from ebar.models.construction import Autoregressive
 from ebar.models.pretrained import Pretrained
 from ebar.types import Context, Sequences, Stepwise
@@ -37,7 +38,11 @@ def check_stream(model: Stepwise, tokens: int, segment: int) -> None:
 
 
 def _carries(model: Stepwise) -> bool:
-    return isinstance(model, Autoregressive) and isinstance(model.backbone, Carries)
+    """Whether a model takes anything from one segment to the next: a plain Transformer does not."""
+    if not (isinstance(model, Autoregressive) and isinstance(model.backbone, Carries)):
+        return False
+    kept = named_tensors(model.backbone.empty_memory(1)).values()
+    return any(tensor.is_floating_point() and tensor.numel() for tensor in kept)
 
 
 def at_beginning(
@@ -47,7 +52,8 @@ def at_beginning(
 
     Some pretrained networks have no token for the beginning: they can only tell what follows a token.
     """
-    if isinstance(model, Autoregressive) and isinstance(model.backbone, Carries):
+    if _carries(model):
+        assert isinstance(model, Autoregressive) and isinstance(model.backbone, Carries)  # noqa: PT018
         begun = torch.full_like(texts[:, :1], model.space.vocabulary)
         return ReadSoFar(begun, model.backbone.empty_memory(len(texts))), texts
     given = 1 if isinstance(model, Pretrained) and model.beginning is None else 0
@@ -58,7 +64,8 @@ def segment_log_probs(
     model: Stepwise, tokens: Int[Tensor, "rows length"], carried: ReadSoFar
 ) -> tuple[Float[Tensor, "rows length"], ReadSoFar]:
     """log p of each token of a segment given what was read before, and where the reading stands after it."""
-    if isinstance(model, Autoregressive) and isinstance(model.backbone, Carries):
+    if carried.memory is not None:
+        assert isinstance(model, Autoregressive) and isinstance(model.backbone, Carries)  # noqa: PT018
         read = torch.cat([carried.before, tokens[:, :-1]], 1)
         hidden, memory = model.backbone.read_segment(read, carried.memory)
         return target_log_probs(model.head, hidden, tokens), ReadSoFar(tokens[:, -1:], memory)

@@ -34,7 +34,7 @@ def segment_cost(
     score it: `first=False`. `memory`, `clamp_length` and `same_length` are those of the backbone at evaluation, by
     default as it was trained.
 
-    Tokens of one text depend on one another, so that the interval is over 32 contiguous blocks of it: long blocks are
+    Tokens of one text depend on one another, so that the interval is over 30 contiguous blocks of it: long blocks are
     nearly independent, short texts look more certain than they are.
     """
     own = at_evaluation(model, memory, clamp_length, same_length)

@@ -13,6 +13,7 @@ from torch import Tensor
 from ebar.build.train import build_corpus, train_as
 from ebar.data.corpus import Corpus
 from ebar.data.stream import Stream
+from ebar.evaluation.blocks import BLOCKS
 from ebar.evaluation.cache_pointer import CachePointer, cache_pointer_cost
 from ebar.evaluation.dynamic import Rates, dynamic_evaluation, from_old_scaling, gradient_statistics
 from ebar.evaluation.rank import log_probability_matrix, pairwise_divergence, singular_values, spaced_contexts
@@ -25,7 +26,6 @@ from ebar.recipes.training import configuration
 from ebar.types import Estimate, Sequences, Stepwise
 
 PLAIN, TUNED, CACHED, DYNAMIC = "as trained", "fine-tuned", "cache pointer", "dynamic evaluation"
-BLOCKS = 30  # of a text, over which an interval is
 THRESHOLDS = [10 ** (power / 4) for power in range(-40, 1)]  # of normalised singular values
 LIKELIEST = 5  # words that are written down of a prediction
 
