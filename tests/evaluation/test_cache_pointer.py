@@ -32,11 +32,11 @@ class Last(nn.Module):
     def advance(self, tokens: Tensor, state: Any) -> Any:
         raise NotImplementedError
 
-    def empty_memory(self, rows: int) -> None:
-        return None
+    def empty_memory(self, rows: int) -> Tensor:
+        return torch.zeros(rows, 1)
 
-    def read_segment(self, tokens: Tensor, memory: None) -> tuple[Tensor, None]:
-        return self.table[tokens], None
+    def read_segment(self, tokens: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        return self.table[tokens], memory
 
 
 class Fixed(nn.Module):

@@ -10,19 +10,19 @@ Nothing is learnt; θ, λ and the window are chosen on validation data.
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ebar.backbones.backbone import Carries
 from ebar.bounds import Amount, Count, Share, check
 from ebar.errors import UserError
 from ebar.estimators.moments import weighted_mean
 from ebar.evaluation.cross_entropy import StreamCost, cost_of_windows
 from ebar.heads.head import target_log_probs
 from ebar.models.construction import Autoregressive
+from ebar.models.continued import carries_memory
 from ebar.modes import evaluation_mode
 from ebar.progress import bar
 from ebar.types import Estimate
@@ -72,13 +72,14 @@ def cache_pointer_cost(
     The text is read in segments, which change memory, not the numbers: the backbone carries its memory over, and of
     the cache no more than the window and a segment are held.
     """
-    if not isinstance(model.backbone, Carries):
+    if not carries_memory(model):
         raise UserError(f"{type(model.backbone).__name__} carries no memory along a text: choose awd_lstm.")
     if model.space.end is not None:
         raise UserError("A stream is scored by a model of windows, whose sequences have one length and no end.")
     if len(stream) < 1 or segment < 1:
         raise UserError("A text has at least one token, and so has a segment of it.")
-    backbone, device = model.backbone, next(model.parameters()).device
+    backbone: Any = model.backbone
+    device = next(model.parameters()).device
     stream = stream.to(device)
     memory = backbone.empty_memory(1)
     vectors, words = torch.zeros(0, model.backbone.width, device=device), stream[:0]

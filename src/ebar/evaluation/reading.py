@@ -13,8 +13,8 @@ from torch import Tensor
 from ebar.backbones.backbone import Carries
 from ebar.errors import UserError
 from ebar.heads.head import target_log_probs
-from ebar.maths.rows import named_tensors
 from ebar.models.construction import Autoregressive
+from ebar.models.continued import carries_memory
 from ebar.models.pretrained import Pretrained
 from ebar.types import Context, Sequences, Stepwise
 
@@ -31,18 +31,10 @@ def check_stream(model: Stepwise, tokens: int, segment: int) -> None:
     if model.space.end is not None:
         raise UserError("A stream is scored by a model of windows, whose sequences have one length and no end.")
     window = model.space.length
-    if segment < 1 or (segment > window and not _carries(model)):
+    if segment < 1 or (segment > window and not carries_memory(model)):
         raise UserError(f"A segment has 1 to {window} tokens, as many as the model's window, not {segment}.")
     if tokens <= segment:
         raise UserError(f"The text has {tokens:,} tokens, too few for segments of {segment}.")
-
-
-def _carries(model: Stepwise) -> bool:
-    """Whether a model takes anything from one segment to the next: a plain Transformer does not."""
-    if not (isinstance(model, Autoregressive) and isinstance(model.backbone, Carries)):
-        return False
-    kept = named_tensors(model.backbone.empty_memory(1)).values()
-    return any(tensor.is_floating_point() and tensor.numel() for tensor in kept)
 
 
 def at_beginning(
@@ -52,7 +44,7 @@ def at_beginning(
 
     Some pretrained networks have no token for the beginning: they can only tell what follows a token.
     """
-    if _carries(model):
+    if carries_memory(model):
         assert isinstance(model, Autoregressive) and isinstance(model.backbone, Carries)  # noqa: PT018
         begun = torch.full_like(texts[:, :1], model.space.vocabulary)
         return ReadSoFar(begun, model.backbone.empty_memory(len(texts))), texts

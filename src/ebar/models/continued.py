@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 from ebar.backbones.backbone import Carries, CarriesOutputs, Enters, Quick, Stepper
 from ebar.errors import UserError
 from ebar.heads.head import target_log_probs
-from ebar.maths.rows import take
+from ebar.maths.rows import named_tensors, take
 from ebar.models.construction import Autoregressive
 from ebar.models.drawing import Advances, Placed, PlacedSteps, draw_block, drawn_at_once
 from ebar.models.outputs import TokenOutputs
@@ -49,6 +49,14 @@ def carrying(model: object) -> tuple[Autoregressive, Carries]:
         f"{body} cannot go on from one segment of a text to the next: train it on data of kind text, or choose another "
         "backbone, such as lstm."
     )
+
+
+def carries_memory(model: object) -> bool:
+    """Whether a model takes anything from one segment to the next: a plain Transformer does not."""
+    if not (isinstance(model, Autoregressive) and isinstance(model.backbone, Carries)):
+        return False
+    kept = named_tensors(model.backbone.empty_memory(1)).values()
+    return any(tensor.is_floating_point() and tensor.numel() for tensor in kept)
 
 
 def begin(model: object, rows: int) -> Carried:
