@@ -10,11 +10,12 @@ import torch
 from ebar.build.train import build_model
 from ebar.config.reader import read_tree
 from ebar.config.train import MANUAL, TrainConfig
+from ebar.evaluation.blocks import BLOCKS
 from ebar.evaluation.cache_pointer import CachePointer
 from ebar.recipes import SCALES, find_recipe
 from ebar.recipes.layout import chosen
 from ebar.recipes.mos import cases, dialogue, plain, tables
-from ebar.recipes.mos.measures import BLOCKS, DYNAMIC, PLAIN, mean_over_blocks, ranked
+from ebar.recipes.mos.measures import DYNAMIC, PLAIN, mean_over_blocks, ranked
 from ebar.recipes.mos.words import GRID, MOC, MOS, NGRAM, PTB, SOFTMAX, WIDE, WT2
 from ebar.recipes.recipe import Cell, Result
 from ebar.types import Space
