@@ -65,5 +65,5 @@ def test_a_backbone_without_them_is_refused_in_a_sentence() -> None:
     torch.manual_seed(0)
     options = {"layers": 1, "hidden": 8, "heads": 2, "feedforward": 8}
     model = assemble(Space(7, 6), "transformer", options, "softmax", {})
-    with pytest.raises(UserError, match="choose lstm or awd_lstm"):
+    with pytest.raises(UserError, match="choose awd_lstm"):
         Continued(model, begin(model, 1)).outputs(torch.zeros(1, 3, dtype=torch.long))
