@@ -1,6 +1,6 @@
 """Attention to the neighbourhood: a text is cut into chunks, and each chunk sees itself and its neighbours.
 
-Dai 2020 (thesis), chapter 5. The score of key j for query i has four terms (equation 5.2), each over √size:
+Dai 2019 (thesis), chapter 5. The score of key j for query i has four terms (equation 5.2), each over √size:
 
     content    (W_q xᵢ)·(W_k xⱼ)        what is asked for
     bias       μ·(W_k xⱼ)               how much a key is looked at, whoever asks

@@ -1,4 +1,4 @@
-"""Local-XL: Transformers whose attention is local and relative. Dai 2020 (thesis), chapter 5.
+"""Local-XL: Transformers whose attention is local and relative. Dai 2019 (thesis), chapter 5.
 
 Time and memory grow with the length of a text, not with its square. A layer sees at most 2C − 1 places back, so what
 lies further back than the sum of that over the layers changes nothing.
