@@ -55,6 +55,8 @@ class XlNet(nn.Module):
     places. A query that sees nothing gets zero from attention.
     """
 
+    any_order = True
+
     def __init__(
         self, vocabulary: int, *, layers: int = 4, hidden: int = 256, heads: int = 4, head_size: int | None = None,
         feedforward: int | None = None, dropout: float = 0.1, attention_dropout: float = 0.1, memory: int = 0,
