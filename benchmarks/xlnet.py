@@ -22,14 +22,15 @@ from xl import best_times, most_memory
 
 from ebar.backbones.xlnet import XlNet
 
-VOCABULARY, SIZES, CLASSES = 8000, {"layers": 2, "hidden": 256, "heads": 4, "dropout": 0.1}, 2
+VOCABULARY, LAYERS, WIDTH, HEADS, CLASSES = 8000, 2, 256, 4, 2
 CHUNK, TOKENS, LENGTHS = 64, 4096, (128, 512, 1024)
 
 
 def tuning_step(chunk: int | None, length: int) -> Callable[[], object]:
     """One step of Adam on the same texts each time, half of which are padded."""
     torch.manual_seed(0)
-    network, head = XlNet(VOCABULARY, **SIZES, chunk=chunk), nn.Linear(256, CLASSES)  # type: ignore[arg-type]
+    network = XlNet(VOCABULARY, layers=LAYERS, hidden=WIDTH, heads=HEADS, chunk=chunk)
+    head = nn.Linear(WIDTH, CLASSES)
     rows = TOKENS // length
     tokens, labels = torch.randint(0, VOCABULARY, (rows, length)), torch.randint(0, CLASSES, (rows,))
     lengths = torch.full((rows,), length)

@@ -130,11 +130,12 @@ def test_local_attention_is_full_attention_that_hides_what_is_far(
 def test_a_chunk_as_long_as_the_text_is_full_attention(memory):
     full, tokens, targets = small(memory=memory), draw(VOCABULARY, ROWS, 6), draw(6, ROWS, 3)
     local = twin(full, memory=memory, chunk=6)
+    remembered = None
     with torch.no_grad():
-        for call in range(2):
-            remembered = None if call == 0 else ours.memory  # noqa: F821
+        for _ in range(2):
             ours, wanted = (net(tokens, targets=targets, memory=remembered, reuse=4) for net in (full, local))
             assert all(torch.equal(one, other) for one, other in zip(ours[:2], wanted[:2], strict=True))
+            remembered = ours.memory
 
 
 @pytest.mark.parametrize("chunk", [None, 2, 3, 6])
@@ -288,7 +289,8 @@ def test_gradients_are_those_of_differences(chunk):
     def loss() -> Tensor:
         output = backbone(tokens, **told)
         real = (told["targets"] >= 0)[:, :, None]
-        return (output.content * weights[0]).sum() + (output.query * real * weights[1, :, :4]).sum()
+        total: Tensor = (output.content * weights[0]).sum() + (output.query * real * weights[1, :, :4]).sum()
+        return total
 
     torch.autograd.backward(loss())
     for name, parameter in backbone.named_parameters():

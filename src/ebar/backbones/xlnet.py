@@ -103,7 +103,7 @@ class XlNet(nn.Module):
         targets: Int[Tensor, "rows predicted"] | None = None, memory: XlNetMemory | None = None,
         reuse: int | None = None, backwards: Bool[Tensor, " rows"] | None = None,
     ) -> XlNetOutput:  # fmt: skip
-        """All places at once.
+        """Both streams at all places at once.
 
         `inside` is False on padding. `segments` are numbers from 0 on, which the memory has. `hidden_from[r, i, j]`:
         place i may not see place j; content always sees itself, a query never. `targets` are the places whose queries
@@ -235,7 +235,6 @@ class XlNet(nn.Module):
             return None
         new = torch.stack([layer.detach()[:, :reuse] for layer in inputs], 1)
         kept = torch.cat([memory.inputs, new], 2)[:, :, new.shape[2] :]
-        kept = kept[:, :, kept.shape[2] - self.memory :]
         return XlNetMemory(kept, (memory.filled + new.shape[2]).clamp(max=self.memory))
 
     def _dropped(self, x: Tensor) -> Tensor:
