@@ -6,7 +6,7 @@ In float32 with torch's default threads. Variants take turns and each counts wit
 busy machine slows all of them or none.
 
 - `local_speedup`: a fine-tuning step (forward, backward, Adam) of a classifier on the last place of the content stream,
-  2 layers of width 256, 4 heads, dropout 0.1, with full attention, over one with chunks of 64; texts of 1,024 tokens,
+  2 layers of width 128, 4 heads, dropout 0.1, with full attention, over one with chunks of 64; texts of 1,024 tokens,
   the same weights. `local_speedup at …` are other lengths; every batch has 4,096 tokens.
 - `local_memory`: at 1,024 tokens, the most memory that a step takes beyond the weights with full attention, over that
   with chunks, as torch's profiler counts what is allocated and freed.
@@ -22,7 +22,7 @@ from xl import best_times, most_memory
 
 from ebar.backbones.xlnet import XlNet
 
-VOCABULARY, LAYERS, WIDTH, HEADS, CLASSES = 8000, 2, 256, 4, 2
+VOCABULARY, LAYERS, WIDTH, HEADS, CLASSES = 8000, 2, 128, 4, 2
 CHUNK, TOKENS, LENGTHS = 64, 4096, (128, 512, 1024)
 
 
@@ -53,7 +53,7 @@ def local() -> dict[str, float]:
     figures: dict[str, float] = {}
     for length in LENGTHS:
         steps = {"full": tuning_step(None, length), "local": tuning_step(CHUNK, length)}
-        best = best_times(steps, rounds=5)
+        best = best_times(steps, rounds=4)
         figures[f"local_speedup at {length:,}"] = best["full"] / best["local"]
         figures |= {f"microseconds per token, {name}, {length:,}": 1e6 * t / TOKENS for name, t in best.items()}
         if length == LENGTHS[-1]:
