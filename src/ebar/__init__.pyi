@@ -23,10 +23,10 @@ from ebar.data import read_parallel as read_parallel
 from ebar.data import read_pretraining as read_pretraining
 from ebar.data import read_stream as read_stream
 from ebar.data import read_text as read_text
-from ebar.data.built_tokeniser import Bpe as Bpe
-from ebar.data.built_tokeniser import Unigram as Unigram
 from ebar.data.corpus import Corpus as Corpus
 from ebar.data.languages import Language as Language
+from ebar.data.pieces import Bpe as Bpe
+from ebar.data.pieces import Unigram as Unigram
 from ebar.data.tokenisers import Alphabet as Alphabet
 from ebar.data.tokenisers import Bytes as Bytes
 from ebar.data.tokenisers import Words as Words

@@ -112,7 +112,8 @@ def test_read_backwards_what_ends_begins():
 
 FORMS = st.builds(
     lambda half, extra, **rest: Form(length=2 * half + 3 + extra, reuse=half, **rest),
-    half=st.integers(0, 12), extra=st.integers(2, 9), predict=st.sampled_from(["permutation", "denoising", "left_to_right"]),
+    half=st.integers(0, 12), extra=st.integers(2, 9),
+    predict=st.sampled_from(["permutation", "denoising", "left_to_right"]),
     partial=st.integers(1, 9), spans=st.booleans(), block=st.sampled_from([None, 1, 3, 8]), bidirectional=st.booleans(),
 )  # fmt: skip
 
@@ -140,7 +141,8 @@ def check_row(form: Form, whole: PretrainingText, columns: int, number: int, one
     reuse, length = form.reuse, form.length
     # [reuse | A SEP B SEP CLS]
     assert tokens[-2:].tolist() == [1000, 1001]
-    assert special[reuse:].sum() == 3 and not special[:reuse].any()
+    assert special[reuse:].sum() == 3
+    assert not special[:reuse].any()
     first = reuse + int(special[reuse:].nonzero()[0])
     assert one["segments"].tolist() == [0] * (first + 1) + [1] * (length - first - 2) + [2]
     step = -1 if one["backwards"] else 1
@@ -152,7 +154,8 @@ def check_row(form: Form, whole: PretrainingText, columns: int, number: int, one
     )
     assert tokens[:first].tolist() == [begin + step * place for place in range(first)]
     b = tokens[first + 1 : -2]
-    assert len(b) >= 1 and first > reuse
+    assert len(b) >= 1
+    assert first > reuse
     assert b.tolist() == [int(b[0]) + step * place for place in range(len(b))]
     if one["follows"]:
         assert form.pair == first - reuse + len(b)
@@ -217,7 +220,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_corpus_of_files(path):
-    corpus = read_pretraining(path, path, tokeniser="bytes", length=32, reuse=16, clean=True)
+    corpus: Any = read_pretraining(path, path, tokeniser="bytes", length=32, reuse=16, clean=True)
     assert corpus.space.vocabulary == 260
     assert corpus.space.length == 32
     sizes = {name: len(part.text.tokens) for name, part in corpus.parts.items()}

@@ -22,7 +22,7 @@ START = Clock(step=0, epoch=0)
 WAYS = ["permutation", "denoising", "left_to_right"]
 
 
-def xlnet(memory: int = 0, **options: Any) -> Autoregressive:
+def xlnet(memory: int = 0, **options: Any) -> Any:
     torch.manual_seed(1)
     options = {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0, "attention_dropout": 0.0, **options}
     made = assemble(Space(13, 16), "xlnet", {**options, "memory": memory}, "softmax", {"tied": True})
