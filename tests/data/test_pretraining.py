@@ -1,5 +1,6 @@
 """Inputs of pretraining: by hand on a text of known sentences, and what holds for every input."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +252,20 @@ def test_the_text_is_not_read_until_it_is_asked_for(path, tmp_path):
 def test_what_cannot_be_is_one_sentence(options, message, path):
     with pytest.raises(UserError, match=message):
         len(read_pretraining(path, tokeniser="bytes", **options).parts["train"])
+
+
+def test_spans_begin_at_words_in_both_directions():
+    """Words of four tokens: as the text stands, nine of ten runs of targets begin one (single ones left over may not).
+
+    Half of 50 columns run backwards.
+    """
+    whole = text(20_000, 30, Form(length=203, reuse=100, partial=10))
+    whole = replace(whole, words=np.arange(20_000) % 4 == 0)
+    batch = read_inputs(whole, whole.backwards(), 50, 0, seed=1, epoch=0)
+    for direction in (False, True):
+        runs: list[int] = []
+        for labels in batch.labels[batch.backwards == direction].tolist():
+            found = sorted(set(labels))
+            runs += [one for one in found if one - 1 not in found and one + 1 in found]  # of two tokens or more
+        assert len(runs) > 50
+        assert np.mean([one % 4 == 0 for one in runs]) > 0.9
