@@ -108,3 +108,9 @@ def test_in_expectation_an_order_covers_everything_and_left_to_right_half_of_it(
     assert torch.equal(covered(text, "left_to_right", draws=3)[:8, :8], everything.tril())
     one = covered(text, "permutation", draws=1)[:8, :8]
     assert 0 < one.sum() < everything.sum()
+
+
+def test_a_query_does_not_see_itself_whatever_is_hidden():
+    batch = example([NEW, YORK, IS, A, CITY], [YORK])
+    batch = batch._replace(hidden_from=torch.zeros_like(batch.hidden_from))
+    assert contexts(batch) == {YORK: {NEW, IS, A, CITY}}
