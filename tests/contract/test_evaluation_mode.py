@@ -371,6 +371,7 @@ DOES_NOT_MEASURE = {
     "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per cost_of_windows",
     "evaluation.segments": "in_columns cost_by_blocks at_evaluation",
     "evaluation.context_length": "relative_effective_context_lengths relative_gain",
+    "evaluation.dependencies": "count_dependencies count_pairs covered dependencies seen_by_targets",
     "evaluation.dialogue": "answer_bleu",
     "evaluation.speed": "speed",  # whatever work it is given
     "evaluation.rank": "Spectrum.above Spectrum.share_below numerical_rank singular_values spaced_contexts",
