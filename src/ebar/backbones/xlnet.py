@@ -198,9 +198,7 @@ class XlNet(nn.Module):
         rows, length = inputs.shape[:2]
         places = state_places(state, length + 1)
         counts = torch.cat([state.counts, torch.ones_like(inputs[:, :, 0], dtype=torch.bool)], 1)
-        later = torch.ones(length, counts.shape[1], dtype=torch.bool, device=inputs.device).triu(
-            state.counts.shape[1] + 1
-        )
+        later = torch.ones(length, counts.shape[1], dtype=torch.bool, device=inputs.device).triu(state.counts.shape[1] + 1)
         hidden = later | ~counts[:, None]
         x = torch.cat([inputs, self.mask.expand(rows, length, -1)], 1)
         x, memory = self._through(x, state, places[:, :-1], counts, places[:, 1:], hidden, hidden)
@@ -241,9 +239,7 @@ class XlNet(nn.Module):
     ) -> Stream:  # fmt: skip
         columns = farthest - places[:, :, None] + keys[:, None]
         if chunk is not None:
-            away = places[:, :, None].div(chunk, rounding_mode="floor") - keys[:, None].div(
-                chunk, rounding_mode="floor"
-            )
+            away = places[:, :, None].div(chunk, rounding_mode="floor") - keys[:, None].div(chunk, rounding_mode="floor")
             hidden = hidden | (away.abs() > 1)
         return stream(hidden[:, None])._replace(columns=columns[:, None])
 
@@ -255,9 +251,7 @@ class XlNet(nn.Module):
     ) -> dict[int | None, tuple[View, Float[Tensor, "directions distances width"]]]:  # fmt: skip
         """What is seen, and the sinusoids of its distances, for each size of chunk."""
         rows, length = tokens.shape
-        if segments is not None and (
-            not segments.numel() or bool((segments == (0 if used else segments[:, :1])).all())
-        ):
+        if segments is not None and (not segments.numel() or bool((segments == (0 if used else segments[:, :1])).all())):
             segments = None  # all of one: nothing differs
         mixed = backwards is not None and bool(backwards.any() != backwards.all())
         views = {}
@@ -277,7 +271,9 @@ class XlNet(nn.Module):
             views[chunk] = seen, vectors
         return views
 
-    def _vectors(self, distances: Int[Tensor, " distances"], *, backwards: bool) -> Float[Tensor, "1 distances width"]:
+    def _vectors(
+        self, distances: Int[Tensor, " distances"], *, backwards: bool
+    ) -> Float[Tensor, "1 distances width"]:
         """Sinusoids, in single precision whatever the network's, as the original's are."""
         if self.clamp_length is not None:
             distances = distances.clamp(-self.clamp_length, self.clamp_length)
@@ -289,9 +285,7 @@ class XlNet(nn.Module):
             return self.empty_memory(rows)
         wanted = (rows, len(self.layers), self.memory, self.width)
         if tuple(memory.inputs.shape) != wanted:
-            raise UserError(
-                f"This memory is of shape {list(memory.inputs.shape)} and the network's {list(wanted)}: begin anew."
-            )
+            raise UserError(f"This memory is of shape {list(memory.inputs.shape)} and the network's {list(wanted)}: begin anew.")
         return memory
 
     def _remembered(

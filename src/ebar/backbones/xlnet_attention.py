@@ -18,7 +18,6 @@ from ebar.backbones.transformer import picked
 from ebar.backbones.transformer_layer import ACTIVATIONS, Activation, dropped
 from ebar.backbones.xlnet_view import Stream, View
 
-
 class XlNetAttention(nn.Module):
     """Several heads for both streams: they ask with the same weights, and look at the content."""
 
@@ -58,9 +57,7 @@ class XlNetAttention(nn.Module):
         parts = [self._seen(seen.cut.queries_of(query[:, :length]), keys, values, r, seen.content)[:, :length]]
         if seen.query is not None:
             asked = query[:, length:] if seen.query.slots is None else picked(query[:, length:], seen.query.slots)
-            found = self._seen(
-                asked.unflatten(1, (seen.cut.blocks, asked.shape[1] // seen.cut.blocks)), keys, values, r, seen.query
-            )
+            found = self._seen(asked.unflatten(1, (seen.cut.blocks, asked.shape[1] // seen.cut.blocks)), keys, values, r, seen.query)
             parts.append(found if seen.query.back is None else picked(found, seen.query.back))
         return self.out(torch.cat(parts, 1) if len(parts) > 1 else parts[0]), memory
 
@@ -69,9 +66,7 @@ class XlNetAttention(nn.Module):
         values: Float[Tensor, "batch keys size"], r: Float[Tensor, "heads directions size distances"], stream: Stream,
     ) -> Float[Tensor, "rows places all_heads"]:  # fmt: skip
         """softmax of the scores, times the values."""
-        asked = (
-            query.unflatten(3, (self.heads, self.size)).permute(3, 0, 1, 2, 4).contiguous()
-        )  # heads, rows, blocks, queries, size
+        asked = query.unflatten(3, (self.heads, self.size)).permute(3, 0, 1, 2, 4).contiguous()  # heads, rows, blocks, queries, size
         heads, rows, blocks, length, size = asked.shape
         u, v, b = self.biases[:, :, None, None, None]
         to_keys, places, scale = asked + u, keys.shape[1], 1 / math.sqrt(size)
@@ -132,3 +127,4 @@ class XlNetLayer(nn.Module):
 
     def _dropped(self, x: Tensor) -> Tensor:
         return dropped(x, self.dropout, self.training)
+

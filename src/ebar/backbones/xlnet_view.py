@@ -113,9 +113,7 @@ def view(
         query = stream(hidden)._replace(columns=columns, slots=slots, back=back)
         if kinds is not None:
             own = kinds[:, cut.before :].gather(1, targets.clamp(min=0)[:, :, None].expand(-1, -1, kinds.shape[2]))
-            query = query._replace(
-                segments=own.gather(1, slots[:, :, None].expand(-1, -1, kinds.shape[2])).unflatten(1, place.shape[1:])
-            )
+            query = query._replace(segments=own.gather(1, slots[:, :, None].expand(-1, -1, kinds.shape[2])).unflatten(1, place.shape[1:]))
     return View(cut, content, query, None if kinds is None else cut.keys_of(kinds), distances)
 
 
@@ -139,9 +137,7 @@ def in_blocks(
     back = block * most + rank
     slots = targets.new_zeros(len(targets), cut.blocks * most)
     real = targets >= 0
-    slots[rows.expand_as(back)[real], back[real]] = torch.arange(targets.shape[1], device=targets.device).expand_as(
-        back
-    )[real]
+    slots[rows.expand_as(back)[real], back[real]] = torch.arange(targets.shape[1], device=targets.device).expand_as(back)[real]
     place = targets.clamp(min=0).gather(1, slots) % cut.size if most else slots
     return slots, back, place.unflatten(1, (cut.blocks, most))
 

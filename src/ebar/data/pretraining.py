@@ -77,9 +77,7 @@ class PretrainingData(TextSource, Tokenised):
 
     def _lines(self, part: str) -> Iterator[tuple[str, bool]]:
         found: list[Texts | None] = [self.texts(part), *(self.more if part == "train" else ())]
-        return chain.from_iterable(
-            documents(texts_of(texts), wikitext=self.clean) for texts in found if texts is not None
-        )
+        return chain.from_iterable(documents(texts_of(texts), wikitext=self.clean) for texts in found if texts is not None)
 
     def _parts(self, tokeniser: Tokeniser, form: Form) -> dict[str, PretrainingText]:
         found = {
