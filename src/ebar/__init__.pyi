@@ -42,10 +42,17 @@ from ebar.errors import UserError as UserError
 from ebar.estimators.divergences import divergence as divergence
 from ebar.estimators.log_z import log_z as log_z
 from ebar.estimators.moments import moments as moments
+from ebar.evaluation.accuracy import accuracy as accuracy
+from ebar.evaluation.accuracy import error_rate as error_rate
+from ebar.evaluation.answers import answer_f1 as answer_f1
+from ebar.evaluation.answers import exact_match as exact_match
 from ebar.evaluation.cache_pointer import CachePointer as CachePointer
 from ebar.evaluation.cache_pointer import cache_pointer_cost as cache_pointer_cost
 from ebar.evaluation.context_length import context_losses as context_losses
 from ebar.evaluation.context_length import relative_effective_context_lengths as relative_effective_context_lengths
+from ebar.evaluation.correlation import matthews_correlation as matthews_correlation
+from ebar.evaluation.correlation import pearson_correlation as pearson_correlation
+from ebar.evaluation.correlation import spearman_correlation as spearman_correlation
 from ebar.evaluation.cross_entropy import bits_per_dimension as bits_per_dimension
 from ebar.evaluation.cross_entropy import cross_entropy as cross_entropy
 from ebar.evaluation.dialogue import answer_bleu as answer_bleu
@@ -60,6 +67,8 @@ from ebar.evaluation.rank import log_probability_matrix as log_probability_matri
 from ebar.evaluation.rank import numerical_rank as numerical_rank
 from ebar.evaluation.rank import pairwise_divergence as pairwise_divergence
 from ebar.evaluation.rank import singular_values as singular_values
+from ebar.evaluation.retrieval import expected_reciprocal_rank as expected_reciprocal_rank
+from ebar.evaluation.retrieval import ndcg as ndcg
 from ebar.evaluation.segments import segment_cost as segment_cost
 from ebar.evaluation.translation import bleu as bleu
 from ebar.features.classifier import classifier as classifier
