@@ -27,7 +27,7 @@ from ebar.data.built_tokeniser import Bpe as Bpe
 from ebar.data.built_tokeniser import Unigram as Unigram
 from ebar.data.corpus import Corpus as Corpus
 from ebar.data.labelled.corpus import LabelledCorpus as LabelledCorpus
-from ebar.data.labelled.corpus import LabelledData as LabelledData
+from ebar.data.labelled.reading import LabelledData as LabelledData
 from ebar.data.languages import Language as Language
 from ebar.data.tokenisers import Alphabet as Alphabet
 from ebar.data.tokenisers import Bytes as Bytes

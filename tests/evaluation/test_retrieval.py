@@ -49,7 +49,7 @@ def plain(grades: list[int], k: int, greatest: int) -> tuple[float, float]:
     """Of documents as they are ranked: NDCG and ERR, each by its definition."""
 
     def gain(own: list[int]) -> float:
-        return sum((2**grade - 1) / math.log2(1 + rank) for rank, grade in enumerate(own[:k], 1))
+        return sum((2.0**grade - 1) / math.log2(1 + rank) for rank, grade in enumerate(own[:k], 1))
 
     reads, expected = 1.0, 0.0
     for rank, grade in enumerate(grades[:k], 1):

@@ -7,7 +7,7 @@ from ebar.bounds import checked_options
 from ebar.data.built_tokeniser import TOKENISERS
 from ebar.data.corpus import Corpus, LanguageData, LinesData
 from ebar.data.images import ImagesData
-from ebar.data.labelled.corpus import LabelledCorpus, LabelledData
+from ebar.data.labelled import LabelledCorpus, LabelledData
 from ebar.data.parallel import ParallelData
 from ebar.data.pretraining import PretrainingData
 from ebar.data.stream import StreamData

@@ -19,8 +19,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def corpus(name: str, folder: Path) -> LabelledCorpus:
-    files = {part: toy_labelled(name, part, folder) for part in EXAMPLES}
-    return LabelledData(**files, **OPTIONS.get(name, {})).read()
+    train, validation, test = (toy_labelled(name, part, folder) for part in EXAMPLES)
+    return LabelledData(train=train, validation=validation, test=test, **OPTIONS.get(name, {})).read()
 
 
 @pytest.mark.parametrize("name", KINDS)
