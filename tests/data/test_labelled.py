@@ -142,6 +142,8 @@ def test_squad_has_answers_and_questions_without_one(tmp_path: Path) -> None:
     assert found[0].answers == (Answer("Oslo", 33),)
     assert found[1].answers == ()
     assert [one.identity for one in found] == ["a", "b"]
+    said = [{**QUESTIONS[0], "is_impossible": True}]
+    assert examples(squad(tmp_path / "b.json", said), task="span")[0].answers == ()
     answers = {"text": ["Rome", "in Rome"], "answer_start": [14, 11]}
     flat = json_lines(tmp_path / "a.jsonl", {"context": SQUAD_PASSAGE, "question": "Where?", "answers": answers})
     assert examples(flat, task="span")[0].answers == (Answer("Rome", 14), Answer("in Rome", 11))
@@ -238,9 +240,9 @@ BAD: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str]] = {
         "has not a folder or a file for each of two classes or more",
     ),
     "an answer that is no option": (
-        lambda folder: race(folder, "BE"),
+        lambda folder: race(folder, "BC"),
         {"task": "choice"},
-        "1.txt, question 2: the answer 'E' is none of the 2 options of its question.",
+        "1.txt, question 2: the answer 'C' is none of the 2 options of its question.",
     ),
     "questions without answers": (
         lambda folder: race(folder, "B"), {"task": "choice"}, "1.txt is not written as RACE is",

@@ -30,6 +30,12 @@ def test_classes_are_held_out_in_proportion() -> None:
     assert sorted(one.unit for own in found.values() for one in own) == sorted(one.unit for one in examples)
 
 
+def test_what_does_not_come_out_even_goes_to_the_largest_remainders() -> None:
+    # 5 of 15: 2⅓, 1⅔ and 1.
+    found = hold_out(classified(a=7, b=5, c=3), "classification", {"test": 1 / 3}, 0, "x")
+    assert labels(found["test"]) == {"a": 2, "b": 2, "c": 1}
+
+
 @given(a=st.integers(1, 20), b=st.integers(0, 20), share=st.floats(0.01, 0.4), seed=st.integers(0, 5))
 def test_every_example_is_in_one_part(a: int, b: int, share: float, seed: int) -> None:
     examples = classified(a=a + 3, b=b)
