@@ -11,7 +11,8 @@ parts only. So the reused part never sees the pair, whose first tokens come agai
 All is a function of (seed, epoch, number of the input, column): asked for again, an input is the same.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -84,10 +85,7 @@ class Form:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingText:
-    """A long text as tokens, and where its words, sentences and documents begin.
-
-    Asked for rows, as what knows no pretraining does, it gives windows of `form.length` tokens.
-    """
+    """A long text as tokens, and where its words, sentences and documents begin."""
 
     tokens: Int[np.ndarray, " tokens"]
     words: Bool[np.ndarray, " tokens"]  # whether a word begins with this token
@@ -96,16 +94,6 @@ class PretrainingText:
     specials: Specials
     size: int  # of the tokeniser: what a random token is drawn from
     form: Form
-
-    def __len__(self) -> int:
-        return len(self.tokens) // self.form.length
-
-    @property
-    def lengths(self) -> Int[Tensor, " rows"]:
-        return torch.full((len(self),), self.form.length)
-
-    def fetch(self, rows: Int[Tensor, " selected"]) -> Sequences:
-        return windows(torch.from_numpy(self.tokens).long(), self.form.length).select(rows.cpu())
 
     def inputs(self, columns: int) -> int:
         """How many inputs one of so many columns has; what is left over at its end is dropped."""
@@ -128,9 +116,32 @@ class PretrainingText:
         total = len(self.tokens)
         places = (np.append(0, total - where[:0:-1]) for where in (self.sentences, self.documents))
         sentences, documents = places
-        return replace(
-            self, tokens=self.tokens[::-1], words=self.words[::-1], sentences=sentences, documents=documents
-        )
+        return replace(self, tokens=self.tokens[::-1], words=self.words[::-1], sentences=sentences, documents=documents)
+
+
+@dataclass(frozen=True)
+class PretrainingPart:
+    """A part of a corpus, whose text is read when it is first used.
+
+    Asked for rows, as what knows no pretraining does, it gives windows of `form.length` tokens.
+    """
+
+    name: str
+    texts: Callable[[], dict[str, PretrainingText]] = field(repr=False)  # all parts, read once
+
+    @property
+    def text(self) -> PretrainingText:
+        return self.texts()[self.name]
+
+    def __len__(self) -> int:
+        return len(self.text.tokens) // self.text.form.length
+
+    @property
+    def lengths(self) -> Int[Tensor, " rows"]:
+        return torch.full((len(self),), self.text.form.length)
+
+    def fetch(self, rows: Int[Tensor, " selected"]) -> Sequences:
+        return windows(torch.from_numpy(self.text.tokens).long(), self.text.form.length).select(rows.cpu())
 
 
 def _within(places: Int[np.ndarray, " places"], begin: int, end: int) -> Int[np.ndarray, " within"]:
@@ -198,7 +209,8 @@ def compose(
     first, last = column * each, column * each + each
     begin = first + number * form.advance
     a_begin, pair = begin + form.reuse, form.pair
-    low, high = (np.searchsorted(text.sentences, place, side) for place, side in ((a_begin, "right"), (a_begin + pair, "left")))
+    low = np.searchsorted(text.sentences, a_begin, "right")
+    high = np.searchsorted(text.sentences, a_begin + pair, "left")
     end = np.minimum(np.append(text.sentences, len(text.tokens))[high], last)
     cuts = high - low
     cut = text.sentences[np.minimum(low + (coins[:, 0] * cuts).astype(int), len(text.sentences) - 1)]
@@ -229,7 +241,8 @@ def compose(
 
 def trimmed(a: Int[np.ndarray, " rows"], b: Int[np.ndarray, " rows"], total: int) -> Int[np.ndarray, " rows"]:
     """What is left of a where the longer of both loses a token, b where they are equal, until they have `total`."""
-    return np.minimum(a, np.maximum(total - b, (total + 1) // 2))
+    left: Int[np.ndarray, " rows"] = np.minimum(a, np.maximum(total - b, (total + 1) // 2))
+    return left
 
 
 def _merged(turned: Bool[np.ndarray, " rows"], forth: np.ndarray, back: np.ndarray) -> np.ndarray:
@@ -275,6 +288,8 @@ def _halves(form: Form) -> tuple[slice, slice]:
     return slice(0, form.reuse), slice(form.reuse, form.length)
 
 
-def _flipped(flags: Bool[np.ndarray, "rows places"], turned: Bool[np.ndarray, " rows"]) -> Bool[np.ndarray, "rows places"]:
+def _flipped(
+    flags: Bool[np.ndarray, "rows places"], turned: Bool[np.ndarray, " rows"]
+) -> Bool[np.ndarray, "rows places"]:
     """Rows that run backwards, turned round."""
     return np.where(turned[:, None], flags[:, ::-1], flags)

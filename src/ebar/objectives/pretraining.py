@@ -1,4 +1,4 @@
-"""Pretraining: some tokens of an input are predicted, in an order drawn at random, hidden all at once, or left to right.
+"""Pretraining: tokens of an input are predicted in an order drawn at random, all at once, or from left to right.
 
 What is predicted and what sees what is decided by the data (`ebar.data.pretraining_inputs`); the loss is the same.
 """
@@ -64,8 +64,6 @@ class Pretraining:
         self, memory: XlNetMemory | None, batch: PretrainingBatch, clock: Clock, *, generator: Generator
     ) -> Steps[Loss, None, XlNetMemory | None]:
         """The loss of inputs that go on from a memory; what is then remembered is returned."""
-        if not isinstance(batch, PretrainingBatch):
-            raise UserError("The objective pretraining reads inputs of its own: choose data of kind pretraining.")
         corrupted = bool(batch.corrupted.all())
         found: XlNetOutput = self.backbone(
             batch.tokens,
@@ -88,7 +86,9 @@ class Pretraining:
         yield Loss(value / terms, self.player, metrics, weight=float(terms))
         return found.memory
 
-    def _cross_entropy(self, vectors: Float[Tensor, "rows predicted width"], batch: PretrainingBatch) -> Float[Tensor, ""]:
+    def _cross_entropy(
+        self, vectors: Float[Tensor, "rows predicted width"], batch: PretrainingBatch
+    ) -> Float[Tensor, ""]:
         head, labels = self.model.head, batch.labels
         if without_logits(head, labels.numel(), self.model.space.vocabulary):
             return -target_log_probs(head, vectors, labels).sum()
