@@ -219,6 +219,10 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         drawing.draw(w.sampler("importance"), w.p, 10, generator=w.generator()), w.p, w.other
     ),
     "estimators.draws.Support.see": lambda w: seen(w),
+    "evaluation.accuracy": "accuracy accuracy_by_subset error_rate",
+    "evaluation.answers": "answer_f1 answer_scores exact_match matches normalised_answer overlap",
+    "evaluation.correlation": "matthews_correlation pearson_correlation spearman_correlation",
+    "evaluation.retrieval": "expected_reciprocal_rank ndcg",
     "evaluation.cross_entropy.bits_per_dimension": lambda w: cross_entropy.bits_per_dimension(
         w.base, w.x, context=w.context
     ),

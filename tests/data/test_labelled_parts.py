@@ -38,7 +38,7 @@ def test_what_does_not_come_out_even_goes_to_the_largest_remainders() -> None:
 
 @given(a=st.integers(1, 20), b=st.integers(0, 20), share=st.floats(0.01, 0.4), seed=st.integers(0, 5))
 def test_every_example_is_in_one_part(a: int, b: int, share: float, seed: int) -> None:
-    examples = classified(a=a + 3, b=b)
+    examples = classified(a=a + 9, b=b)
     found = hold_out(examples, "classification", {"test": share, "validation": share}, seed, "x")
     assert sorted(one.unit for own in found.values() for one in own) == sorted(one.unit for one in examples)
     assert len(found["test"]) == max(1, round(share * len(examples)))
