@@ -219,10 +219,6 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         drawing.draw(w.sampler("importance"), w.p, 10, generator=w.generator()), w.p, w.other
     ),
     "estimators.draws.Support.see": lambda w: seen(w),
-    "evaluation.accuracy": "accuracy accuracy_by_subset error_rate",
-    "evaluation.answers": "answer_f1 answer_scores exact_match matches normalised_answer overlap",
-    "evaluation.correlation": "matthews_correlation pearson_correlation spearman_correlation",
-    "evaluation.retrieval": "expected_reciprocal_rank ndcg",
     "evaluation.cross_entropy.bits_per_dimension": lambda w: cross_entropy.bits_per_dimension(
         w.base, w.x, context=w.context
     ),
@@ -363,6 +359,10 @@ DOES_NOT_MEASURE = {
     "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between closing_place "
     "closings one_row",
     # A segment is read in the model's own mode: whoever measures by segments is above.
+    "evaluation.accuracy": "accuracy accuracy_by_subset error_rate",
+    "evaluation.answers": "answer_f1 answer_scores exact_match matches normalised_answer overlap",
+    "evaluation.correlation": "matthews_correlation pearson_correlation spearman_correlation",
+    "evaluation.retrieval": "expected_reciprocal_rank ndcg",
     "evaluation.reading": "at_beginning check_stream segment_log_probs",
     "evaluation.blocks": "block_mean",
     "evaluation.dynamic": "from_old_scaling",
