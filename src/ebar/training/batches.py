@@ -12,6 +12,7 @@ from jaxtyping import Int
 from torch import Generator, Tensor
 
 from ebar.data.corpus import Stored
+from ebar.data.labelled import Inputs, Labelled
 from ebar.errors import UserError
 from ebar.maths.randomness import folded
 from ebar.maths.rows import count_rows, take
@@ -109,6 +110,10 @@ def _trimmed(tree: Any) -> Any:
         return Sequences(tree.tokens[:, : int(tree.lengths.max())], tree.lengths)
     if isinstance(tree, Context) and tree.order is None:
         return Context(_trimmed(tree.given))
+    if isinstance(tree, Labelled):
+        width = int(tree.inputs.lengths.max())
+        tokens, segments = tree.inputs.tokens[..., :width], tree.inputs.segments[..., :width]
+        return tree._replace(inputs=Inputs(tokens, segments, tree.inputs.lengths))
     if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
         return tuple(_trimmed(branch) for branch in tree)
     return tree
