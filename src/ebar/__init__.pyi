@@ -17,12 +17,15 @@ from ebar.backbones.transformer_xl import TransformerXl as TransformerXl
 from ebar.build.any_run import load as load
 from ebar.data import language as language
 from ebar.data import read_images as read_images
+from ebar.data import read_labelled as read_labelled
 from ebar.data import read_lines as read_lines
 from ebar.data import read_parallel as read_parallel
 from ebar.data import read_stream as read_stream
 from ebar.data import read_text as read_text
 from ebar.data.built_tokeniser import Bpe as Bpe
 from ebar.data.corpus import Corpus as Corpus
+from ebar.data.labelled.corpus import LabelledCorpus as LabelledCorpus
+from ebar.data.labelled.corpus import LabelledData as LabelledData
 from ebar.data.languages import Language as Language
 from ebar.data.tokenisers import Alphabet as Alphabet
 from ebar.data.tokenisers import Bytes as Bytes

@@ -6,6 +6,7 @@ from typing import Any
 from ebar.data.built_tokeniser import TOKENISERS
 from ebar.data.corpus import Corpus, LanguageData, LinesData
 from ebar.data.images import ImagesData
+from ebar.data.labelled.corpus import LabelledCorpus, LabelledData
 from ebar.data.parallel import ParallelData
 from ebar.data.stream import StreamData
 from ebar.data.text import TextData
@@ -54,6 +55,11 @@ def read_images(train: Place, *, seed: int = 0, **options: Any) -> Corpus:
     return ImagesData(train=Path(train), **_paths(options)).read(seed=seed)
 
 
+def read_labelled(train: Place | None = None, *, seed: int = 0, **options: Any) -> LabelledCorpus:
+    """Labelled examples for a task, from files, folders or a data set; options are those of `LabelledData`."""
+    return LabelledData(train=None if train is None else Path(train), **_paths(options)).read(seed=seed)
+
+
 def language(*, seed: int = 0, maximal_length: Length = None, **options: Any) -> Corpus:
     """Sequences drawn from a language whose entropy is known; options are those of `LanguageData`."""
     return LanguageData(**options, seed=seed).read(maximal_length=maximal_length)
@@ -67,6 +73,6 @@ def _paths(options: dict[str, Any]) -> dict[str, Any]:
 
 
 __all__ = [
-    "DATA", "TOKENISERS", "Corpus", "ImagesData", "LanguageData", "LinesData", "ParallelData", "StreamData",
-    "TextData", "language", "read_images", "read_lines", "read_parallel", "read_stream", "read_text",
+    "DATA", "TOKENISERS", "Corpus", "ImagesData", "LabelledCorpus", "LabelledData", "LanguageData", "LinesData", "ParallelData", "StreamData",
+    "TextData", "language", "read_images", "read_labelled", "read_lines", "read_parallel", "read_stream", "read_text",
 ]  # fmt: skip

@@ -73,6 +73,11 @@ class PretrainedTokeniser:
         """Whether the tokenizer itself puts the beginning before every text, as its model then expects it."""
         return self.beginning is not None and self.beginning in self._tokenizer.encode("").ids[:1]
 
+    def number(self, piece: str) -> int | None:
+        """The token that is written so in the vocabulary, special ones included."""
+        found: int | None = self._tokenizer.token_to_id(piece)
+        return found
+
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
