@@ -40,6 +40,7 @@ BACKBONE_OPTIONS: dict[str, dict[str, Any]] = {
     "transformer_xl": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0, "memory": 3},
     "encoder_decoder": {"layers": 1, "encoder_layers": 1, "hidden": 8, "heads": 2, "dropout": 0.0},
     "local_xl": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0, "chunk": 2},
+    "xlnet": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0, "attention_dropout": 0.0},
     "convolution": {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0, "kernel_size": [2, 3], "kernel_dropout": 0.0},
     "pixelcnn": {"features": 4, "layers": 1},
     "gated_pixelcnn": {"features": 4, "layers": 1},
