@@ -73,6 +73,7 @@ def _paths(options: dict[str, Any]) -> dict[str, Any]:
 
 
 __all__ = [
-    "DATA", "TOKENISERS", "Corpus", "ImagesData", "LabelledCorpus", "LabelledData", "LanguageData", "LinesData", "ParallelData", "StreamData",
-    "TextData", "language", "read_images", "read_labelled", "read_lines", "read_parallel", "read_stream", "read_text",
+    "DATA", "TOKENISERS", "Corpus", "ImagesData", "LabelledCorpus", "LabelledData", "LanguageData", "LinesData",
+    "ParallelData", "StreamData", "TextData", "language", "read_images", "read_labelled", "read_lines",
+    "read_parallel", "read_stream", "read_text",
 ]  # fmt: skip
