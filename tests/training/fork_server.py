@@ -20,9 +20,10 @@ from typing import Any
 
 import torch
 
+from tests.journeys.finetune.killed import run_finetune
 from tests.training.tiny import run_everything, run_stream
 
-RUNS = {"everything": run_everything, "stream": run_stream}
+RUNS: dict[str, Callable[..., Any]] = {"everything": run_everything, "stream": run_stream, "finetune": run_finetune}
 
 
 def dying_at(operation: int | None) -> Callable[[], int]:
