@@ -77,9 +77,9 @@ class XlNetAttention(nn.Module):
         batch, (directions, distances) = heads * rows * blocks, (r.shape[1], r.shape[3])
         by_distance = (asked + v).view(heads * directions, rows // directions * blocks * length, size)
         by_distance = torch.bmm(by_distance, r.flatten(0, 1))
-        if stream.columns is None:
-            by_distance = by_distance.view(batch, length * distances)[:, length:].view(batch, length, distances - 1)
-            by_distance = by_distance[:, :, :places]
+        if stream.columns is None:  # each query's distances begin one column before those of the query before it
+            shape, strides = (batch, length, places), (length * distances, distances - 1, 1)
+            by_distance = by_distance.as_strided(shape, strides, length - 1)
         else:
             columns = stream.columns.expand(heads, -1, -1, -1, -1).reshape(batch, length, places)
             by_distance = by_distance.view(batch, length, distances).gather(2, columns)
@@ -92,7 +92,10 @@ class XlNetAttention(nn.Module):
         self, scores: Float[Tensor, "heads rows blocks queries keys"], stream: Stream
     ) -> Float[Tensor, "heads rows blocks queries keys"]:
         """Zero, and no NaN, where nothing is seen. The scores are overwritten."""
-        weights = (scores if stream.hidden is None else scores.masked_fill_(stream.hidden, -math.inf)).softmax(-1)
+        if stream.hidden is not None:
+            with torch.no_grad():  # a hidden score has weight 0, so its gradient is 0 without being told
+                scores.masked_fill_(stream.hidden, -math.inf)
+        weights = scores.softmax(-1)
         weights = weights if stream.blind is None else weights.masked_fill(stream.blind, 0.0)
         return dropped(weights, self.dropout, self.training)
 

@@ -69,8 +69,8 @@ class Stream(NamedTuple):
     segments: Float[Tensor, "rows blocks queries kinds"] | None = None
     """A 1 for the kind of segment that each query stands in. None: there is but one segment."""
     columns: Int[Tensor, "rows blocks queries keys"] | None = None
-    """Which of the view's distances each key has. None: queries stand in a row, and those of the i-th are …, 1, 0, −1 …
-    from the (size − i)-th on."""
+    """Which of the view's distances each key has. None: queries stand in a row, and that of query i and key j is the
+    (size − 1 − i + j)-th."""
     slots: Int[Tensor, "rows slots"] | None = None
     """Which of the stream's places each query of the blocks is, where they do not stand in order."""
     back: Int[Tensor, "rows places"] | None = None
@@ -85,7 +85,7 @@ class View(NamedTuple):
     query: Stream | None
     key_segments: Float[Tensor, "rows blocks keys kinds"] | None
     distances: Int[Tensor, " distances"]
-    """From the largest, of the last query and the first key, to the smallest: one more than there are."""
+    """From that of the last query and the first key to that of the first query and the last key."""
     direction: Int[Tensor, " rows"] | None = None
     """0 for a row that is read forwards, 1 backwards. None: all rows are read alike."""
 
@@ -97,7 +97,7 @@ def view(
 ) -> View:  # fmt: skip
     """`counts` and `segments` are of the remembered places and the text, `targets` the places of the query stream."""
     device = counts.device
-    distances = torch.arange(cut.left + cut.size, cut.left - cut.keys, -1, device=device)
+    distances = torch.arange(cut.left + cut.size - 1, cut.left - cut.keys, -1, device=device)
     kinds = None if segments is None else F.one_hot(segments).to(dtype)
     missing = ~cut.keys_of(counts)[:, :, None]
     pairs = None if hidden_from is None else cut.pairs_of(hidden_from) | missing
@@ -109,7 +109,7 @@ def view(
     if targets is not None:
         slots, back, place = in_blocks(cut, targets)
         hidden = itself[place] | (missing if pairs is None else _rows_of(pairs, place))
-        columns = cut.size - place[..., None] + torch.arange(cut.keys, device=device)
+        columns = cut.size - 1 - place[..., None] + torch.arange(cut.keys, device=device)
         query = stream(hidden)._replace(columns=columns, slots=slots, back=back)
         if kinds is not None:
             own = kinds[:, cut.before :].gather(1, targets.clamp(min=0)[:, :, None].expand(-1, -1, kinds.shape[2]))
