@@ -20,9 +20,11 @@ from ebar.data import read_images as read_images
 from ebar.data import read_labelled as read_labelled
 from ebar.data import read_lines as read_lines
 from ebar.data import read_parallel as read_parallel
+from ebar.data import read_pretraining as read_pretraining
 from ebar.data import read_stream as read_stream
 from ebar.data import read_text as read_text
 from ebar.data.built_tokeniser import Bpe as Bpe
+from ebar.data.built_tokeniser import Unigram as Unigram
 from ebar.data.corpus import Corpus as Corpus
 from ebar.data.labelled.corpus import LabelledCorpus as LabelledCorpus
 from ebar.data.labelled.corpus import LabelledData as LabelledData
@@ -83,6 +85,7 @@ from ebar.journeys.decode import decode as decode
 from ebar.journeys.estimate import estimate as estimate
 from ebar.journeys.evaluate import evaluate as evaluate
 from ebar.journeys.gam.journey import gam as gam
+from ebar.journeys.pretrain import pretrain as pretrain
 from ebar.journeys.residual.journey import residual as residual
 from ebar.journeys.train import train as train
 from ebar.models.construction import Autoregressive as Autoregressive

@@ -19,11 +19,7 @@ ENCODER = "encoder.json"  # in a run folder: the options of the network, so that
 def encoder_origin(model: Any) -> dict[str, Any] | None:
     """The kind of a model's network and its options, where it was made by name."""
     origin = getattr(getattr(model, "model", model), "origin", None)
-    return None if origin is None else {**origin["backbone"], "vocabulary": _vocabulary(model)}
-
-
-def _vocabulary(model: Any) -> int:
-    return int(getattr(model, "model", model).backbone.vocabulary)
+    return None if origin is None else dict(origin["backbone"])
 
 
 def description_of(
@@ -50,7 +46,7 @@ def description_of(
     elif getattr(given, "history", None) is not None:  # a run that was trained in memory
         start = {"network": fingerprint(given.model)}
     elif origin is not None:
-        start = {"pretrained": None, "backbone": {key: value for key, value in origin.items() if key != "vocabulary"}}
+        start = {"pretrained": None, "backbone": origin}
     else:
         start = {"network": architecture(given)}
     data = {name: _data(corpus) for name, corpus in tasks.items()}

@@ -26,6 +26,7 @@ from ebar.journeys.finetune.made import (
 )
 from ebar.journeys.finetune.predictions import BATCH, Prediction, predictions
 from ebar.journeys.train import seed_of
+from ebar.models.task.encoders import task_encoder
 from ebar.store.writing import to_json
 from ebar.training import distributed
 from ebar.training.batches import steps_in
@@ -33,7 +34,7 @@ from ebar.training.course import Training
 from ebar.training.loop import evaluate_objective
 from ebar.training.metrics import Console, tensorboard
 from ebar.training.optimisers import AdamW, LinearDecay, OptimiserConfig, Schedule, for_steps
-from ebar.training.players import Learning, Player
+from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import Run, open_run
 from ebar.training.state import restore
@@ -108,7 +109,8 @@ def finetune(
 ) -> Finetuned:
     """Trains a copy of a network, with a new head for each task, on labelled data.
 
-    `model` is a pretrained run (`ebar.load`), a model, or a network with new weights, which then learns from scratch.
+    `model` is a run that was pretrained or fine-tuned (`ebar.load`), a model, or a network with new weights, which then
+    learns from scratch.
     Data that are not read yet (`LabelledData`) are read with the tokeniser of the pretrained run. Several tasks, a
     mapping from names to data, share the network; their batches take turns in proportion to their sizes or, with
     `mixing="square_root"`, to the square roots of them.
@@ -131,6 +133,8 @@ def finetune(
     if generator is None:
         generator = Generator(device).manual_seed(drawn) if seed is None else seeded(seed, device=device)
     own = new_model(encoder, tasks, head=head, dropout=dropout, frozen=frozen)
+    if (origin := encoder_origin(model)) is not None:
+        own.origin = {"backbone": origin}  # type: ignore[assignment]
     if description is None:
         description = description_of(
             model, own, tasks, seed=drawn, head=head, dropout=dropout, frozen=frozen, layer_decay=layer_decay,
@@ -139,7 +143,7 @@ def finetune(
     batches, held_out = batches_of(tasks, training, mixing, drawn, device), held_out_batches_of(tasks, training, device)
     objective = objective_of(own, tasks)
     player = Player(
-        module=Learning(own) if frozen else own,
+        module=own,
         optimiser=optimiser_of(own, optimiser, layer_decay),
         schedule=for_steps(schedule, steps_in(batches, training.epochs)),
         clip_norm=training.clip,
@@ -203,4 +207,5 @@ def _keep(run: Run, model: Any, tasks: Mapping[str, LabelledCorpus]) -> None:
             raise UserError(f"These data make another {name}: choose another name.")
         run.write(name, text.encode())
     if (origin := encoder_origin(model)) is not None:
-        run.write(ENCODER, to_json(origin))
+        vocabulary = task_encoder(getattr(model, "model", model)).vocabulary
+        run.write(ENCODER, to_json({**origin, "vocabulary": vocabulary}))

@@ -41,7 +41,9 @@ def tasks_of(model: Any, data: Data | Mapping[str, Data], seed: int) -> dict[str
 
 def own_tokeniser(model: Any) -> Tokeniser | None:
     """That of the text which a model has learnt from, where it knows it."""
-    for holder in (getattr(model, "data", None), getattr(model, "model", None), model):
+    tasks = getattr(model, "tasks", None)  # of a run that was fine-tuned itself
+    data = next(iter(tasks.values())) if tasks else getattr(model, "data", None)
+    for holder in (data, getattr(model, "model", None), model):
         found = getattr(holder, "tokeniser", None)
         if isinstance(found, Tokeniser):
             return found

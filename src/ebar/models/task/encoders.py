@@ -14,8 +14,15 @@ from ebar.backbones.local_xl import LocalBidirectional
 from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.backbones.xlnet import XlNet
 from ebar.errors import UserError
+from ebar.tables import Table
 from ebar.types import Sequences
 
+# Networks that a task can be learnt with from scratch, by name.
+ENCODERS: Table[Any] = Table(
+    "network",
+    {"xlnet": XlNet, "bidirectional": BidirectionalTransformer, "local_bidirectional": LocalBidirectional},
+    given=("vocabulary",),
+)
 
 @runtime_checkable
 class TaskEncoder(Protocol):
@@ -144,6 +151,7 @@ class HuggingFaceEncoder(nn.Module):
 
 def task_encoder(network: Any) -> TaskEncoder:
     """An encoder of whatever reads texts both ways: a network of ebar's or of transformers, or a model made of one."""
+    network = getattr(network, "encoder", network)  # that of a model of other tasks
     if isinstance(network, TaskEncoder) and isinstance(network, nn.Module):
         return network
     found = getattr(network, "backbone", network)

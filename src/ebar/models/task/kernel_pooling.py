@@ -10,6 +10,8 @@ Here the vectors of words are those of a pretrained encoder's tokens, before any
 score tells is how good these vectors are (Yang et al. 2019, ClueWeb09-B).
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -48,11 +50,13 @@ def pooled(
 class KernelPooling(nn.Module):
     """Relevance of a document (the second text of a pair) to a query (the first), from the likeness of their words."""
 
+    origin: dict[str, Any] | None = None  # the kind and the options of the network, where it was made by name
+
     def __init__(self, encoder: TaskEncoder, *, number: int = 11):
         super().__init__()
         means, widths = kernels(number)
         table = encoder.table.detach()
-        self.register_buffer("vectors", F.normalize(table, dim=1), persistent=False)
+        self.register_buffer("vectors", F.normalize(table, dim=1))
         self.register_buffer("means", means.to(table), persistent=False)
         self.register_buffer("widths", widths.to(table), persistent=False)
         self.out = nn.Linear(number, 1)

@@ -35,6 +35,8 @@ class GivesScores(Protocol):
 class TaskModel(nn.Module):
     """Texts → scores of classes, numbers or spans, by one encoder and a head for each task."""
 
+    origin: dict[str, Any] | None = None  # the kind and the options of the network, where it was made by name
+
     def __init__(self, encoder: TaskEncoder, heads: Mapping[str, nn.Module]):
         super().__init__()
         self.encoder: Any = encoder
