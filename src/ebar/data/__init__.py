@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from ebar.bounds import checked_options
 from ebar.data.built_tokeniser import TOKENISERS
 from ebar.data.corpus import Corpus, LanguageData, LinesData
 from ebar.data.images import ImagesData
@@ -65,7 +66,8 @@ def read_images(train: Place, *, seed: int = 0, **options: Any) -> Corpus:
 
 def read_labelled(train: Place | None = None, *, seed: int = 0, **options: Any) -> LabelledCorpus:
     """Labelled examples for a task, from files, folders or a data set; options are those of `LabelledData`."""
-    return LabelledData(train=None if train is None else Path(train), **_paths(options)).read(seed=seed)
+    options = checked_options(LabelledData, _paths(options), "data")  # where lists become tuples
+    return LabelledData(train=None if train is None else Path(train), **options).read(seed=seed)
 
 
 def language(*, seed: int = 0, maximal_length: Length = None, **options: Any) -> Corpus:

@@ -18,7 +18,7 @@ def accuracy(predicted: Int[Tensor, " rows"], labels: Int[Tensor, " rows"], *, l
     if bool((labels < 0).any()):
         raise UserError("Some labels are not known (−1): predictions are scored on labelled data.")
     right = float((predicted.cpu() == labels.cpu()).sum())
-    low, high = wilson(right, len(labels), level)
+    low, high = wilson(right, float(len(labels)), level)
     return Estimate(right / len(labels), low, high, float(len(labels)), None, level)
 
 

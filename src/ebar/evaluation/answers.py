@@ -50,7 +50,7 @@ def exact_match(predicted: Sequence[str], gold: Sequence[Sequence[str]], *, leve
     """
     _check(predicted, gold)
     right = sum(matches(own, answers) for own, answers in zip(predicted, gold, strict=True))
-    low, high = wilson(right, len(gold), level)
+    low, high = wilson(right, float(len(gold)), level)
     return Estimate(right / len(gold), low, high, float(len(gold)), None, level)
 
 

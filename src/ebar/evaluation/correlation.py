@@ -106,15 +106,24 @@ def spearman_correlation(
     width = math.inf
     if rows > 3:
         width = float(ndtri((1 + level) / 2)) * math.sqrt((1 + value**2 / 2) / (rows - 3))
-    centre = math.atanh(max(-NEARLY_ONE, min(NEARLY_ONE, value)))
-    return Estimate(value, math.tanh(centre - width), math.tanh(centre + width), float(rows), None, level)
+    return _within(value, width, rows, level)
 
 
 def _on_fisher_scale(value: float, left_out: Float[Tensor, " rows"], level: float) -> Estimate:
-    centre = math.atanh(max(-NEARLY_ONE, min(NEARLY_ONE, value)))
-    width = float(half_width(left_out.clamp(-NEARLY_ONE, NEARLY_ONE).atanh() - centre, level))
-    low, high = math.tanh(centre - width), math.tanh(centre + width)
-    return Estimate(value, min(low, value), max(high, value), float(len(left_out)), None, level)
+    moved = left_out.clamp(-NEARLY_ONE, NEARLY_ONE).atanh() - _fisher(value)
+    return _within(value, float(half_width(moved, level)), len(left_out), level)
+
+
+def _within(value: float, width: float, rows: int, level: float) -> Estimate:
+    """A correlation and its interval, `width` to either side of it on Fisher's scale."""
+    low, high = math.tanh(_fisher(value) - width), math.tanh(_fisher(value) + width)
+    exact = "predictions and labels go along exactly, so their spread tells nothing of the interval"
+    warning = exact if abs(value) >= NEARLY_ONE else None
+    return Estimate(value, min(low, value), max(high, value), float(rows), warning, level)
+
+
+def _fisher(value: float) -> float:
+    return math.atanh(max(-NEARLY_ONE, min(NEARLY_ONE, value)))
 
 
 def _centred(values: Float[Tensor, " rows"]) -> Float[Tensor, " rows"] | None:
@@ -125,7 +134,8 @@ def _centred(values: Float[Tensor, " rows"]) -> Float[Tensor, " rows"] | None:
     if float(values.min()) == float(values.max()):
         return None
     values = (values - values.mean()) / (values.max() - values.min())
-    return values / values.norm()
+    length: Tensor = values.norm()
+    return values / length
 
 
 def _undefined(rows: int, level: float) -> Estimate:

@@ -14,6 +14,7 @@ from ebar.estimators.moments import weighted_mean
 from ebar.types import Estimate
 
 Documents = Float[Tensor, " documents"]
+Ranked = Float[Tensor, " ranked"]  # the grades of one query's documents, from the first to the last
 
 
 def ndcg(
@@ -24,7 +25,7 @@ def ndcg(
     The best order is of all documents of the query that are given. Burges et al. 2005; Järvelin & Kekäläinen 2002.
     """
 
-    def of_query(ranked: Documents) -> float:
+    def of_query(ranked: Ranked) -> float:
         ideal = _dcg(ranked.sort(descending=True).values, k)
         return _dcg(ranked, k) / ideal if ideal > 0 else 0.0
 
@@ -33,7 +34,7 @@ def ndcg(
 
 def expected_reciprocal_rank(
     scores: Documents, grades: Documents, group: Int[Tensor, " documents"], *, k: int = 20,
-    greatest: float | None = None, level: float = 0.95,
+    greatest: int | float | None = None, level: float = 0.95,
 ) -> Estimate:  # fmt: skip
     """The mean over queries of ERR@k = Σ_{r ≤ k} R_r/r · Π_{i < r} (1 − R_i), R = (2^g − 1)/2^greatest.
 
@@ -44,7 +45,7 @@ def expected_reciprocal_rank(
     if len(grades) and float(grades.max()) > highest:
         raise UserError(f"There is a grade of {float(grades.max()):g}, above the greatest, {highest:g}: give that.")
 
-    def of_query(ranked: Documents) -> float:
+    def of_query(ranked: Ranked) -> float:
         stops = (torch.exp2(ranked[:k]) - 1) / 2**highest
         goes_on = torch.cat([torch.ones(1, dtype=stops.dtype), (1 - stops).cumprod(0)[:-1]])
         return float((goes_on * stops / torch.arange(1, len(stops) + 1)).sum())
@@ -52,7 +53,7 @@ def expected_reciprocal_rank(
     return _mean([of_query(ranked) for ranked in _ranked(scores, grades, group, k)], f"ERR@{k}", level)
 
 
-def _dcg(ranked: Documents, k: int) -> float:
+def _dcg(ranked: Ranked, k: int) -> float:
     first = ranked[:k]
     return float(((torch.exp2(first) - 1) / torch.log2(torch.arange(2, len(first) + 2).double())).sum())
 
@@ -62,7 +63,7 @@ def _mean(values: list[float], name: str, level: float) -> Estimate:
     return weighted_mean(torch.zeros_like(column), column, low=0.0, high=1.0, name=name, level=level)[0]
 
 
-def _ranked(scores: Documents, grades: Documents, group: Int[Tensor, " documents"], k: int) -> list[Documents]:
+def _ranked(scores: Documents, grades: Documents, group: Int[Tensor, " documents"], k: int) -> list[Tensor]:
     """The grades of each query's documents, in the order of their scores; what is below 0 is 0."""
     if len(group) == 0 or k < 1:
         raise UserError("Documents of one query at least are needed, and a k of 1 or more.")

@@ -216,6 +216,7 @@ class LabelledData(FilesOrDataset):
         for part, own in found.items():
             if not own:
                 raise UserError(f"{self._name(part)} has no example: it needs one at least.")
+        self._check_header(found["train"])
         shares = {"test": self.test_share, "validation": self.validation_share}
         drawn = {part: share for part, share in shares.items() if part not in found and share > 0}
         if drawn:
@@ -229,6 +230,17 @@ class LabelledData(FilesOrDataset):
     def _limited(self, whole: dict[str, list[Example]], seed: int) -> dict[str, list[Example]]:
         found = {part: held_out_limit(whole[part], self.task, self.held_out_limit) for part in PARTS[1:]}
         return {"train": limit(whole["train"], self.task, self.limit, seed), **found}
+
+    def _check_header(self, train: Sequence[Example]) -> None:
+        """A first line that was taken for an example although it names the columns would be a class of its own."""
+        first = train[0]
+        guessed = self.task == "classification" and self.header is None and self.classes is None
+        guessed = guessed and len(train) > 2 and first.where.endswith(".tsv, line 1")
+        if guessed and [one.label for one in train].count(first.label) == 1:
+            raise UserError(
+                f"{first.where}: no other line has the label {first.label!r}: say by data.header, true or false, "
+                "whether the first line names the columns."
+            )
 
     def _has(self, part: str) -> bool:
         if self.dataset is not None:

@@ -43,7 +43,7 @@ def table(path: Path, task: Task, columns: Columns, header: bool | None) -> Rows
         cells, where = line.split("\t"), f"{path}, line {number}"
         if names is None:
             if header is None:
-                header = _named(columns) or guessed(cells, task, columns) is not None
+                header = _named(columns) or guessed(cells, task, Columns()) is not None
             names = cells if header else [str(place) for place in range(len(cells))]
             if header:
                 continue
