@@ -84,6 +84,8 @@ from ebar.journeys.decode import Decoding as Decoding
 from ebar.journeys.decode import decode as decode
 from ebar.journeys.estimate import estimate as estimate
 from ebar.journeys.evaluate import evaluate as evaluate
+from ebar.journeys.finetune.ensemble import ensemble as ensemble
+from ebar.journeys.finetune.journey import finetune as finetune
 from ebar.journeys.gam.journey import gam as gam
 from ebar.journeys.pretrain import pretrain as pretrain
 from ebar.journeys.residual.journey import residual as residual

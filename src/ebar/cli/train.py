@@ -44,9 +44,10 @@ def carry_out_training(config: TrainConfig, place: TrainPlace) -> int:
         sys.stdout.write(f"finished ({result.reason}) at {where}{held_out}\n{place.folder}\n")
 
     with distributed.processes(config.device):
-        return carry_out(place, work, to_dict=_figures, show=show)
+        return carry_out(place, work, to_dict=training_figures, show=show)
 
 
-def _figures(result: Result) -> dict[str, Any]:
+def training_figures(result: Result) -> dict[str, Any]:
+    """How a training ended, for programs."""
     position = result.position
     return {"reason": result.reason, "step": position.step, "epoch": position.epoch, "best": result.best}

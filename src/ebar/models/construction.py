@@ -33,7 +33,13 @@ from ebar.hugging_face import quiet, transformers
 from ebar.models.drawing import Advances, Placed, PlacedSteps
 from ebar.models.outputs import TokenOutputs
 from ebar.models.pretrained import Pretrained
-from ebar.models.stepwise import ByChainRule, by_advancing, only_end_in_last_place, sure_of_end_in_last_place
+from ebar.models.stepwise import (
+    ByChainRule,
+    by_advancing,
+    check_order,
+    only_end_in_last_place,
+    sure_of_end_in_last_place,
+)
 from ebar.models.truncated import Truncatable
 from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, Space
@@ -54,12 +60,15 @@ class Autoregressive(Truncatable):
         self.backbone = backbone
         self.head = head
         self.space: Space = replace(space, completes=True) if getattr(backbone, "completes", False) else space
+        if getattr(backbone, "any_order", False):
+            self.space = replace(self.space, any_order=True)
 
     @property
     def free_logits(self) -> bool:
         return self.head.free_logits
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], Placed]:
+        check_order(self.space, context)
         hidden, state = self.backbone.start(rows, context)
         return self._after_step(hidden, 0), Placed(state, 0)
 
@@ -74,6 +83,7 @@ class Autoregressive(Truncatable):
         self, tokens: Int[Tensor, "rows length"], context: Context | None = None
     ) -> Float[Tensor, "rows length vocabulary"]:
         """Logits of each of the tokens given those before it, in one pass."""
+        check_order(self.space, context)
         if isinstance(self.backbone, Reads):
             return self.from_inputs(self.backbone.embed(tokens[:, :-1]), context)[:, : tokens.shape[1]]
         return by_advancing(self, tokens, context)
@@ -94,6 +104,7 @@ class Autoregressive(Truncatable):
         self, tokens: Int[Tensor, "rows length"], context: Context | None = None
     ) -> Float[Tensor, "rows length"]:
         """log q(xₜ | x₍<t₎, C) of each of the tokens in one pass, by the head's own way where it has one."""
+        check_order(self.space, context)
         if isinstance(self.backbone, Reads):
             hidden = self.backbone.read(self.backbone.embed(tokens[:, :-1]), context)
         else:

@@ -108,8 +108,9 @@ def _trimmed(tree: Any) -> Any:
     """Without the padding that no row of the batch needs."""
     if isinstance(tree, Sequences):
         return Sequences(tree.tokens[:, : int(tree.lengths.max())], tree.lengths)
-    if isinstance(tree, Context) and tree.order is None:
-        return Context(_trimmed(tree.given))
+    if isinstance(tree, Context):
+        order = tree.order
+        return Context(_trimmed(tree.given), None if order is None else order[:, : int((order >= 0).sum(1).max())])
     if isinstance(tree, Labelled):
         width = int(tree.inputs.lengths.max())
         tokens, segments = tree.inputs.tokens[..., :width], tree.inputs.segments[..., :width]
