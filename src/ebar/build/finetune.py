@@ -105,7 +105,7 @@ def start_from(where: str, device: str) -> Start:
     if not (folder / "config.yaml").exists():
         loaded = load_encoder(where, device=device)
         return Start(model=loaded.network, tokeniser=loaded.tokeniser)
-    if "layer_decay" in _names(folder):
+    if is_finetuned(folder):
         tuned = load_finetuned(folder)
         return Start(model=tuned.model, tokeniser=next(iter(tuned.tasks.values())).tokeniser, folder=folder)
     run = read_train(folder)
@@ -142,12 +142,13 @@ def _further(path: Path) -> LabelledData:
     return read_tree({"data": tree}, Manual(command="finetune"), FurtherTask).data
 
 
-def _names(folder: Path) -> set[str]:
+def is_finetuned(folder: Path) -> bool:
+    """Whether a folder holds a run of `ebar finetune`."""
     try:
         tree = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
-        return set()
-    return set(tree) if isinstance(tree, dict) else set()
+        return False
+    return isinstance(tree, dict) and "layer_decay" in tree
 
 
 def _tokeniser_of(folder: Path) -> Tokeniser:
