@@ -14,6 +14,7 @@ from ebar.backbones.pixelcnn import PixelCnn as PixelCnn
 from ebar.backbones.transformer import EncoderDecoder as EncoderDecoder
 from ebar.backbones.transformer import Transformer as Transformer
 from ebar.backbones.transformer_xl import TransformerXl as TransformerXl
+from ebar.backbones.xlnet import XlNet as XlNet
 from ebar.build.any_run import load as load
 from ebar.data import language as language
 from ebar.data import read_images as read_images
@@ -105,6 +106,7 @@ from ebar.models.construction import save_pretrained as save_pretrained
 from ebar.models.construction import transformer as transformer
 from ebar.models.construction import transformer_xl as transformer_xl
 from ebar.models.construction import wrap as wrap
+from ebar.models.construction import xlnet as xlnet
 from ebar.models.ngram import NGram as NGram
 from ebar.models.original_awd_lstm import awd_lstm_from_original as awd_lstm_from_original
 from ebar.models.original_weights import transformer_xl_from_original as transformer_xl_from_original
@@ -112,6 +114,8 @@ from ebar.models.pretrained import Pretrained as Pretrained
 from ebar.models.tabular import Tabular as Tabular
 from ebar.models.tilted import Tilted as Tilted
 from ebar.models.truncated import Prompted as Prompted
+from ebar.models.xlnet_weights import save_as_hugging_face as save_as_hugging_face
+from ebar.models.xlnet_weights import xlnet_from_hugging_face as xlnet_from_hugging_face
 from ebar.objectives.activation_regularisation import ActivationRegularised as ActivationRegularised
 from ebar.objectives.conditional_moments import ConditionalMoments as ConditionalMoments
 from ebar.objectives.earm import Earm as Earm

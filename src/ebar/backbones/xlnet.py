@@ -75,7 +75,7 @@ class XlNet(nn.Module):
         if memory < 0:
             raise ValueError(f"memory must be at least 0, not {memory}")
         self.vocabulary, self.width, self.memory, self.clamp_length = vocabulary, hidden, memory, clamp_length
-        self.dropout = dropout
+        self.dropout, self.activation = dropout, activation
         self.chunks = [None] * layers if chunk is None else each_layers(chunk, layers, "chunk")
         self.embedding = nn.Parameter(torch.empty(vocabulary, hidden))
         self.mask = nn.Parameter(torch.empty(hidden))  # what a query is at first
