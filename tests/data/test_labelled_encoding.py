@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebar.data.built_tokeniser import Bpe
+from ebar.data.built_tokeniser import Bpe, Unigram
 from ebar.data.labelled import Answer, Encoding, Example, LabelledCorpus, LabelledData, Task
 from ebar.data.specials import Specials, specials_of
 from ebar.data.tokenisers import Alphabet, Bytes, Tokeniser, Words
@@ -138,7 +138,8 @@ def test_the_places_of_an_answer_spell_at_least_the_answer(
     first, last = found.labelled.labels[0].tolist()
     spelt = corpus.answer("test", 0, first, last)
     assert answer.strip() in spelt
-    if not isinstance(tokeniser, Words | Bpe):  # a token is at most a character
+    assert found.labelled.inputs.tokens[0, 0, : len(tokeniser.encode(passage))].tolist() == tokeniser.encode(passage)
+    if not isinstance(tokeniser, Words | Bpe | Unigram):  # a token is at most a character
         assert spelt.strip() == answer.strip()
     assert first <= last
 

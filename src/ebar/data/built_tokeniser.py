@@ -261,6 +261,10 @@ class Unigram:
     def encode_many(self, texts: list[str]) -> list[list[int]]:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
 
+    def locate(self, text: str) -> list[tuple[int, int]]:
+        """For each token, its first character in the text and the one after its last."""
+        return list(self._tokenizer.encode(text).offsets)
+
     def decode(self, tokens: list[int]) -> str:
         check_tokens(tokens, self.size)
         return str(self._tokenizer.decode(tokens, skip_special_tokens=False))
