@@ -23,7 +23,8 @@ from ebar.errors import UserError
 from ebar.journeys.finetune.description import ENCODER
 from ebar.journeys.finetune.journey import Finetuned, finetune
 from ebar.journeys.finetune.made import ONE, new_model
-from ebar.models.task.encoders import ENCODERS, task_encoder
+from ebar.models.task.encoders import ENCODERS, is_xlnet, task_encoder
+from ebar.models.xlnet_weights import xlnet_from_hugging_face
 from ebar.training import distributed
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES
 from ebar.training.randomness import seeded
@@ -77,6 +78,8 @@ def finetune_as(
 
 def load_finetuned(folder: Path) -> Finetuned:
     """The best model of a run folder, and its data. Its pretrained run is not needed, unless it is transformers'."""
+    if (folder / "config.yaml").exists() and not is_finetuned(folder):
+        raise UserError(f"{folder} holds no run of `ebar finetune`: choose one of these.")
     config = read_finetune(folder)
     tasks = read_tasks(config, _tokeniser_of(folder), folder)
     kept = folder / ENCODER
@@ -103,8 +106,9 @@ def start_from(where: str, device: str) -> Start:
     """A pretrained network: of a run of ebar's, where the folder holds one; else of transformers."""
     folder = Path(where)
     if not (folder / "config.yaml").exists():
-        loaded = load_encoder(where, device=device)
-        return Start(model=loaded.network, tokeniser=loaded.tokeniser)
+        network, tokeniser = load_encoder(where, device=device)
+        model = xlnet_from_hugging_face(network, tokeniser=tokeniser) if is_xlnet(network) else network
+        return Start(model=model, tokeniser=tokeniser)
     if is_finetuned(folder):
         tuned = load_finetuned(folder)
         return Start(model=tuned.model, tokeniser=next(iter(tuned.tasks.values())).tokeniser, folder=folder)
@@ -114,9 +118,9 @@ def start_from(where: str, device: str) -> Start:
             f"{folder} was trained on {run.data.kind} data, whose tokens have no separator and no mask: start from a run "
             "of `ebar pretrain`."
         )
-    tokeniser = _tokeniser_of(folder)
-    model = load_model(run, folder, Space(vocabulary_with_specials(tokeniser), 1))
-    return Start(model=model, tokeniser=tokeniser, folder=folder)
+    own = _tokeniser_of(folder)
+    model = load_model(run, folder, Space(vocabulary_with_specials(own), 1))
+    return Start(model=model, tokeniser=own, folder=folder)
 
 
 def read_tasks(

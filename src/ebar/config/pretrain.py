@@ -11,7 +11,7 @@ Example:
 from dataclasses import asdict
 
 from ebar.config.reader import Chosen, Manual
-from ebar.journeys.pretrain import OPTIMISER, SCHEDULE, TRAINING
+from ebar.journeys.pretrain import SCHEDULE, TRAINING
 
 MANUAL = Manual.of(
     __doc__,
@@ -21,7 +21,6 @@ MANUAL = Manual.of(
         "head.tied": True,
         "objective": Chosen(kind="pretraining"),
         "optimiser": Chosen(kind="adamw"),
-        "optimiser.learning_rate": OPTIMISER.learning_rate,
         "schedule": Chosen(kind="linear"),
         "schedule.warmup": SCHEDULE.warmup,
         **{f"training.{name}": asdict(TRAINING)[name] for name in ("epochs", "batch_size", "clip")},

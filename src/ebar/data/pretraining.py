@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from jaxtyping import Bool
 from ebar.bounds import Count, Natural
 from ebar.data.built_tokeniser import TOKENISER, Tokenised, build_tokeniser, written
 from ebar.data.corpus import Corpus
-from ebar.data.pretraining_inputs import Form, Predict, PretrainingBatch, PretrainingText
+from ebar.data.pretraining_inputs import Form, Predict, PretrainingBatch, PretrainingPart, PretrainingText
 from ebar.data.prose import documents, sentences
 from ebar.data.specials import specials_of, vocabulary_with_specials
 from ebar.data.text import AT_ONCE, Texts, TextSource, texts_of
@@ -60,17 +61,21 @@ class PretrainingData(TextSource, Tokenised):
         )  # fmt: skip
 
     def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:
-        """A tokeniser that `folder` holds is read from there."""
+        """A tokeniser that `folder` holds is read from there; the text is read when a part of it is asked for.
+
+        So a pretrained model is loaded at once, and where its text is not.
+        """
         if maximal_length is not None:
             raise UserError("Inputs of pretraining have data.length tokens: leave out training.maximal_length.")
         if self.cache is not None:
             raise UserError("Text to pretrain on is read into memory as a whole: leave out data.cache.")
         form = self.form
         tokeniser = build_tokeniser(self, lambda: (line for line, _ in self._lines("train")), folder)
+        texts = cache(lambda: self._texts(tokeniser, form))
         return Corpus(
             tokeniser=tokeniser,
             space=Space(vocabulary_with_specials(tokeniser), self.length),
-            parts=self._parts(tokeniser, form),
+            parts={part: PretrainingPart(part, texts) for part in ("train", "validation", "test")},
             source=self,
             files={TOKENISER: written(tokeniser)},
         )
@@ -79,7 +84,7 @@ class PretrainingData(TextSource, Tokenised):
         found: list[Texts | None] = [self.texts(part), *(self.more if part == "train" else ())]
         return chain.from_iterable(documents(texts_of(texts), wikitext=self.clean) for texts in found if texts is not None)
 
-    def _parts(self, tokeniser: Tokeniser, form: Form) -> dict[str, PretrainingText]:
+    def _texts(self, tokeniser: Tokeniser, form: Form) -> dict[str, PretrainingText]:
         found = {
             part: read_pretraining_text(
                 self._lines(part), tokeniser, form, self.limit if part == "train" else self.held_out_limit
@@ -156,4 +161,4 @@ def _goes_on(spelling: bytes) -> bool:
     return first.isalnum() or first >= b"\x80"
 
 
-__all__ = ["PretrainingBatch", "PretrainingData", "PretrainingText", "read_pretraining_text", "word_starts"]
+__all__ = ["PretrainingBatch", "PretrainingData", "PretrainingPart", "PretrainingText", "read_pretraining_text", "word_starts"]

@@ -11,7 +11,8 @@ parts only. So the reused part never sees the pair, whose first tokens come agai
 All is a function of (seed, epoch, number of the input, column): asked for again, an input is the same.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -84,10 +85,7 @@ class Form:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingText:
-    """A long text as tokens, and where its words, sentences and documents begin.
-
-    Asked for rows, as what knows no pretraining does, it gives windows of `form.length` tokens.
-    """
+    """A long text as tokens, and where its words, sentences and documents begin."""
 
     tokens: Int[np.ndarray, " tokens"]
     words: Bool[np.ndarray, " tokens"]  # whether a word begins with this token
@@ -96,16 +94,6 @@ class PretrainingText:
     specials: Specials
     size: int  # of the tokeniser: what a random token is drawn from
     form: Form
-
-    def __len__(self) -> int:
-        return len(self.tokens) // self.form.length
-
-    @property
-    def lengths(self) -> Int[Tensor, " rows"]:
-        return torch.full((len(self),), self.form.length)
-
-    def fetch(self, rows: Int[Tensor, " selected"]) -> Sequences:
-        return windows(torch.from_numpy(self.tokens).long(), self.form.length).select(rows.cpu())
 
     def inputs(self, columns: int) -> int:
         """How many inputs one of so many columns has; what is left over at its end is dropped."""
@@ -131,6 +119,31 @@ class PretrainingText:
         return replace(
             self, tokens=self.tokens[::-1], words=self.words[::-1], sentences=sentences, documents=documents
         )
+
+
+@dataclass(frozen=True)
+class PretrainingPart:
+    """A part of a corpus, whose text is read when it is first used.
+
+    Asked for rows, as what knows no pretraining does, it gives windows of `form.length` tokens.
+    """
+
+    name: str
+    texts: Callable[[], dict[str, PretrainingText]] = field(repr=False)  # all parts, read once
+
+    @property
+    def text(self) -> PretrainingText:
+        return self.texts()[self.name]
+
+    def __len__(self) -> int:
+        return len(self.text.tokens) // self.text.form.length
+
+    @property
+    def lengths(self) -> Int[Tensor, " rows"]:
+        return torch.full((len(self),), self.text.form.length)
+
+    def fetch(self, rows: Int[Tensor, " selected"]) -> Sequences:
+        return windows(torch.from_numpy(self.text.tokens).long(), self.text.form.length).select(rows.cpu())
 
 
 def _within(places: Int[np.ndarray, " places"], begin: int, end: int) -> Int[np.ndarray, " within"]:

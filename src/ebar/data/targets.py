@@ -22,8 +22,8 @@ def draw_targets(
 ) -> Bool[np.ndarray, "rows places"]:
     """`number` tokens of each row: spans that begin where a word `starts`, then single tokens where spans are too few.
 
-    A span has n = 1 … 5 tokens with chances ∝ 1/n, and lies in a context of n·`context` tokens (Yang et al. 2019), in
-    which it begins at a word's start, after a number of tokens drawn evenly. No context: single tokens only.
+    A span has n = 1 … 5 tokens with chances ∝ 1/n and n·`context` tokens round it (Yang et al. 2019): how many of these
+    stand left of it is drawn evenly, and it is moved right to where a word starts. No context: single tokens only.
     n counts tokens, not words, as the paper writes it and as its authors' code computes it (where a loop was
     meant to count words, but looks at one and the same token).
     """

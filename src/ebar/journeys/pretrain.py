@@ -10,7 +10,7 @@ from ebar.training.optimisers import AdamW, LinearDecay, OptimiserConfig, Schedu
 
 # For small networks on one machine. XLNet-Large has 1e-4, batches of 2,048 and 500,000 steps (Yang et al. 2019).
 TRAINING = Training(epochs=10, batch_size=32, clip=1.0)
-OPTIMISER = AdamW(learning_rate=1e-3)
+OPTIMISER = AdamW()
 SCHEDULE = LinearDecay(warmup=100)
 
 

@@ -12,7 +12,7 @@ from torch import Generator, nn
 
 from ebar.data.corpus import Corpus, Part
 from ebar.data.images import Images
-from ebar.data.pretraining_inputs import PretrainingText
+from ebar.data.pretraining_inputs import PretrainingPart
 from ebar.data.stream import Stream
 from ebar.errors import UserError
 from ebar.journeys.description import run_description
@@ -223,11 +223,11 @@ def training_batches(
     Of a stream, the next segment of each of `training.batch_size` columns, and so of a text to pretrain on.
     """
     part = data.parts["train"]
-    if isinstance(part, Stream | PretrainingText):
+    if isinstance(part, Stream | PretrainingPart):
         if training.batch_tokens is not None:
             raise UserError("A stream is read in columns: give their number as training.batch_size, no batch_tokens.")
-        if isinstance(part, PretrainingText):
-            return PretrainingColumns.to_train(part, training.batch_size, seed=seed, device=device)
+        if isinstance(part, PretrainingPart):
+            return PretrainingColumns.to_train(part.text, training.batch_size, seed=seed, device=device)
         return Columns.to_train(part, training.batch_size, seed=seed, device=device)
     if training.batch_tokens is None or isinstance(part, Images):
         size = _rows_in_batch(training, part)
@@ -245,8 +245,8 @@ def held_out_batches(data: Corpus, training: Training, device: str) -> OnDevice 
     part, wanted = data.parts["validation"], training.held_out_batch
     if isinstance(part, Stream):
         return Columns.held_out(part, wanted or training.batch_size, device=device)
-    if isinstance(part, PretrainingText):
-        return PretrainingColumns.held_out(part, wanted or training.batch_size, device=device)
+    if isinstance(part, PretrainingPart):
+        return PretrainingColumns.held_out(part.text, wanted or training.batch_size, device=device)
     if training.batch_tokens is not None and not isinstance(part, Images):
         tokens = max(wanted or training.batch_tokens, int(lengths_of(part).max()))
         return OnDevice(Budgeted(data=part, tokens=tokens, shuffle=False), device)

@@ -14,6 +14,7 @@ from ebar.backbones.local_xl import LocalBidirectional
 from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.backbones.xlnet import XlNet
 from ebar.errors import UserError
+from ebar.models.xlnet_weights import xlnet_from_hugging_face
 from ebar.tables import Table
 from ebar.types import Sequences
 
@@ -149,6 +150,11 @@ class HuggingFaceEncoder(nn.Module):
         return hidden.gather(1, back[:, :, None].expand(-1, -1, hidden.shape[2]))
 
 
+def is_xlnet(network: Any) -> bool:
+    """Whether it is an XLNet of transformers, which becomes one of ebar's."""
+    return getattr(getattr(network, "config", None), "model_type", None) == "xlnet"
+
+
 def task_encoder(network: Any) -> TaskEncoder:
     """An encoder of whatever reads texts both ways: a network of ebar's or of transformers, or a model made of one."""
     network = getattr(network, "encoder", network)  # that of a model of other tasks
@@ -160,6 +166,10 @@ def task_encoder(network: Any) -> TaskEncoder:
     if isinstance(found, BidirectionalTransformer | LocalBidirectional):
         return BothWays(found)
     if isinstance(found, nn.Module) and hasattr(found, "get_input_embeddings") and hasattr(found, "config"):
+        if is_xlnet(found):
+            return task_encoder(xlnet_from_hugging_face(found))
+        if getattr(found.config, "is_decoder", False) or not hasattr(found.config, "hidden_size"):
+            raise UserError(f"{type(found).__name__} reads from left to right: give an encoder, which reads both ways.")
         return HuggingFaceEncoder(found)
     raise UserError(
         f"{type(found).__name__} does not read a text both ways, which a labelled task needs: give an XLNet, a "
