@@ -115,7 +115,7 @@ class HuggingFaceEncoder(nn.Module):
         self.network = network
         config: Any = network.config
         self.types = int(getattr(config, "type_vocab_size", 0) or 0)
-        self.positions = int(getattr(config, "max_position_embeddings", 0) or 0)
+        self.positions = _positions(network)
         self.padding = int(getattr(config, "pad_token_id", None) or 0)
 
     @property
@@ -134,7 +134,7 @@ class HuggingFaceEncoder(nn.Module):
         self, tokens: Int[Tensor, "texts length"], segments: Int[Tensor, "texts length"], lengths: Int[Tensor, " texts"]
     ) -> Float[Tensor, "texts length width"]:
         length = tokens.shape[1]
-        if 0 < self.positions < length:
+        if self.positions is not None and self.positions < length:
             raise UserError(f"The encoder has {self.positions} positions, fewer than the {length} tokens of a text.")
         inside = Sequences(tokens, lengths).mask()
         last = (lengths - 1).clamp(min=0)[:, None]
@@ -150,6 +150,14 @@ class HuggingFaceEncoder(nn.Module):
         return hidden.gather(1, back[:, :, None].expand(-1, -1, hidden.shape[2]))
 
 
+def _positions(network: nn.Module) -> int | None:
+    """How many tokens it can read. A table of positions with a row for padding (RoBERTa's) counts from the row after it."""
+    for name, part in network.named_modules():
+        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
+            return part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)
+    return None
+
+
 def is_xlnet(network: Any) -> bool:
     """Whether it is an XLNet of transformers, which becomes one of ebar's."""
     return getattr(getattr(network, "config", None), "model_type", None) == "xlnet"
@@ -157,9 +165,9 @@ def is_xlnet(network: Any) -> bool:
 
 def task_encoder(network: Any) -> TaskEncoder:
     """An encoder of whatever reads texts both ways: a network of ebar's or of transformers, or a model made of one."""
-    network = getattr(network, "encoder", network)  # that of a model of other tasks
-    if isinstance(network, TaskEncoder) and isinstance(network, nn.Module):
-        return network
+    for one in (network, getattr(network, "encoder", None)):  # its own, where it is a model of other tasks
+        if isinstance(one, TaskEncoder) and isinstance(one, nn.Module):
+            return one
     found = getattr(network, "backbone", network)
     if isinstance(found, XlNet):
         return ContentStream(found)
