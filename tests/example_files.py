@@ -20,6 +20,8 @@ def write_example_files(folder: Path) -> None:
     (folder / "base.txt").write_text("dark dark.\nwas was was.\n")
     (folder / "pairs.tsv").write_text("guten Tag\tgood day\nguten Morgen\tgood morning\n" * 10)
     (folder / "german.txt").write_text("guten Tag\n")
+    (folder / "reviews.tsv").write_text("".join(f"{line}\n" for line in reviews()))
+    (folder / "new.txt").write_text("the film was great\na poor plot\n")
     write_language_model(folder)
 
 
@@ -56,3 +58,15 @@ def write_language_model(folder: Path) -> None:
     numbers = 0.5 * torch.randn(count, generator=torch.Generator().manual_seed(0))
     header = struct.pack("<7i", width, hidden, layers, heads, heads, vocabulary, positions)
     (folder / STORIES[0]).write_bytes(header + numbers.numpy().astype("<f4").tobytes())
+
+
+def reviews(count: int = 120) -> list[str]:
+    """Short sentences with a good or a bad word, and which of them it is."""
+    coin = random.Random(2)
+    found = []
+    for _ in range(count):
+        label, kind = coin.choice([("positive", ["good", "fine", "great"]), ("negative", ["bad", "poor", "awful"])])
+        words = coin.choices(["the", "film", "plot", "was", "a", "of"], k=coin.randrange(3, 7))
+        words.insert(coin.randrange(len(words) + 1), coin.choice(kind))
+        found.append(f"{' '.join(words)}\t{label}")
+    return found

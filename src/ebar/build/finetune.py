@@ -107,7 +107,7 @@ def start_from(where: str, device: str) -> Start:
     folder = Path(where)
     if not (folder / "config.yaml").exists():
         network, tokeniser = load_encoder(where, device=device)
-        model = xlnet_from_hugging_face(network, tokeniser=tokeniser) if is_xlnet(network) else network
+        model = xlnet_from_hugging_face(network) if is_xlnet(network) else network
         return Start(model=model, tokeniser=tokeniser)
     if is_finetuned(folder):
         tuned = load_finetuned(folder)
