@@ -64,8 +64,6 @@ class Pretraining:
         self, memory: XlNetMemory | None, batch: PretrainingBatch, clock: Clock, *, generator: Generator
     ) -> Steps[Loss, None, XlNetMemory | None]:
         """The loss of inputs that go on from a memory; what is then remembered is returned."""
-        if not isinstance(batch, PretrainingBatch):
-            raise UserError("The objective pretraining reads inputs of its own: choose data of kind pretraining.")
         corrupted = bool(batch.corrupted.all())
         found: XlNetOutput = self.backbone(
             batch.tokens,
