@@ -62,10 +62,23 @@ def test_a_pretrained_run_is_fine_tuned_evaluated_and_opened_even_where_it_is_go
 def test_fine_tuning_begins_with_the_pretrained_weights_and_its_tokens(home):
     start, trained = start_from(str(home / "runs" / "book"), "cpu"), ebar.load(home / "runs" / "book")
     for name, value in trained.model.backbone.state_dict().items():
-        assert torch.equal(start.model.backbone.state_dict()[name], value)  # type: ignore[union-attr, operator]
+        assert torch.equal(start.model.backbone.state_dict()[name], value)  # type: ignore[union-attr]
     opened = ebar.load(home / "runs" / "tuned")
     assert opened.data.tokeniser.to_json() == trained.data.tokeniser.to_json()
     assert opened.data.vocabulary == trained.model.backbone.vocabulary
+
+
+def test_a_run_made_in_python_is_opened_too(home, tmp_path):
+    pretrained = ebar.load(home / "runs" / "book")
+    data = ebar.read_labelled(home / "reviews.tsv", length=24)
+    with pytest.raises(ebar.UserError, match="not in the tokens of the pretrained model"):
+        ebar.finetune(pretrained, data)
+    data = data.with_tokeniser(pretrained.data.tokeniser)
+    tuned = ebar.finetune(pretrained, data, folder=tmp_path, seed=1, training=ebar.Training(epochs=1))
+    opened = ebar.load(tmp_path)
+    for name, value in tuned.model.state_dict().items():
+        assert torch.equal(opened.model.state_dict()[name], value)
+    assert opened.evaluate() == tuned.evaluate()
 
 
 def test_the_same_command_again_reads_the_run_back_and_another_is_refused(home, capsys):
@@ -105,7 +118,9 @@ def test_several_tasks_from_a_run_that_was_fine_tuned_itself(home, capsys):
     run = str(home / "runs" / "several")
     assert {"task.accuracy", "ranks.ndcg@20"} <= set(answer(capsys, "evaluate", run))
     assert len(answer(capsys, "predict", run, "--input", str(home / "new.txt"), "--task", "task")["predictions"]) == 2
-    assert "say which by task=, one of task, ranks" in complaint(capsys, "predict", run, "--input", str(home / "new.txt"))
+    assert "say which by task=, one of task, ranks" in complaint(
+        capsys, "predict", run, "--input", str(home / "new.txt")
+    )
 
 
 def test_an_encoder_of_transformers_is_fine_tuned(home, capsys):
@@ -134,7 +149,9 @@ def test_mistakes_are_told_in_a_sentence(home, capsys, continues):
     new, book = str(home / "new.txt"), str(home / "runs" / "book")
     words = [*finetune(home, "wrong"), "--from", book]
     assert "leave out --backbone, or leave out --from" in complaint(capsys, *words, "--backbone.layers", "2")
-    assert "start from a run of `ebar pretrain`" in complaint(capsys, *finetune(home, "wrong"), "--from", str(continues))
+    assert "start from a run of `ebar pretrain`" in complaint(
+        capsys, *finetune(home, "wrong"), "--from", str(continues)
+    )
     assert "at most 1, not 2" in complaint(capsys, *words, "--layer_decay", "2")
     assert "Kernel pooling ranks documents" in complaint(capsys, *words, "--head", "kernel_pooling")
     assert "no held-out figure called 'f1'" in complaint(capsys, *words, "--monitor", "f1")

@@ -35,9 +35,9 @@ def inputs(*rows: tuple[list[int], list[int] | None]) -> Inputs:
             tokens, segments = [*tokens, *b, SEP], [*segments, *[1] * (len(b) + 1)]
         made.append(([*tokens, CLS], [*segments, 2]))
     longest = max(len(tokens) for tokens, _ in made)
-    tokens = torch.tensor([[[*own, *[PAD] * (longest - len(own))]] for own, _ in made])
-    segments = torch.tensor([[[*own, *[0] * (longest - len(own))]] for _, own in made])
-    return Inputs(tokens, segments, torch.tensor([[len(own)] for own, _ in made]))
+    padded = torch.tensor([[[*own, *[PAD] * (longest - len(own))]] for own, _ in made])
+    parts = torch.tensor([[[*own, *[0] * (longest - len(own))]] for _, own in made])
+    return Inputs(padded, parts, torch.tensor([[len(own)] for own, _ in made]))
 
 
 def encoders():

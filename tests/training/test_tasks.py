@@ -64,7 +64,10 @@ def test_shares_add_up():
 
 
 def several(mixing="size"):
-    sources = [Batches(data=numbered(40), batch_size=4, seed=3), Batches(data=numbered(9, first=100), batch_size=4, seed=3)]
+    sources = [
+        Batches(data=numbered(40), batch_size=4, seed=3),
+        Batches(data=numbered(9, first=100), batch_size=4, seed=3),
+    ]
     return InTurn(sources=sources, seed=3, mixing=mixing)
 
 

@@ -115,8 +115,8 @@ def start_from(where: str, device: str) -> Start:
     run = read_train(folder)
     if run.data.kind != "pretraining":
         raise UserError(
-            f"{folder} was trained on {run.data.kind} data, whose tokens have no separator and no mask: start from a run "
-            "of `ebar pretrain`."
+            f"{folder} was trained on {run.data.kind} data, whose tokens have no separator and no mask: start from a "
+            "run of `ebar pretrain`."
         )
     own = _tokeniser_of(folder)
     model = load_model(run, folder, Space(vocabulary_with_specials(own), 1))
@@ -166,4 +166,3 @@ def _no_backbone(config: FinetuneConfig) -> None:
     """The network is the pretrained one: options of another would be of no use."""
     if config.backbone != read_tree({}, MANUAL, FinetuneConfig).backbone:
         raise UserError("The network is that of the pretrained run: leave out --backbone, or leave out --from.")
-

@@ -23,7 +23,9 @@ def main(words: Sequence[str]) -> int:
 
     def show(result: Result) -> None:
         best = result.best
-        held_out = "" if best.value is None else f"; best validation {config.monitor} {best.value:.6f} at step {best.step}"
+        held_out = (
+            "" if best.value is None else f"; best validation {config.monitor} {best.value:.6f} at step {best.step}"
+        )
         where = f"step {result.position.step}, epoch {result.position.epoch}"
         sys.stdout.write(f"finished ({result.reason}) at {where}{held_out}\n{place.folder}\n")
 

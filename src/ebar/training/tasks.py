@@ -48,7 +48,12 @@ class Pairs:
         some = below > 0
         if not bool(some.any()):
             raise UserError("No query has documents of different grades: there is nothing to rank.")
-        for name, value in (("ordered", order), ("better", order[some]), ("first", first[some]), ("below", below[some])):
+        for name, value in (
+            ("ordered", order),
+            ("better", order[some]),
+            ("first", first[some]),
+            ("below", below[some]),
+        ):
             object.__setattr__(self, f"_{name}", value)
 
     def __len__(self) -> int:
@@ -98,7 +103,9 @@ class InTurn:
         shares = self.shares()
         turns = torch.arange(len(shares)).repeat_interleave(torch.tensor(shares))
         if self.shuffle:
-            turns = turns[torch.randperm(len(turns), generator=Generator().manual_seed(folded(self.seed, epoch, "turns")))]
+            turns = turns[
+                torch.randperm(len(turns), generator=Generator().manual_seed(folded(self.seed, epoch, "turns")))
+            ]
         done = [int((turns[:start] == task).sum()) for task in range(len(shares))]
         streams = [
             _onwards(source, epoch * share + before)

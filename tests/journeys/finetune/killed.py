@@ -17,14 +17,16 @@ WORDS = Words.train([" ".join([*GOOD, *BAD, *PLAIN])])
 
 def classified(count: int = 32) -> LabelledCorpus:
     made = [Example("made up", text, label=str(good), unit=text) for text, good in sentences(3 * count)]
-    encoding = Encoding(task="classification", tokeniser=WORDS, specials=specials_of(WORDS), length=12, names=("False", "True"))
+    encoding = Encoding(
+        task="classification", tokeniser=WORDS, specials=specials_of(WORDS), length=12, names=("False", "True")
+    )
     parts = {"train": made[:count], "validation": made[count : 2 * count], "test": made[2 * count :]}
     return LabelledCorpus.of(parts, encoding)
 
 
 def ranked(queries: int = 4) -> LabelledCorpus:
     made = [
-        Example("made up", "was", " ".join([*["the"] * (2 - grade), *["good"] * grade]), label=float(grade), unit=str(query))
+        Example("", "was", " ".join([*["the"] * (2 - grade), *["good"] * grade]), label=float(grade), unit=str(query))
         for query in range(3 * queries) for grade in range(3)
     ]  # fmt: skip
     encoding = Encoding(task="ranking", tokeniser=WORDS, specials=specials_of(WORDS), length=12)

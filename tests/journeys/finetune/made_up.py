@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 from ebar.backbones.xlnet import XlNet
 from ebar.data.labelled import LabelledCorpus, LabelledData
@@ -10,8 +11,12 @@ from ebar.training.course import Training
 from ebar.training.optimisers import Adam, Constant
 
 GOOD, BAD, PLAIN = ["good", "fine", "great"], ["bad", "poor", "awful"], ["the", "film", "plot", "was", "a", "of"]
-QUICK = {"training": Training(epochs=12, batch_size=16, patience=12, clip=1.0), "optimiser": Adam(learning_rate=5e-3),
-         "schedule": Constant(), "seed": 1}  # fmt: skip
+QUICK: dict[str, Any] = {
+    "training": Training(epochs=12, batch_size=16, patience=12, clip=1.0),
+    "optimiser": Adam(learning_rate=5e-3),
+    "schedule": Constant(),
+    "seed": 1,
+}
 
 
 def sentences(count: int, seed: int = 0) -> list[tuple[str, bool]]:

@@ -29,7 +29,13 @@ from ebar.types import Space
 from tests.journeys.finetune.killed import classified, ranked
 from tests.journeys.finetune.made_up import DATA, QUICK, network
 
-FIGURES = {"classification": "accuracy", "regression": "pearson", "span": "f1", "ranking": "ndcg@20", "choice": "accuracy"}
+FIGURES = {
+    "classification": "accuracy",
+    "regression": "pearson",
+    "span": "f1",
+    "ranking": "ndcg@20",
+    "choice": "accuracy",
+}
 
 
 @pytest.mark.parametrize("task", DATA)
@@ -66,7 +72,9 @@ def test_predictions_are_of_the_form_of_the_task(tmp_path):
     assert (answer.value, none.value) == ("carl", "")
     worse, better = (one.value for one in found["ranking"].predict([("was", "the of a"), ("was", "good fine a")]))
     assert float(worse) < float(better)
-    chosen = found["choice"].predict([("the film", "was", "bad", "great"), ("a plot of", "was", "fine", "poor", "awful")])
+    chosen = found["choice"].predict(
+        [("the film", "was", "bad", "great"), ("a plot of", "was", "fine", "poor", "awful")]
+    )
     assert [one.value for one in chosen] == ["great", "fine"]
     assert list(chosen[0].probabilities) == ["bad", "great"]
     assert sum(chosen[0].probabilities.values()) == pytest.approx(1)
@@ -167,7 +175,7 @@ def test_layers_learn_at_rates_that_fall_towards_the_input():
             given, data, seed=1, dropout=0.0, layer_decay=decay, optimiser=Sgd(learning_rate=0.5), schedule=Constant(),
             training=Training(epochs=1, batch_size=8, clip=None),
         )  # fmt: skip
-        before, after = given.state_dict(), tuned.model.encoder.backbone.state_dict()
+        before, after = given.state_dict(), tuned.model.get_submodule("encoder.backbone").state_dict()
         moves.append({name: after[name] - before[name] for name in before})
     for name, factor in [("embedding", 0.25), ("layers.0.attention", 0.5), ("layers.1.attention", 1.0)]:
         own = [key for key in moves[0] if key.startswith(name)]
@@ -188,8 +196,8 @@ def test_kernel_pooling_learns_which_likeness_counts():
     data = LabelledCorpus.of({"train": made[:24], "validation": made[24:48], "test": made[48:]}, encoding)
     torch.manual_seed(0)
     tuned = finetune(
-        network(data, hidden=16), data, head="kernel_pooling", seed=0, optimiser=Adam(learning_rate=0.3), schedule=Constant(),
-        training=Training(epochs=15, batch_size=8, patience=15),
+        network(data, hidden=16), data, head="kernel_pooling", seed=0, optimiser=Adam(learning_rate=0.3),
+        schedule=Constant(), training=Training(epochs=15, batch_size=8, patience=15),
     )  # fmt: skip
     assert tuned.evaluate()["ndcg@20"].value == 1.0
     with pytest.raises(UserError, match="Kernel pooling ranks documents"):

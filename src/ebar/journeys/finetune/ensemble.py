@@ -43,8 +43,12 @@ def ensemble(members: Sequence[Finetuned]) -> Ensemble:
     first = members[0].tasks
     for member in members[1:]:
         if list(member.tasks) != list(first):
-            raise UserError(f"An ensemble is of models of the same tasks, not {', '.join(first)} and {', '.join(member.tasks)}.")
+            raise UserError(
+                f"An ensemble is of models of the same tasks, not {', '.join(first)} and {', '.join(member.tasks)}."
+            )
         for name, corpus in member.tasks.items():
             if corpus.encoding != first[name].encoding:
-                raise UserError("An ensemble reads one encoding of the texts: fine-tune all models on data in the same tokens.")
+                raise UserError(
+                    "An ensemble reads one encoding of the texts: fine-tune all models on data in the same tokens."
+                )
     return Ensemble(members=tuple(members))

@@ -131,7 +131,8 @@ def finetune(
     encoder = checked_encoder(model, tasks)
     device = str(encoder.table.device)
     if generator is None:
-        generator = Generator(device).manual_seed(drawn) if seed is None else seeded(seed, device=device)
+        rank = distributed.rank()
+        generator = Generator(device).manual_seed(drawn) if seed is None else seeded(seed, device=device, rank=rank)
     own = new_model(encoder, tasks, head=head, dropout=dropout, frozen=frozen)
     if (origin := encoder_origin(model)) is not None:
         own.origin = {"backbone": origin}  # type: ignore[assignment]

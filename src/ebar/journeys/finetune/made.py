@@ -109,7 +109,9 @@ def batches_of(tasks: Tasks, training: Training, mixing: Mixing, seed: int, devi
     """Of the training examples: the tasks take turns."""
     if training.batch_tokens is not None:
         raise UserError("Labelled examples come in batches of examples: give training.batch_size, no batch_tokens.")
-    sources = [_source(corpus, "train", training.batch_size, seed, drop_last=training.drop_last) for corpus in tasks.values()]
+    sources = [
+        _source(corpus, "train", training.batch_size, seed, drop_last=training.drop_last) for corpus in tasks.values()
+    ]
     return OnDevice(InTurn(sources=sources, seed=seed, mixing=mixing), device)
 
 

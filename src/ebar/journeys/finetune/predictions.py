@@ -28,7 +28,7 @@ class Prediction(NamedTuple):
     """The name of the class, the number, the score of relevance, the answer ("" for none) or the chosen option."""
     probability: float | None = None
     """Of the value; None of numbers and scores."""
-    probabilities: Mapping[str, float] = {}  # noqa: RUF012 — read, never written
+    probabilities: Mapping[str, float] = {}
     """Of all classes or options, by name."""
 
 

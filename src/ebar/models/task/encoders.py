@@ -25,6 +25,7 @@ ENCODERS: Table[Any] = Table(
     given=("vocabulary",),
 )
 
+
 @runtime_checkable
 class TaskEncoder(Protocol):
     """Reads texts: `ContentStream` (XLNet), `BothWays` (a bidirectional Transformer), `HuggingFaceEncoder`."""
@@ -74,7 +75,9 @@ class ContentStream(nn.Module):
         self, tokens: Int[Tensor, "texts length"], segments: Int[Tensor, "texts length"], lengths: Int[Tensor, " texts"]
     ) -> Float[Tensor, "texts length width"]:
         inside = Sequences(tokens, lengths).mask()
-        content: Tensor = self.backbone(tokens, inside=None if bool(inside.all()) else inside, segments=segments).content
+        content: Tensor = self.backbone(
+            tokens, inside=None if bool(inside.all()) else inside, segments=segments
+        ).content
         return content
 
 
@@ -124,7 +127,7 @@ class HuggingFaceEncoder(nn.Module):
 
     @property
     def vocabulary(self) -> int:
-        return int(len(self.table))
+        return len(self.table)
 
     @property
     def table(self) -> Float[Tensor, "vocabulary size"]:
@@ -151,7 +154,7 @@ class HuggingFaceEncoder(nn.Module):
 
 
 def _positions(network: nn.Module) -> int | None:
-    """How many tokens it can read. A table of positions with a row for padding (RoBERTa's) counts from the row after it."""
+    """How many tokens it can read; a table of positions with a row for padding, RoBERTa's, counts from the next row."""
     for name, part in network.named_modules():
         if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
             return part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)

@@ -47,7 +47,7 @@ class SpanHead(nn.Module):
     ) -> Float[Tensor, "texts length"]:
         """log p(first), −inf outside the passage. A text without a passage is all passage: nothing else is finite."""
         allowed = places | ~places.any(1, keepdim=True)
-        scores = self.first(hidden)[:, :, 0]
+        scores: Tensor = self.first(hidden)[:, :, 0]
         return scores.masked_fill(~allowed, -torch.inf).log_softmax(1)
 
     def last_log_probs(
@@ -59,7 +59,7 @@ class SpanHead(nn.Module):
         """log p(last | first) for some first tokens of each text, −inf before it and outside the passage."""
         begun = self.of_first(picked(hidden, first))
         mixed = self.norm(torch.tanh(begun[:, :, None] + self.of_last(hidden)[:, None]))
-        scores = self.last(mixed)[..., 0]
+        scores: Tensor = self.last(mixed)[..., 0]
         steps = torch.arange(hidden.shape[1], device=hidden.device)
         allowed = (places[:, None] & (steps > first[:, :, None])) | (steps == first[:, :, None])
         return scores.masked_fill(~allowed, -torch.inf).log_softmax(2)

@@ -66,7 +66,7 @@ class KernelPooling(nn.Module):
         rows, choices = inputs.lengths.shape
         tokens, segments, lengths = (part.flatten(0, 1) for part in inputs)
         found = torch.tanh(self.out(SCALE * self.features(tokens, segments, lengths)))
-        return found.view(rows, choices, 1)  # type: ignore[no-any-return]
+        return found.view(rows, choices, 1)
 
     def features(
         self, tokens: Int[Tensor, "texts length"], segments: Int[Tensor, "texts length"], lengths: Int[Tensor, " texts"]

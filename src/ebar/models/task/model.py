@@ -49,7 +49,7 @@ class TaskModel(nn.Module):
         head = self._head(task)
         if isinstance(head, SpanHead):
             raise UserError(f"The task {task} finds spans: it has no scores of whole texts.")
-        rows, choices, length = inputs.tokens.shape
+        rows, choices = inputs.lengths.shape
         tokens, segments, lengths = (part.flatten(0, 1) for part in inputs)
         found = head(self.encoder(tokens, segments, lengths), lengths)
         # A question may have fewer choices than others: what is no choice can never be chosen.
