@@ -38,11 +38,20 @@ FIGURES = {
 }
 
 
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finetuned]:
+    """A model of each task, from scratch."""
+    found = {}
+    for task in DATA:
+        data = DATA[task](tmp_path_factory.mktemp(task)).read()
+        torch.manual_seed(0)
+        found[task] = finetune(network(data), data, dropout=0.0, **QUICK)
+    return found
+
+
 @pytest.mark.parametrize("task", DATA)
-def test_every_task_is_learnt_from_scratch(task, tmp_path):
-    data = DATA[task](tmp_path).read()
-    torch.manual_seed(0)
-    tuned = finetune(network(data), data, dropout=0.0, **QUICK)
+def test_every_task_is_learnt_from_scratch(task, learnt):
+    tuned = learnt[task]
     figures = tuned.evaluate()
     assert figures[FIGURES[task]].value > 0.9
     losses = [loss for _, loss in tuned.history.curve("validation.loss")]
@@ -55,12 +64,8 @@ def test_every_task_is_learnt_from_scratch(task, tmp_path):
         assert figures["exact_match_unanswerable"].value > 0.9
 
 
-def test_predictions_are_of_the_form_of_the_task(tmp_path):
-    found = {}
-    for task in DATA:
-        data = DATA[task](tmp_path).read()
-        torch.manual_seed(0)
-        found[task] = finetune(network(data), data, dropout=0.0, **QUICK)
+def test_predictions_are_of_the_form_of_the_task(learnt):
+    found = learnt
     [good, bad] = found["classification"].predict(["the film was great", "a poor plot"])
     assert (good.value, bad.value) == ("positive", "negative")
     assert sum(good.probabilities.values()) == pytest.approx(1)
