@@ -20,7 +20,7 @@ class Seen(NamedTuple):
 
 
 class AnyOrderTable(Truncatable):
-    """q(token at place | tokens seen) = softmax of 3·tanh of a sum of random numbers, one for each token seen."""
+    """q(token at place | tokens seen) = softmax of tanh of a sum of random numbers, one for each token seen."""
 
     free_logits = True
 
@@ -63,7 +63,7 @@ class AnyOrderTable(Truncatable):
 
     def _at(self, state: Seen) -> Tensor:
         last = self.alone.shape[0] - 1
-        return 3 * torch.tanh(state.sums[torch.arange(len(state.place)), state.place.clamp(0, last)])
+        return torch.tanh(state.sums[torch.arange(len(state.place)), state.place.clamp(0, last)])
 
 
 def gaps(text: list[int | None], order: list[int] | None = None) -> Context:
