@@ -14,14 +14,17 @@ from ebar.backbones.pixelcnn import PixelCnn as PixelCnn
 from ebar.backbones.transformer import EncoderDecoder as EncoderDecoder
 from ebar.backbones.transformer import Transformer as Transformer
 from ebar.backbones.transformer_xl import TransformerXl as TransformerXl
+from ebar.backbones.xlnet import XlNet as XlNet
 from ebar.build.any_run import load as load
 from ebar.data import language as language
 from ebar.data import read_images as read_images
 from ebar.data import read_lines as read_lines
 from ebar.data import read_parallel as read_parallel
+from ebar.data import read_pretraining as read_pretraining
 from ebar.data import read_stream as read_stream
 from ebar.data import read_text as read_text
 from ebar.data.built_tokeniser import Bpe as Bpe
+from ebar.data.built_tokeniser import Unigram as Unigram
 from ebar.data.corpus import Corpus as Corpus
 from ebar.data.languages import Language as Language
 from ebar.data.tokenisers import Alphabet as Alphabet
@@ -80,6 +83,7 @@ from ebar.journeys.decode import decode as decode
 from ebar.journeys.estimate import estimate as estimate
 from ebar.journeys.evaluate import evaluate as evaluate
 from ebar.journeys.gam.journey import gam as gam
+from ebar.journeys.pretrain import pretrain as pretrain
 from ebar.journeys.residual.journey import residual as residual
 from ebar.journeys.train import train as train
 from ebar.models.construction import Autoregressive as Autoregressive
@@ -97,6 +101,7 @@ from ebar.models.construction import save_pretrained as save_pretrained
 from ebar.models.construction import transformer as transformer
 from ebar.models.construction import transformer_xl as transformer_xl
 from ebar.models.construction import wrap as wrap
+from ebar.models.construction import xlnet as xlnet
 from ebar.models.ngram import NGram as NGram
 from ebar.models.original_awd_lstm import awd_lstm_from_original as awd_lstm_from_original
 from ebar.models.original_weights import transformer_xl_from_original as transformer_xl_from_original
@@ -104,6 +109,8 @@ from ebar.models.pretrained import Pretrained as Pretrained
 from ebar.models.tabular import Tabular as Tabular
 from ebar.models.tilted import Tilted as Tilted
 from ebar.models.truncated import Prompted as Prompted
+from ebar.models.xlnet_weights import save_as_hugging_face as save_as_hugging_face
+from ebar.models.xlnet_weights import xlnet_from_hugging_face as xlnet_from_hugging_face
 from ebar.objectives.activation_regularisation import ActivationRegularised as ActivationRegularised
 from ebar.objectives.conditional_moments import ConditionalMoments as ConditionalMoments
 from ebar.objectives.earm import Earm as Earm

@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 
-from tests.training.tiny import run_everything, run_stream
+from tests.training.tiny import run_everything, run_pretraining, run_stream
 
-RUNS = {"everything": run_everything, "stream": run_stream}
+RUNS = {"everything": run_everything, "stream": run_stream, "pretraining": run_pretraining}
 
 
 def dying_at(operation: int | None) -> Callable[[], int]:

@@ -20,9 +20,10 @@ from ebar.backbones.decoder import each_row
 from ebar.backbones.relative import relative_sinusoids
 from ebar.backbones.transformer_layer import ACTIVATIONS, Activation, dropped
 from ebar.backbones.xlnet_attention import XlNetAttention, XlNetLayer
-from ebar.backbones.xlnet_view import Cut, Stream, View, stream, view
+from ebar.backbones.xlnet_state import Asked, XlNetState, anywhere, before_given, places_of_given
+from ebar.backbones.xlnet_view import Cut, View, view
 from ebar.errors import UserError, choose
-from ebar.types import Context, spread
+from ebar.types import Context, Sequences
 
 SCALE = 0.02  # standard deviation of first weights
 
@@ -43,25 +44,6 @@ class XlNetOutput(NamedTuple):
     """At the targets; None where there are none."""
     memory: XlNetMemory | None
     """After this text; None where the network has none."""
-
-
-class XlNetState(NamedTuple):
-    """What has been read: keys and values of each layer, where they stand, and what is to come."""
-
-    memory: tuple[Float[Tensor, "rows seen 2 heads size"], ...]
-    places: Int[Tensor, "rows seen"]
-    counts: Bool[Tensor, "rows seen"]
-    """False on padding of the given tokens."""
-    order: Int[Tensor, "rows to_come"] | None
-    """Places of the tokens to come, from the next on. None: each stands after all that was read."""
-    given: Int[Tensor, " rows"]
-    read: int
-    """How many tokens each row has read after the given ones."""
-
-    def select(self, rows: Int[Tensor, " selected"]) -> "XlNetState":
-        order = None if self.order is None else self.order[rows]
-        memory = tuple(layer[rows] for layer in self.memory)
-        return XlNetState(memory, self.places[rows], self.counts[rows], order, self.given[rows], self.read)
 
 
 class XlNet(nn.Module):
@@ -93,7 +75,7 @@ class XlNet(nn.Module):
         if memory < 0:
             raise ValueError(f"memory must be at least 0, not {memory}")
         self.vocabulary, self.width, self.memory, self.clamp_length = vocabulary, hidden, memory, clamp_length
-        self.dropout = dropout
+        self.dropout, self.activation = dropout, activation
         self.chunks = [None] * layers if chunk is None else each_layers(chunk, layers, "chunk")
         self.embedding = nn.Parameter(torch.empty(vocabulary, hidden))
         self.mask = nn.Parameter(torch.empty(hidden))  # what a query is at first
@@ -129,19 +111,15 @@ class XlNet(nn.Module):
         memory. Rows that are `backwards` hold a text from its end to its beginning: their distances change sign.
         """
         memory = self._checked(memory, len(tokens))
-        used = int(memory.filled.max()) if self.memory and len(tokens) else 0
         if inside is not None:  # padding may hold anything
             tokens = torch.where(inside, tokens, 0)
-        views = self._views(tokens, memory.filled, used, inside, segments, hidden_from, targets, backwards)
-        x = F.embedding(tokens, self.embedding)
-        if targets is not None:
-            x = torch.cat([x, self.mask.expand(*targets.shape, -1)], 1)
-        x, length, inputs = self._dropped(x), tokens.shape[1], []
+        views = self._views(tokens, memory, inside, segments, hidden_from, targets, backwards)
+        x, length, inputs = self._entered(self.embed(tokens), targets), tokens.shape[1], []
         for number, (layer, chunk) in enumerate(zip(self.layers, self.chunks, strict=True)):
             inputs.append(x[:, :length])
             seen, vectors = views[chunk]
-            before = memory.inputs[:, number, self.memory - seen.cut.before :] if seen.cut.before else None
-            x, _ = layer(x, None if before is None else layer.attention.remember(before), seen, vectors)
+            before = memory.inputs[:, number, self.memory - seen.cut.before :]
+            x, _ = layer(x, layer.remember(before) if seen.cut.before else None, seen, vectors)  # type: ignore[operator]
         x = self._dropped(x)
         query = None if targets is None else x[:, length:]
         return XlNetOutput(x[:, :length], query, self._remembered(memory, inputs, reuse))
@@ -151,16 +129,25 @@ class XlNet(nn.Module):
 
         `context.order` has the places of the given tokens, then of those to come; without it they stand in a row.
         """
-        query, state = self._given(1 if context is None else context.rows, context)
-        if rows == len(query):
-            return query, state
-        each = each_row(len(query), rows, query.device)
-        return query[each], state.select(each)
+        if context is None:
+            nothing = torch.zeros(rows, 0, dtype=torch.long, device=self.embedding.device)
+            context = Context(Sequences(nothing, nothing.sum(1)))
+        given, inside, state = context.given, context.given.mask(), before_given(context)
+        itself = torch.eye(inside.shape[1], dtype=torch.bool, device=inside.device)
+        content = Asked(places_of_given(context), ~inside[:, None] & ~itself)
+        query = Asked(state.to_come(1), ~inside[:, None])
+        embedded = self.embed(torch.where(inside, given.tokens, 0))  # padding may hold anything
+        first, memory = self._through(embedded, state, content, query)
+        state = state._replace(memory=memory, places=content.places, counts=inside)
+        if rows == context.rows:
+            return first[:, 0], state
+        each = each_row(context.rows, rows, first.device)
+        return first[each, 0], state.select(each)
 
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: XlNetState
     ) -> tuple[Float[Tensor, "rows length width"], XlNetState]:
-        """Each token sees what was given and those that came before it; the query for the next place sees the same."""
+        """Query vectors of the place after each token in the order."""
         return self._advance(self.embed(tokens), state)
 
     def embed(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length width"]:
@@ -172,110 +159,59 @@ class XlNet(nn.Module):
         first, state = self.start(len(inputs), context)
         return torch.cat([first[:, None], self._advance(inputs, state)[0]], 1)
 
-    def _given(self, rows: int, context: Context | None) -> tuple[Float[Tensor, "rows width"], XlNetState]:
-        device = self.embedding.device
-        if context is None:
-            empty = torch.zeros(rows, 0, dtype=torch.long, device=device)
-            tokens, counts, order, lengths = empty, empty.bool(), None, empty.sum(1)
-        else:
-            counts, order, lengths = context.given.mask(), context.order, context.given.lengths
-            tokens = torch.where(counts, context.given.tokens, 0)
-        places = torch.arange(tokens.shape[1], device=device).expand_as(tokens)
-        if order is not None:
-            places = F.pad(order, (0, max(0, tokens.shape[1] - order.shape[1])))[:, : tokens.shape[1]]
-            last = torch.arange(order.shape[1], device=device) + lengths[:, None]
-            order = F.pad(order, (0, 1), value=-1).gather(1, last.clamp(max=order.shape[1]))
-        places = torch.where(counts, places, 0)
-        state = XlNetState((), places[:, :0], counts[:, :0], order, lengths, 0)
-        x = torch.cat([self.embed(tokens), self.mask.expand(rows, 1, -1)], 1)
-        hidden = (~counts)[:, None] & ~torch.eye(tokens.shape[1], dtype=torch.bool, device=device)
-        blind = F.pad(~counts, (0, 0))[:, None]
-        x, memory = self._through(x, state, places, counts, state_places(state, 1), hidden, blind)
-        after = state._replace(memory=memory, places=places, counts=counts)
-        return x[:, -1], after
-
     def _advance(
         self, inputs: Float[Tensor, "rows length width"], state: XlNetState
     ) -> tuple[Float[Tensor, "rows length width"], XlNetState]:
-        rows, length = inputs.shape[:2]
-        places = state_places(state, length + 1)
-        counts = torch.cat([state.counts, torch.ones_like(inputs[:, :, 0], dtype=torch.bool)], 1)
-        later = torch.ones(length, counts.shape[1], dtype=torch.bool, device=inputs.device).triu(state.counts.shape[1] + 1)
-        hidden = later | ~counts[:, None]
-        x = torch.cat([inputs, self.mask.expand(rows, length, -1)], 1)
-        x, memory = self._through(x, state, places[:, :-1], counts, places[:, 1:], hidden, hidden)
-        order = None if state.order is None else state.order[:, length:]
-        after = state._replace(
-            memory=memory, places=torch.cat([state.places, places[:, :-1]], 1), counts=counts, order=order,
-            read=state.read + length,
-        )  # fmt: skip
-        return x[:, length:], after
+        length, places = inputs.shape[1], state.to_come(inputs.shape[1] + 1)
+        counts = F.pad(state.counts, (0, length), value=True)
+        later = torch.ones(length, counts.shape[1], dtype=torch.bool, device=inputs.device)
+        hidden = later.triu(state.counts.shape[1] + 1) | ~counts[:, None]
+        query, memory = self._through(inputs, state, Asked(places[:, :-1], hidden), Asked(places[:, 1:], hidden))
+        return query, state.read(memory, length)
 
     def _through(
-        self, x: Float[Tensor, "rows both width"], state: XlNetState, places: Int[Tensor, "rows length"],
-        counts: Bool[Tensor, "rows seen"], asked: Int[Tensor, "rows predicted"],
-        hidden: Bool[Tensor, "rows length seen"], hidden_from_asked: Bool[Tensor, "rows predicted seen"],
-    ) -> tuple[Float[Tensor, "rows both width"], tuple[Float[Tensor, "rows seen 2 heads size"], ...]]:  # fmt: skip
-        """Both streams wherever their places are, `asked` being those of the queries."""
-        keys = torch.cat([state.places, places], 1)
-        farthest = max(0, *(int(part.max()) for part in (keys, asked) if part.numel()), 0)
-        distances = torch.arange(farthest, -farthest - 1, -1, device=x.device)
-        vectors = self._vectors(distances, backwards=False)
-        cut = Cut(places.shape[1], state.places.shape[1], 1, places.shape[1])
-        views = {}
-        for chunk in set(self.chunks):
-            streams = [
-                self._anywhere(own, keys, unseen, farthest, chunk)
-                for own, unseen in ((places, hidden), (asked, hidden_from_asked))
-            ]
-            views[chunk] = View(cut, *streams, None, distances)
-        x, memory = self._dropped(x), []
+        self, inputs: Float[Tensor, "rows length width"], state: XlNetState, content: Asked, query: Asked
+    ) -> tuple[Float[Tensor, "rows predicted width"], tuple[Float[Tensor, "rows seen 2 heads size"], ...]]:
+        """Query vectors, and keys and values of all that has been read."""
+        views = {chunk: anywhere(state.places, content, query, chunk) for chunk in set(self.chunks)}
+        vectors = self._vectors(views[self.chunks[0]].distances, backwards=False)
+        x, memory = self._entered(inputs, query.places), []
         for number, (layer, chunk) in enumerate(zip(self.layers, self.chunks, strict=True)):
             x, now = layer(x, state.memory[number] if state.memory else None, views[chunk], vectors)
             memory.append(now)
-        return self._dropped(x), tuple(memory)
+        return self._dropped(x[:, inputs.shape[1] :]), tuple(memory)
 
-    def _anywhere(
-        self, places: Int[Tensor, "rows queries"], keys: Int[Tensor, "rows keys"],
-        hidden: Bool[Tensor, "rows queries keys"], farthest: int, chunk: int | None,
-    ) -> Stream:  # fmt: skip
-        columns = farthest - places[:, :, None] + keys[:, None]
-        if chunk is not None:
-            away = places[:, :, None].div(chunk, rounding_mode="floor") - keys[:, None].div(chunk, rounding_mode="floor")
-            hidden = hidden | (away.abs() > 1)
-        return stream(hidden[:, None])._replace(columns=columns[:, None])
+    def _entered(
+        self, content: Float[Tensor, "rows length width"], targets: Int[Tensor, "rows predicted"] | None
+    ) -> Float[Tensor, "rows both width"]:
+        """The first input of both streams, one after the other: a query is the same vector wherever it stands."""
+        if targets is not None:
+            content = torch.cat([content, self.mask.expand(*targets.shape, -1)], 1)
+        return self._dropped(content)
 
     def _views(
-        self, tokens: Int[Tensor, "rows length"], filled: Int[Tensor, " rows"], used: int,
-        inside: Bool[Tensor, "rows length"] | None, segments: Int[Tensor, "rows length"] | None,
-        hidden_from: Bool[Tensor, "rows length length"] | None, targets: Int[Tensor, "rows predicted"] | None,
-        backwards: Bool[Tensor, " rows"] | None,
+        self, tokens: Int[Tensor, "rows length"], memory: XlNetMemory, inside: Bool[Tensor, "rows length"] | None,
+        segments: Int[Tensor, "rows length"] | None, hidden_from: Bool[Tensor, "rows length length"] | None,
+        targets: Int[Tensor, "rows predicted"] | None, backwards: Bool[Tensor, " rows"] | None,
     ) -> dict[int | None, tuple[View, Float[Tensor, "directions distances width"]]]:  # fmt: skip
         """What is seen, and the sinusoids of its distances, for each size of chunk."""
-        rows, length = tokens.shape
-        if segments is not None and (not segments.numel() or bool((segments == (0 if used else segments[:, :1])).all())):
-            segments = None  # all of one: nothing differs
-        mixed = backwards is not None and bool(backwards.any() != backwards.all())
+        (rows, length), device = tokens.shape, tokens.device
+        used = int(memory.filled.max()) if self.memory and rows else 0
+        ways = [False] if backwards is None else sorted(set(backwards.tolist()))
+        direction = backwards.long() if backwards is not None and len(ways) == 2 else None
         views = {}
         for chunk in set(self.chunks):
             cut = Cut.of(length, used, chunk)
-            counts = torch.ones(1, length, dtype=torch.bool, device=tokens.device) if inside is None else inside
+            counts = torch.ones(1, length, dtype=torch.bool, device=device) if inside is None else inside
             if cut.before:
-                remembered = torch.arange(cut.before, 0, -1, device=tokens.device) <= filled[:, None]
+                remembered = torch.arange(cut.before, 0, -1, device=device) <= memory.filled[:, None]
                 counts = torch.cat([remembered, counts.expand(rows, -1)], 1)
-            kinds = None if segments is None else F.pad(segments, (cut.before, 0))
-            seen = view(cut, counts, kinds, hidden_from, targets, self.embedding.dtype)
-            if mixed and backwards is not None:
-                seen = seen._replace(direction=backwards.long())
-                vectors = torch.cat([self._vectors(seen.distances, backwards=way) for way in (False, True)])
-            else:
-                vectors = self._vectors(seen.distances, backwards=backwards is not None and bool(backwards.any()))
-            views[chunk] = seen, vectors
+            kinds = None if segments is None else _one_hot(F.pad(segments, (cut.before, 0)), self.embedding)
+            seen = view(cut, counts, kinds, hidden_from, targets)._replace(direction=direction)
+            views[chunk] = seen, torch.cat([self._vectors(seen.distances, backwards=way) for way in ways or [False]])
         return views
 
-    def _vectors(
-        self, distances: Int[Tensor, " distances"], *, backwards: bool
-    ) -> Float[Tensor, "1 distances width"]:
+    def _vectors(self, distances: Int[Tensor, " distances"], *, backwards: bool) -> Float[Tensor, "1 distances width"]:
         """Sinusoids, in single precision whatever the network's, as the original's are."""
         if self.clamp_length is not None:
             distances = distances.clamp(-self.clamp_length, self.clamp_length)
@@ -287,7 +223,9 @@ class XlNet(nn.Module):
             return self.empty_memory(rows)
         wanted = (rows, len(self.layers), self.memory, self.width)
         if tuple(memory.inputs.shape) != wanted:
-            raise UserError(f"This memory is of shape {list(memory.inputs.shape)} and the network's {list(wanted)}: begin anew.")
+            raise UserError(
+                f"This memory is of shape {list(memory.inputs.shape)} and the network's {list(wanted)}: begin anew."
+            )
         return memory
 
     def _remembered(
@@ -304,10 +242,8 @@ class XlNet(nn.Module):
         return dropped(x, self.dropout, self.training)
 
 
-def state_places(state: XlNetState, length: int) -> Int[Tensor, "rows length"]:
-    """Of the next tokens; where none is to come any more, a place after all others."""
-    rows = state.given[:, None] + torch.arange(state.read, state.read + length, device=state.given.device)
-    if state.order is None:
-        return rows
-    order = F.pad(state.order, (0, length), value=-1)[:, :length]
-    return torch.where(order >= 0, order, rows)
+def _one_hot(segments: Int[Tensor, "rows places"], like: Tensor) -> Float[Tensor, "rows places kinds"] | None:
+    """None where all places of a row are of one segment, so that nothing differs."""
+    if not segments.numel() or bool((segments == segments[:, :1]).all()):
+        return None
+    return F.one_hot(segments).to(like.dtype)

@@ -18,6 +18,7 @@ from ebar.backbones.transformer import picked
 from ebar.backbones.transformer_layer import ACTIVATIONS, Activation, dropped
 from ebar.backbones.xlnet_view import Stream, View
 
+
 class XlNetAttention(nn.Module):
     """Several heads for both streams: they ask with the same weights, and look at the content."""
 
@@ -46,7 +47,7 @@ class XlNetAttention(nn.Module):
         length = seen.cut.length
         new = self.remember(x[:, :length])
         memory = new if memory is None else torch.cat([memory, new], 1)
-        keys, values = seen.cut.keys_of(memory).permute(3, 4, 0, 1, 2, 5)  # heads, rows, blocks, keys, size
+        keys, values = seen.cut.keys_of(memory).permute(3, 4, 0, 1, 2, 5)  # each [heads, rows, blocks, keys, size]
         if seen.key_segments is not None:
             kinds = seen.key_segments.expand(self.heads, -1, -1, -1, -1)
             keys = torch.cat([keys, kinds], -1)
@@ -57,7 +58,8 @@ class XlNetAttention(nn.Module):
         parts = [self._seen(seen.cut.queries_of(query[:, :length]), keys, values, r, seen.content)[:, :length]]
         if seen.query is not None:
             asked = query[:, length:] if seen.query.slots is None else picked(query[:, length:], seen.query.slots)
-            found = self._seen(asked.unflatten(1, (seen.cut.blocks, asked.shape[1] // seen.cut.blocks)), keys, values, r, seen.query)
+            asked = torch.unflatten(asked, 1, (seen.cut.blocks, asked.shape[1] // seen.cut.blocks))
+            found = self._seen(asked, keys, values, r, seen.query)
             parts.append(found if seen.query.back is None else picked(found, seen.query.back))
         return self.out(torch.cat(parts, 1) if len(parts) > 1 else parts[0]), memory
 
@@ -66,7 +68,7 @@ class XlNetAttention(nn.Module):
         values: Float[Tensor, "batch keys size"], r: Float[Tensor, "heads directions size distances"], stream: Stream,
     ) -> Float[Tensor, "rows places all_heads"]:  # fmt: skip
         """softmax of the scores, times the values."""
-        asked = query.unflatten(3, (self.heads, self.size)).permute(3, 0, 1, 2, 4).contiguous()  # heads, rows, blocks, queries, size
+        asked = query.reshape(*query.shape[:3], self.heads, self.size).permute(3, 0, 1, 2, 4).contiguous()
         heads, rows, blocks, length, size = asked.shape
         u, v, b = self.biases[:, :, None, None, None]
         to_keys, places, scale = asked + u, keys.shape[1], 1 / math.sqrt(size)
@@ -77,9 +79,9 @@ class XlNetAttention(nn.Module):
         batch, (directions, distances) = heads * rows * blocks, (r.shape[1], r.shape[3])
         by_distance = (asked + v).view(heads * directions, rows // directions * blocks * length, size)
         by_distance = torch.bmm(by_distance, r.flatten(0, 1))
-        if stream.columns is None:
-            by_distance = by_distance.view(batch, length * distances)[:, length:].view(batch, length, distances - 1)
-            by_distance = by_distance[:, :, :places]
+        if stream.columns is None:  # each query's distances begin one column before those of the query before it
+            shape, strides = (batch, length, places), (length * distances, distances - 1, 1)
+            by_distance = by_distance.as_strided(shape, strides, length - 1)
         else:
             columns = stream.columns.expand(heads, -1, -1, -1, -1).reshape(batch, length, places)
             by_distance = by_distance.view(batch, length, distances).gather(2, columns)
@@ -92,7 +94,10 @@ class XlNetAttention(nn.Module):
         self, scores: Float[Tensor, "heads rows blocks queries keys"], stream: Stream
     ) -> Float[Tensor, "heads rows blocks queries keys"]:
         """Zero, and no NaN, where nothing is seen. The scores are overwritten."""
-        weights = (scores if stream.hidden is None else scores.masked_fill_(stream.hidden, -math.inf)).softmax(-1)
+        if stream.hidden is not None:
+            with torch.no_grad():  # a hidden score has weight 0, so its gradient is 0 without being told
+                scores.masked_fill_(stream.hidden, -math.inf)
+        weights = scores.softmax(-1)
         weights = weights if stream.blind is None else weights.masked_fill(stream.blind, 0.0)
         return dropped(weights, self.dropout, self.training)
 
@@ -113,6 +118,10 @@ class XlNetLayer(nn.Module):
         self.wide, self.narrow = nn.Linear(width, feedforward), nn.Linear(feedforward, width)
         self.feedforward_norm = nn.LayerNorm(width, norm_epsilon)
 
+    def remember(self, content: Float[Tensor, "rows places width"]) -> Float[Tensor, "rows places 2 heads size"]:
+        """Keys and values of what this layer was given earlier."""
+        return self.attention.remember(content)
+
     def forward(
         self, x: Float[Tensor, "rows both width"], memory: Float[Tensor, "rows before 2 heads size"] | None, seen: View,
         vectors: Float[Tensor, "directions distances width"],
@@ -124,4 +133,3 @@ class XlNetLayer(nn.Module):
 
     def _dropped(self, x: Tensor) -> Tensor:
         return dropped(x, self.dropout, self.training)
-

@@ -1,8 +1,8 @@
 """What the places of a text see of one another in XLNet: all of it, or their neighbourhood.
 
-A text is cut into blocks of queries, each with the keys that any of them may see. With full attention there is one block
-and its keys are the memory and the text; with chunks of C places there is one block for each chunk, and its keys are
-the chunk and its two neighbours: left of the first chunk are the last C places of the memory.
+A text is cut into blocks of queries, each with the keys that any of them may see. With full attention there is one
+block, and its keys are the memory and the text; with chunks of C places there is one block for each chunk, and its keys
+are the chunk and its two neighbours: left of the first chunk are the last C places of the memory.
 """
 
 from typing import NamedTuple
@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
+
+from ebar.backbones.transformer import picked
 
 
 class Cut(NamedTuple):
@@ -24,8 +26,9 @@ class Cut(NamedTuple):
 
     @staticmethod
     def of(length: int, remembered: int, chunk: int | None) -> "Cut":
+        """By full attention, or by chunks; two chunks that see each other and no memory see all there is."""
         before = remembered if chunk is None else min(remembered, chunk)
-        if chunk is None or chunk >= length:
+        if chunk is None or length <= (chunk if before else 2 * chunk):
             return Cut(length, before, 1, length)
         return Cut(length, before, -(-length // chunk), chunk)
 
@@ -40,14 +43,15 @@ class Cut(NamedTuple):
 
     def queries_of(self, part: Shaped[Tensor, "rows length *rest"]) -> Shaped[Tensor, "rows blocks size *rest"]:
         """The places of each block; zeros stand after the last."""
-        return _padded(part, 0, self.blocks * self.size - self.length).unflatten(1, (self.blocks, self.size))
+        return torch.unflatten(_padded(part, 0, self.blocks * self.size - self.length), 1, (self.blocks, self.size))
 
     def keys_of(self, part: Shaped[Tensor, "rows places *rest"]) -> Shaped[Tensor, "rows blocks keys *rest"]:
         """Of the remembered places and the text, what each block may see; zeros stand where there is nothing."""
         if self.blocks == 1:
             return part[:, None]
         missing = self.blocks * self.size - self.length
-        padded = _padded(part, self.size - self.before, missing + self.size).unflatten(1, (self.blocks + 2, self.size))
+        padded = _padded(part, self.size - self.before, missing + self.size)
+        padded = torch.unflatten(padded, 1, (self.blocks + 2, self.size))
         return torch.cat([padded[:, side : side + self.blocks] for side in range(3)], 2)
 
     def pairs_of(self, part: Bool[Tensor, "rows length length"]) -> Bool[Tensor, "rows blocks size keys"]:
@@ -55,8 +59,9 @@ class Cut(NamedTuple):
         if self.blocks == 1:
             return F.pad(part, (self.before, 0))[:, None]
         missing = self.blocks * self.size - self.length
-        padded = F.pad(part, (self.size, missing + self.size, 0, missing)).unflatten(1, (self.blocks, self.size))
-        return padded.unfold(3, self.keys, self.size).diagonal(0, 1, 3).permute(0, 3, 1, 2)
+        padded = F.pad(part, (self.size, missing + self.size, 0, missing))
+        rows_of_blocks = torch.unflatten(padded, 1, (self.blocks, self.size))
+        return rows_of_blocks.unfold(3, self.keys, self.size).diagonal(0, 1, 3).permute(0, 3, 1, 2)
 
 
 class Stream(NamedTuple):
@@ -69,8 +74,8 @@ class Stream(NamedTuple):
     segments: Float[Tensor, "rows blocks queries kinds"] | None = None
     """A 1 for the kind of segment that each query stands in. None: there is but one segment."""
     columns: Int[Tensor, "rows blocks queries keys"] | None = None
-    """Which of the view's distances each key has. None: queries stand in a row, and those of the i-th are …, 1, 0, −1 …
-    from the (size − i)-th on."""
+    """Which of the view's distances each key has. None: queries stand in a row, and that of query i and key j is the
+    (size − 1 − i + j)-th."""
     slots: Int[Tensor, "rows slots"] | None = None
     """Which of the stream's places each query of the blocks is, where they do not stand in order."""
     back: Int[Tensor, "rows places"] | None = None
@@ -83,41 +88,44 @@ class View(NamedTuple):
     cut: Cut
     content: Stream
     query: Stream | None
-    key_segments: Float[Tensor, "rows blocks keys kinds"] | None
     distances: Int[Tensor, " distances"]
-    """From the largest, of the last query and the first key, to the smallest: one more than there are."""
+    """From that of the last query and the first key to that of the first query and the last key."""
+    key_segments: Float[Tensor, "rows blocks keys kinds"] | None = None
     direction: Int[Tensor, " rows"] | None = None
     """0 for a row that is read forwards, 1 backwards. None: all rows are read alike."""
 
 
 def view(
-    cut: Cut, counts: Bool[Tensor, "some_rows places"], segments: Int[Tensor, "rows places"] | None,
+    cut: Cut, counts: Bool[Tensor, "some_rows places"], segments: Float[Tensor, "rows places kinds"] | None,
     hidden_from: Bool[Tensor, "rows length length"] | None, targets: Int[Tensor, "rows predicted"] | None,
-    dtype: torch.dtype,
 ) -> View:  # fmt: skip
     """`counts` and `segments` are of the remembered places and the text, `targets` the places of the query stream."""
-    device = counts.device
-    distances = torch.arange(cut.left + cut.size, cut.left - cut.keys, -1, device=device)
-    kinds = None if segments is None else F.one_hot(segments).to(dtype)
-    missing = ~cut.keys_of(counts)[:, :, None]
-    pairs = None if hidden_from is None else cut.pairs_of(hidden_from) | missing
-    itself = torch.arange(cut.keys, device=device) == cut.left + torch.arange(cut.size, device=device)[:, None]
-    content = stream(missing if pairs is None else pairs & ~itself)
-    if kinds is not None:
-        content = content._replace(segments=cut.queries_of(kinds[:, cut.before :]))
+    queries, keys = (torch.arange(size, device=counts.device) for size in (cut.size, cut.keys))
+    itself = keys == cut.left + queries[:, None]
+    hidden = ~cut.keys_of(counts)[:, :, None]
+    if hidden_from is not None:
+        hidden = hidden | cut.pairs_of(hidden_from)
+    own = None if segments is None else segments[:, cut.before :]
+    # Where only padding is hidden, the same is for all queries of a block: a place that is no padding sees itself.
+    content = stream(hidden if hidden_from is None else hidden & ~itself)
+    content = content._replace(segments=None if own is None else cut.queries_of(own))
     query = None
     if targets is not None:
         slots, back, place = in_blocks(cut, targets)
-        hidden = itself[place] | (missing if pairs is None else _rows_of(pairs, place))
-        columns = cut.size - place[..., None] + torch.arange(cut.keys, device=device)
-        query = stream(hidden)._replace(columns=columns, slots=slots, back=back)
-        if kinds is not None:
-            own = kinds[:, cut.before :].gather(1, targets.clamp(min=0)[:, :, None].expand(-1, -1, kinds.shape[2]))
-            query = query._replace(segments=own.gather(1, slots[:, :, None].expand(-1, -1, kinds.shape[2])).unflatten(1, place.shape[1:]))
-    return View(cut, content, query, None if kinds is None else cut.keys_of(kinds), distances)
+        if hidden_from is not None:
+            hidden = hidden.gather(2, place[..., None].expand(-1, -1, -1, cut.keys))
+        asked = None if own is None else picked(own, targets.clamp(min=0))
+        asked = asked if asked is None or slots is None else picked(asked, slots)
+        query = stream(hidden | itself[place])._replace(
+            columns=cut.size - 1 - place[..., None] + keys, slots=slots, back=back,
+            segments=None if asked is None else torch.unflatten(asked, 1, place.shape[1:]),
+        )  # fmt: skip
+    distances = torch.arange(cut.left + cut.size - 1, cut.left - cut.keys, -1, device=counts.device)
+    return View(cut, content, query, distances, None if segments is None else cut.keys_of(segments))
 
 
 def stream(hidden: Bool[Tensor, "some_rows some_blocks some_queries keys"]) -> Stream:
+    """With those that see nothing apart."""
     blind = hidden.all(-1, keepdim=True)
     if bool(blind.any()):
         return Stream(hidden & ~blind, blind)
@@ -126,26 +134,20 @@ def stream(hidden: Bool[Tensor, "some_rows some_blocks some_queries keys"]) -> S
 
 def in_blocks(
     cut: Cut, targets: Int[Tensor, "rows predicted"]
-) -> tuple[Int[Tensor, "rows slots"], Int[Tensor, "rows predicted"], Int[Tensor, "rows blocks queries"]]:
-    """Targets by block, in as many slots as any block needs: which target each slot has (the first, where it has none),
-    which slot each target, and where in its block each slot stands."""
-    rows = torch.arange(len(targets), device=targets.device)[:, None]
-    block = targets.clamp(min=0) // cut.size
-    of_block = F.one_hot(block, cut.blocks) * (targets >= 0)[:, :, None]
-    rank = (of_block.cumsum(1) - 1).gather(2, block[:, :, None])[:, :, 0].clamp(min=0)
-    most = max(1, int(of_block.sum(1).max())) if targets.numel() else 0
-    back = block * most + rank
-    slots = targets.new_zeros(len(targets), cut.blocks * most)
-    real = targets >= 0
-    slots[rows.expand_as(back)[real], back[real]] = torch.arange(targets.shape[1], device=targets.device).expand_as(back)[real]
-    place = targets.clamp(min=0).gather(1, slots) % cut.size if most else slots
-    return slots, back, place.unflatten(1, (cut.blocks, most))
-
-
-def _rows_of(
-    pairs: Bool[Tensor, "rows blocks size keys"], place: Int[Tensor, "rows blocks queries"]
-) -> Bool[Tensor, "rows blocks queries keys"]:
-    return pairs.gather(2, place[..., None].expand(-1, -1, -1, pairs.shape[3]))
+) -> tuple[Int[Tensor, "rows slots"] | None, Int[Tensor, "rows predicted"] | None, Int[Tensor, "rows blocks queries"]]:
+    """Targets by block, in as many slots as any block needs: which target each slot holds (some, where it needs none),
+    which slot holds each target, and where in its block each slot stands. None, None: there is one block."""
+    places, real = targets.clamp(min=0), targets >= 0
+    if cut.blocks == 1:
+        return None, None, places[:, None]
+    block = places // cut.size
+    is_in = F.one_hot(block, cut.blocks) * real[:, :, None]
+    most = int(is_in.sum(1).max()) if targets.numel() else 0
+    back = block * most + ((is_in.cumsum(1) * is_in).sum(2) - 1).clamp(min=0)
+    each = torch.arange(targets.shape[1], device=targets.device).expand_as(targets)
+    slots = targets.new_zeros(len(targets), cut.blocks * most + 1)  # the last is for those that are no targets
+    slots = slots.scatter(1, torch.where(real, back, cut.blocks * most), each)[:, :-1]
+    return slots, back, torch.unflatten(places.gather(1, slots) % cut.size, 1, (cut.blocks, most))
 
 
 def _padded(part: Shaped[Tensor, "rows places *rest"], before: int, after: int) -> Shaped[Tensor, "rows more *rest"]:

@@ -24,6 +24,11 @@ class TrainPlace(RunFolder):
 def main(words: Sequence[str]) -> int:
     """Train, or go on with a run that was interrupted."""
     config, place = read(words, MANUAL, TrainConfig, TrainPlace)
+    return carry_out_training(config, place)
+
+
+def carry_out_training(config: TrainConfig, place: TrainPlace) -> int:
+    """Train as configured, and say how it ended."""
 
     def work() -> Result:
         trained = train_as(config, place.folder, quiet=place.json, replace_config=place.replace_config)

@@ -7,6 +7,7 @@ from ebar.data.built_tokeniser import TOKENISERS
 from ebar.data.corpus import Corpus, LanguageData, LinesData
 from ebar.data.images import ImagesData
 from ebar.data.parallel import ParallelData
+from ebar.data.pretraining import PretrainingData
 from ebar.data.stream import StreamData
 from ebar.data.text import TextData
 from ebar.tables import Table
@@ -20,6 +21,7 @@ DATA: Table[Any] = Table(
         "lines": LinesData,
         "text": TextData,
         "stream": StreamData,
+        "pretraining": PretrainingData,
         "parallel": ParallelData,
         "images": ImagesData,
     },
@@ -42,6 +44,12 @@ def read_text(train: Place, **options: Any) -> Corpus:
 def read_stream(train: Place, *, seed: int = 0, **options: Any) -> Corpus:
     """Text as one stream of tokens, read with a carried memory; options are those of `StreamData`."""
     return StreamData(train=Path(train), **_paths(options)).read(seed=seed)
+
+
+def read_pretraining(train: Place, *more: Place, seed: int = 0, **options: Any) -> Corpus:
+    """Text in columns of inputs to pretrain on, from one or more files; options are those of `PretrainingData`."""
+    files = tuple(Path(place) for place in more)
+    return PretrainingData(train=Path(train), more=files, **_paths(options)).read(seed=seed)
 
 
 def read_parallel(train: Place, *, seed: int = 0, maximal_length: Length = None, **options: Any) -> Corpus:
@@ -67,6 +75,7 @@ def _paths(options: dict[str, Any]) -> dict[str, Any]:
 
 
 __all__ = [
-    "DATA", "TOKENISERS", "Corpus", "ImagesData", "LanguageData", "LinesData", "ParallelData", "StreamData",
-    "TextData", "language", "read_images", "read_lines", "read_parallel", "read_stream", "read_text",
+    "DATA", "TOKENISERS", "Corpus", "ImagesData", "LanguageData", "LinesData", "ParallelData",
+    "PretrainingData", "StreamData", "TextData", "language", "read_images", "read_lines", "read_parallel",
+    "read_pretraining", "read_stream", "read_text",
 ]  # fmt: skip

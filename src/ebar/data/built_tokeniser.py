@@ -1,6 +1,6 @@
 """The tokenisers that can be chosen by name; once made for a run they are stored in its folder and read from there.
 
-Byte-pair encoding, trained and run by `tokenizers`; and a tokenizer of Hugging Face as a tokeniser of ebar.
+Byte-pair encoding and unigram pieces, trained and run by `tokenizers`; and a tokenizer of Hugging Face as a tokeniser of ebar.
 """
 
 import json
@@ -167,9 +167,7 @@ class Bpe:
     _tokenizer: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        tokenizer = tokenizer_from_json(self.model)
-        object.__setattr__(self, "_tokenizer", tokenizer)
-        object.__setattr__(self, "model", tokenizer.to_str())  # as the library writes it, so that equal ones are equal
+        _open(self)
 
     @staticmethod
     def read(fields: dict[str, Any]) -> "Bpe":
@@ -183,17 +181,10 @@ class Bpe:
         if size < 256:
             raise ValueError(f"byte-pair encoding starts from 256 bytes, so a size of {size} is too small")
         library = tokenizers()
-        tokenizer = library.Tokenizer(library.models.BPE())
-        tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = library.decoders.ByteLevel()
         trainer = library.trainers.BpeTrainer(
-            vocab_size=size,
-            show_progress=False,
-            special_tokens=[],
-            initial_alphabet=sorted(library.pre_tokenizers.ByteLevel.alphabet()),
+            vocab_size=size, show_progress=False, special_tokens=[], initial_alphabet=_bytes(library)
         )
-        tokenizer.train_from_iterator(texts, trainer)
-        return Bpe(tokenizer.to_str())
+        return Bpe(_trained(library, library.models.BPE(), trainer, texts))
 
     @property
     def size(self) -> int:
@@ -216,13 +207,114 @@ class Bpe:
         return json.dumps({"kind": "bpe", "model": json.loads(self.model)}, ensure_ascii=False) + "\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Unigram:
+    """Pieces of words with a chance each; a text becomes its likeliest pieces (Kudo 2018, as in SentencePiece).
+
+    The 256 bytes are pieces too: every text has tokens, and comes back from them exactly, blanks, line breaks and
+    characters that training did not see included. A blank belongs to the word after it. SentencePiece writes one before
+    the first word of a text as well, and then does not know whether it was there; here none is added. Tokens that
+    together are no UTF-8 decode to U+FFFD where they are not.
+    """
+
+    model: str  # the JSON text of `tokenizers`
+    _tokenizer: Any = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _open(self)
+
+    @staticmethod
+    def read(fields: dict[str, Any]) -> "Unigram":
+        """From what `to_json` wrote."""
+        return Unigram(json.dumps(fields["model"], ensure_ascii=False))
+
+    @staticmethod
+    def train(texts: Iterable[str], size: int | None = None) -> "Unigram":
+        """At most `size` tokens; fewer where the texts have no more pieces worth one.
+
+        What is held in memory are the different words and how often each occurs, not the texts.
+        """
+        size = TOKENS if size is None else size
+        if size <= 256:
+            raise ValueError(f"unigram pieces come on top of 256 bytes, so a size of {size} is too small")
+        library = tokenizers()
+        trainer = library.trainers.UnigramTrainer(
+            vocab_size=size, show_progress=False, special_tokens=[], initial_alphabet=_bytes(library)
+        )
+        return Unigram(_settled(_trained(library, library.models.Unigram(), trainer, texts)))
+
+    @property
+    def size(self) -> int:
+        return int(self._tokenizer.get_vocab_size())
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text).ids)
+
+    def encode_many(self, texts: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
+
+    def decode(self, tokens: list[int]) -> str:
+        check_tokens(tokens, self.size)
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=False))
+
+    def spellings(self) -> list[bytes | None]:
+        return [*byte_level([self._tokenizer.id_to_token(token) for token in range(self.size)])]
+
+    def to_json(self) -> str:
+        return json.dumps({"kind": "unigram", "model": json.loads(self.model)}, ensure_ascii=False) + "\n"
+
+
+def _settled(model: str) -> str:
+    """The same pieces in one order, with scores that do not depend on the run.
+
+    The library goes through its tables in an order drawn anew each time: sums differ in their last digits, and bytes
+    that are no piece of their own accord have scores at most 256 · 1e-4 above the lowest, in any order.
+    """
+    described = json.loads(model)
+    pieces: list[tuple[str, float]] = described["model"]["vocab"]
+    if pieces[0][1] is None:  # infinite, of no text at all
+        raise UserError("There is no word to make pieces of: the text is empty.")
+    lowest = min(score for _, score in pieces)
+    scores = {piece: lowest if len(piece) == 1 and score < lowest + 0.03 else score for piece, score in pieces}
+    described["model"]["vocab"] = sorted(
+        ([piece, round(score, 6)] for piece, score in scores.items()), key=lambda pair: (-pair[1], pair[0])
+    )
+    return json.dumps(described, ensure_ascii=False)
+
+
+def _open(tokeniser: Bpe | Unigram) -> None:
+    tokenizer = tokenizer_from_json(tokeniser.model)
+    object.__setattr__(tokeniser, "_tokenizer", tokenizer)
+    object.__setattr__(tokeniser, "model", tokenizer.to_str())  # as the library writes it, so that equal ones are equal
+
+
+def _bytes(library: Any) -> list[str]:
+    return sorted(library.pre_tokenizers.ByteLevel.alphabet())
+
+
+def _trained(library: Any, model: Any, trainer: Any, texts: Iterable[str]) -> str:
+    """The JSON text of a tokenizer of pieces within words, trained on texts one after another."""
+    tokenizer = library.Tokenizer(model)
+    tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = library.decoders.ByteLevel()
+    tokenizer.train_from_iterator(texts, trainer)
+    return str(tokenizer.to_str())
+
+
 TOKENISER, SOURCE_TOKENISER = "tokeniser.json", "source_tokeniser.json"
 
 # An entry has `train(texts, size)`, which makes one, and `read(fields)`, which makes it again from the JSON object that
 # its own `to_json` wrote; that object has the name of the entry as its "kind".
 TOKENISERS: Table[Any] = Table(
     "tokeniser",
-    {"bytes": Bytes, "characters": Alphabet, "words": Words, "bpe": Bpe, "pretrained": PretrainedTokeniser},
+    {
+        "bytes": Bytes,
+        "characters": Alphabet,
+        "words": Words,
+        "bpe": Bpe,
+        "unigram": Unigram,
+        "pretrained": PretrainedTokeniser,
+    },
 )
 
 
@@ -231,9 +323,9 @@ class Tokenised(FilesOrDataset):
     """Data with a tokeniser."""
 
     tokeniser: str = "bytes"
-    """What a token is: bytes, characters, words, bpe (or another entry of TOKENISERS)."""
+    """What a token is: bytes, characters, words, bpe, unigram (or another entry of TOKENISERS)."""
     vocabulary: Count | None = None
-    """Most tokens there may be; by default all characters or words, and 8,000 of bpe."""
+    """Most tokens there may be; by default all characters or words, and 8,000 of bpe and unigram."""
     tokeniser_file: Path | None = None
     """The tokeniser.json of another run, in place of a tokeniser made from the training data."""
     cache: Path | None = None

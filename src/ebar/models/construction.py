@@ -26,6 +26,7 @@ from ebar.backbones.backbone import Backbone, Quick, Reads, ShowsOutputs, Steppe
 from ebar.backbones.pretrained.reading import Precision, merged, read_network
 from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.corpus import Corpus
+from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 from ebar.heads import HEADS
 from ebar.heads.head import Head, target_log_probs, without_logits
@@ -54,6 +55,7 @@ class Autoregressive(Truncatable):
 
     origin: dict[str, Any] | None = None  # backbone and head as a configuration has them, where it was made by name
     reading: Reading | None = None  # how its tokens spell text, where it was made for data
+    tokeniser: Tokeniser | None = None  # the checkpoint's, where it was made from one
 
     def __init__(self, backbone: Backbone, head: Head, space: Space):
         super().__init__()
@@ -282,6 +284,7 @@ transformer = _of("transformer")
 transformer_xl = _of("transformer_xl")
 encoder_decoder = _of("encoder_decoder")
 local_xl = _of("local_xl")
+xlnet = _of("xlnet")
 convolution = _of("convolution")
 pixelcnn = _of("pixelcnn")
 gated_pixelcnn = _of("gated_pixelcnn")

@@ -13,8 +13,8 @@ from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
 from ebar.automata.lift import Reading
-from ebar.maths.orders import arranged
 from ebar.features.feature import Feature, Features, bind
+from ebar.maths.orders import arranged
 from ebar.modes import evaluation_mode
 from ebar.shapes import of_shape
 from ebar.types import Context, Distribution, Energy, SamplesWithLogProb, Scored, Sequences, Space, context_rows
