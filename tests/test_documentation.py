@@ -146,6 +146,7 @@ OF_FILES = {
 SMALL = {
     "train": ["--data.size", "20", "--data.test_size", "20", "--backbone.layers", "1", "--backbone.hidden", "4",
               "--training.epochs", "1"],
+    "pretrain": ["--backbone.layers", "1", "--backbone.hidden", "4", "--training.epochs", "1"],
     "gam": ["--data.size", "20", "--data.test_size", "20", "--backbone.layers", "1", "--backbone.hidden", "4",
             "--base.epochs", "1", "--distillation.size", "20", "--distillation.validation", "20",
             "--continuation.epochs", "1", "--refinement.epochs", "1"],
@@ -169,7 +170,7 @@ def quick(words: list[str]) -> list[str]:
     more = SMALL[words[0]]
     if words[0] == "residual":
         return [*words, *more, "--runs", "trained-residual"]
-    if words[0] in {"train", "gam"}:
+    if words[0] in {"train", "gam", "pretrain"}:
         own = "--data.kind" in words
         # Pages use the same name for different runs, so each run has a folder of its own.
         place = hashlib.sha256(shlex.join(words).encode()).hexdigest()[:8]

@@ -51,6 +51,7 @@ class PretrainingData(TextSource, Tokenised):
     """Most tokens of the validation text and of the test text; by default all."""
 
     kind = "pretraining"
+    defaults = {**Tokenised.defaults, "softmax": {"tied": True}}  # noqa: RUF012 — read, never written
 
     @property
     def form(self) -> Form:

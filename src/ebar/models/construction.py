@@ -253,11 +253,13 @@ def _told(kind: str, options: Mapping[str, Any], shape: Mapping[str, int], sourc
 def autoregressive(backbone: str, data: Corpus, *, head: str = "softmax", **options: Any) -> Autoregressive:
     """A model of the data by any backbone of BACKBONES; options are the backbone's own.
 
-    Where the kind of data has defaults of its own for this backbone, they are used.
+    Where the kind of data has defaults of its own for this backbone or this head, they are used.
     """
     options = {**data.defaults.get(backbone, {}), **options}
     sources = data.source_tokeniser is not None
-    model = assemble(data.space, backbone, options, head, shape=data.shape, sources=sources)
+    model = assemble(
+        data.space, backbone, options, head, data.defaults.get(head, {}), shape=data.shape, sources=sources
+    )  # fmt: skip
     model.reading = data.reading
     return model
 
