@@ -116,6 +116,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         located = [str(home / word) if (home / word).is_file() else word for word in more]
         words = ["train", "--runs", str(home / "runs"), "--name", name, *located, "--backbone.heads", "2"]
         assert main([*words, *SMALL["train"][4:], "--json"]) == 0
+    words = ["pretrain", "--runs", str(home / "runs"), "--name", "novels", "--data.train", str(home / "book.txt")]
+    short = ["--data.length", "40", "--data.reuse", "16", "--backbone.heads", "2", "--training.batch_size", "4"]
+    assert main([*words, *short, *SMALL["pretrain"], "--json"]) == 0
     words = ["residual", "train", "--runs", str(home / "runs"), "--name", "unit", "--base", str(home / "runs" / "text")]
     assert main([*words, *SMALL["residual"], "--json"]) == 0
     words = ["train", "--runs", str(home / "runs"), "--name", "motif", "--data.motif", "1011", "--data.length", "14"]
@@ -150,6 +153,7 @@ SMALL = {
     "gam": ["--data.size", "20", "--data.test_size", "20", "--backbone.layers", "1", "--backbone.hidden", "4",
             "--base.epochs", "1", "--distillation.size", "20", "--distillation.validation", "20",
             "--continuation.epochs", "1", "--refinement.epochs", "1"],
+    "infill": ["--orders", "4", "--pieces", "2"],
     "sample": ["--n", "20"],
     "distil": ["--n", "20"],
     "estimate": ["--n", "60"],

@@ -40,6 +40,7 @@ from ebar.errors import UserError as UserError
 from ebar.estimators.divergences import divergence as divergence
 from ebar.estimators.log_z import log_z as log_z
 from ebar.estimators.moments import moments as moments
+from ebar.estimators.orders import order_log_probs as order_log_probs
 from ebar.evaluation.cache_pointer import CachePointer as CachePointer
 from ebar.evaluation.cache_pointer import cache_pointer_cost as cache_pointer_cost
 from ebar.evaluation.context_length import context_losses as context_losses
@@ -83,9 +84,11 @@ from ebar.journeys.decode import decode as decode
 from ebar.journeys.estimate import estimate as estimate
 from ebar.journeys.evaluate import evaluate as evaluate
 from ebar.journeys.gam.journey import gam as gam
+from ebar.journeys.infill import infill as infill
 from ebar.journeys.pretrain import pretrain as pretrain
 from ebar.journeys.residual.journey import residual as residual
 from ebar.journeys.train import train as train
+from ebar.maths.orders import arranged as arranged
 from ebar.models.construction import Autoregressive as Autoregressive
 from ebar.models.construction import FromLogits as FromLogits
 from ebar.models.construction import autoregressive as autoregressive

@@ -82,6 +82,4 @@ def rows_of_gaps(rows: "list[tuple[list[int | None], list[int] | None]]") -> Con
     widest, longest = max(map(len, given)), max(map(len, orders))
     tokens = torch.tensor([row + [0] * (widest - len(row)) for row in given], dtype=torch.long).view(len(rows), widest)
     lengths = torch.tensor([len(row) for row in given])
-    return Context(
-        Sequences(tokens, lengths), torch.tensor([row + [-1] * (longest - len(row)) for row in orders])
-    )
+    return Context(Sequences(tokens, lengths), torch.tensor([row + [-1] * (longest - len(row)) for row in orders]))

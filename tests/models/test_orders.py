@@ -146,7 +146,9 @@ def test_a_row_of_the_wrong_length_has_no_probability(name):
 @pytest.mark.parametrize("chunk", [None, 1, 2])
 def test_what_comes_later_in_the_order_changes_nothing_before_it(chunk):
     """A token may stand left of another and come after it; hidden vectors know only what has come."""
-    context = rows_of_gaps([([1, None, 2, None, None, None], list(order)) for order in itertools.permutations(range(4))])
+    context = rows_of_gaps(
+        [([1, None, 2, None, None, None], list(order)) for order in itertools.permutations(range(4))]
+    )
     check_backbone(xlnet(chunk=chunk).backbone, vocabulary=3, length=4, rows=24, context=context)
 
 

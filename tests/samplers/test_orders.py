@@ -84,9 +84,7 @@ def check(name: str, model: Any, energy: Linear, context: Context) -> None:
     kind: Any = SAMPLERS[name]
     target = model if name == "ancestral" else Tilted(model, energy)
     sampler = kind(**SETTINGS.get(name, {}), batch_size=2**16)
-    drawn = draw(
-        sampler, target, DRAWS, context=context.repeat(REPEATS), generator=Generator().manual_seed(11)
-    )
+    drawn = draw(sampler, target, DRAWS, context=context.repeat(REPEATS), generator=Generator().manual_seed(11))
     for row in range(context.rows):
         x, own = every_way(context, row)
         scores = (target.log_prob if name == "ancestral" else target.log_score)(x, own).exp()
@@ -233,7 +231,9 @@ def test_smc_has_no_twist_under_orders_that_are_not_from_left_to_right():
 @torch.no_grad()
 def test_smc_with_a_proposal_that_looks_ahead_has_its_potential_and_stays_exact():
     target, context = Tilted(AnyOrderTable(2, 4), tilt(hard=True)), ORDERS["left to right"]
-    proposal = guided(target, draws=300, surrogate=NGram(order=2), context=context, generator=Generator().manual_seed(5))
+    proposal = guided(
+        target, draws=300, surrogate=NGram(order=2), context=context, generator=Generator().manual_seed(5)
+    )
     many = context.repeat(REPEATS)
     drawn = draw(Smc(particles=8), target, 40, proposal=proposal, context=many, generator=Generator().manual_seed(6))
     z = drawn.log_weights.exp().mean(1).view(context_rows(context), REPEATS)

@@ -50,7 +50,9 @@ class Gapped:
             spelt = self.tokeniser.decode(self.tokeniser.encode(fragment)) if fragment.strip() else ""
             for mark in (UNKNOWN, REPLACEMENT):
                 if mark in spelt and mark not in fragment:
-                    raise UserError(f"{fragment.strip()!r} has what this run's tokeniser has no token for: leave it out.")
+                    raise UserError(
+                        f"{fragment.strip()!r} has what this run's tokeniser has no token for: leave it out."
+                    )
 
     @property
     def spells(self) -> bool:

@@ -46,9 +46,7 @@ def log_probs_by_order(
     given = int(context.given.lengths)
     before, places = context.order[0, :given], context.order[0, given : given + x.shape[1]]
     numbers = orders.numbers.to(places.device)
-    each = Context(
-        context.given.repeat(len(numbers)), torch.cat([before.expand(len(numbers), -1), places[numbers]], 1)
-    )
+    each = Context(context.given.repeat(len(numbers)), torch.cat([before.expand(len(numbers), -1), places[numbers]], 1))
     rows = x[:, numbers].transpose(0, 1).flatten(0, 1)
     lengths = torch.full((len(rows),), x.shape[1], device=rows.device)
     return score(model, Sequences(rows, lengths), each).double().view(len(numbers), len(x)).cpu()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from ebar.data.gapped import Gapped
@@ -21,6 +21,7 @@ from ebar.types import Context, Estimate, Sequences, Stepwise
 
 WIDTH = 4  # prefixes kept in a search, for each candidate that is asked for
 NARROWEST = 64
+PASSED = 8  # times as many are looked at where a word is finished
 MOST = 81  # ways to share out pieces among the gaps
 
 
@@ -59,7 +60,8 @@ class Infilled:
                 for gap in self.gaps
             ],
             "fillings": [
-                {"words": list(one.words), "text": one.text, "log_prob": one.log_prob._asdict()} for one in self.fillings
+                {"words": list(one.words), "text": one.text, "log_prob": one.log_prob._asdict()}
+                for one in self.fillings
             ],
         }
 
@@ -182,7 +184,9 @@ def _layout(gapped: Gapped, shares: tuple[int, ...], model: Stepwise) -> _Layout
             gaps.append(list(range(at, at + shares[number])))
             at += shares[number]
     if at > model.space.length:
-        raise UserError(f"The text takes {at:,} tokens, and the model reads {model.space.length:,}: give a shorter one.")
+        raise UserError(
+            f"The text takes {at:,} tokens, and the model reads {model.space.length:,}: give a shorter one, or allow fewer pieces."
+        )
     return _Layout(given, known, gaps)
 
 
@@ -202,13 +206,7 @@ class _Search:
         found = []
         for number in sorted({cell.shares[gap] for cell in cells}):
             own = [cell for cell in cells if cell.shares[gap] == number]
-            allowed = self.gapped.pieces(gap, number)
-            words: dict[tuple[int, ...], str] = {}
-            for cell in own:
-                for pieces in self._likeliest(cell.layout.context(gap), allowed).tolist():
-                    word = self.gapped.word(gap, pieces)
-                    if word is not None:
-                        words[tuple(pieces)] = word
+            words = {tuple(row): None for cell in own for row in self._likeliest(cell.layout.context(gap), [gap], cell)}
             if not words:
                 continue
             orders = Orders.of(number, self.orders, self.generator)
@@ -216,8 +214,8 @@ class _Search:
             parts = [cell.log_prior + self._scores(x, cell.layout.context(gap), orders) for cell in own]
             scores = torch.logsumexp(torch.stack(parts), 0)
             found += [
-                Candidate(word, pieces, self._estimate(scores[:, row], orders))
-                for row, (pieces, word) in enumerate(words.items())
+                Candidate(self.gapped.word(gap, pieces) or "", pieces, self._estimate(scores[:, row], orders))
+                for row, pieces in enumerate(words)
             ]
         return sorted(found, key=lambda one: -one.log_prob.value)[: self.candidates]
 
@@ -225,43 +223,48 @@ class _Search:
         """For all gaps at once."""
         found = []
         for cell in cells:
-            context = cell.layout.context(*range(len(cell.shares)))
-            allowed = torch.cat([self.gapped.pieces(gap, number) for gap, number in enumerate(cell.shares)])
-            rows = []
-            for pieces in self._likeliest(context, allowed):
-                parts = [part.tolist() for part in torch.split(pieces, list(cell.shares))]
-                words = [self.gapped.word(gap, part) for gap, part in enumerate(parts)]
-                if None not in words:
-                    rows.append((pieces, tuple(word for word in words if word is not None)))
+            gaps = list(range(len(cell.shares)))
+            context = cell.layout.context(*gaps)
+            rows = self._likeliest(context, gaps, cell)
             if not rows:
                 continue
-            rows = rows[: WIDTH * self.candidates]
-            orders = Orders.of(len(allowed), self.orders, self.generator)
-            scores = cell.log_prior + self._scores(torch.stack([pieces for pieces, _ in rows]), context, orders)
-            found += [
-                Filling(words, self.gapped.filled(words), self._estimate(scores[:, row], orders))
-                for row, (_, words) in enumerate(rows)
-            ]
+            orders = Orders.of(sum(cell.shares), self.orders, self.generator)
+            scores = cell.log_prior + self._scores(torch.tensor(rows), context, orders)
+            for number, row in enumerate(rows):
+                parts = torch.split(torch.tensor(row), list(cell.shares))
+                words = tuple(self.gapped.word(gap, part.tolist()) or "" for gap, part in enumerate(parts))
+                found.append(Filling(words, self.gapped.filled(words), self._estimate(scores[:, number], orders)))
         return sorted(found, key=lambda one: -one.log_prob.value)[: self.candidates]
 
-    def _likeliest(
-        self, context: Context, allowed: Bool[Tensor, "steps vocabulary"]
-    ) -> Int[Tensor, "found steps"]:  # fmt: skip
-        """Tokens to come that are allowed, by a beam search from left to right, likeliest first."""
+    def _likeliest(self, context: Context, gaps: list[int], cell: _Cell) -> list[list[int]]:
+        """Words for these gaps, piece by piece, by a beam search from left to right, likeliest first."""
         width = max(NARROWEST, WIDTH * self.candidates)
         logits, state = self.model.start(1, self._placed(context))
-        tokens = torch.zeros(1, 0, dtype=torch.long, device=logits.device)
-        total = torch.zeros(1, dtype=torch.float64, device=logits.device)
-        for step, mask in enumerate(allowed.to(logits.device)):
-            scores = total[:, None] + logits.log_softmax(-1).double()
-            scores = scores.masked_fill(~mask, -math.inf).flatten()
-            best = scores.topk(min(width, int((scores > -math.inf).sum())))
-            parents, token = best.indices // len(mask), best.indices % len(mask)
-            tokens, total = torch.cat([tokens[parents], token[:, None]], 1), best.values
-            if step + 1 < len(allowed):
-                following, state = self.model.advance(token[:, None], state.select(parents))
-                logits = following[:, 0]
-        return tokens.cpu()
+        tokens, total = torch.zeros(1, 0, dtype=torch.long), torch.zeros(1, dtype=torch.float64)
+        for gap in gaps:
+            number = cell.shares[gap]
+            for step, mask in enumerate(self.gapped.pieces(gap, number)):
+                if tokens.shape[1]:
+                    following, state = self.model.advance(tokens[:, -1:].to(logits.device), state)
+                    logits = following[:, 0]
+                scores = total[:, None] + logits.log_softmax(-1).double().cpu()
+                scores = scores.masked_fill(~mask, -math.inf).flatten()
+                last = step + 1 == number
+                best = scores.topk(min(PASSED * width if last else width, int((scores > -math.inf).sum())))
+                parents, token = best.indices // len(mask), best.indices % len(mask)
+                grown = torch.cat([tokens[parents], token[:, None]], 1)
+                kept = torch.arange(len(grown))
+                if len(grown) == 0:
+                    return []
+                if last:  # what spells no word makes room for what does
+                    is_word = [self.gapped.word(gap, row) is not None for row in grown[:, -number:].tolist()]
+                    kept = torch.tensor(is_word).nonzero()[:width, 0]
+                    if len(kept) == 0:
+                        return []
+                tokens, total = grown[kept], best.values[kept]
+                state = state.select(parents[kept].to(logits.device))
+        found: list[list[int]] = tokens.tolist()
+        return found[: WIDTH * self.candidates]
 
     def _scores(
         self, x: Int[Tensor, "rows coming"], context: Context, orders: Orders

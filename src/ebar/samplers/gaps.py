@@ -26,7 +26,9 @@ class Outlook(NamedTuple):
     here: Float[Tensor, "layouts places states"]  # before the token of a place is drawn
     after: Float[Tensor, "layouts places states"]  # once it is, before the given tokens that follow it are read
     final: Float[Tensor, " states"]  # of a sequence that its end token has ended
-    between: Int[Tensor, "layouts places given"] | None = None  # classes of these given tokens; −1 where there are fewer
+    between: Int[Tensor, "layouts places given"] | None = (
+        None  # classes of these given tokens; −1 where there are fewer
+    )
 
     def followed(
         self, states: JointStates, joint: Int[Tensor, " rows"], layout: Int[Tensor, " rows"],
@@ -84,9 +86,7 @@ def gaps_of(states: JointStates, context: Context) -> Gaps:
     return Gaps(start, torch.tensor(layout, device=start.device), list(known))
 
 
-def foreseen(
-    states: JointStates, scores: Float[Tensor, " states"], law: Law | None, layouts: list[Layout]
-) -> Outlook:
+def foreseen(states: JointStates, scores: Float[Tensor, " states"], law: Law | None, layouts: list[Layout]) -> Outlook:
     """What a surrogate's law foresees in each layout; without a law nothing is preferred, h = 1 everywhere.
 
     hₜ(s) = Σ_c u(c|s)·kₜ(δ(s, c)) before the token of a place is drawn, and kₜ(s) = hₜ₊₁(δ(s, given)) after it: the

@@ -120,9 +120,7 @@ class Guided:
         for step, column in enumerate(self.states.class_of[tokens].unbind(1)):
             joint = state.outlook.followed(self.states, joint, state.layout, column, state.place + step)
             visited.append(joint)
-        guided, _, log_step = self._guide(
-            logits, torch.stack(visited, 1), state.place + 1, state.outlook, state.layout
-        )
+        guided, _, log_step = self._guide(logits, torch.stack(visited, 1), state.place + 1, state.outlook, state.layout)
         log_weight = state.log_weight + log_step.sum(1)
         place = state.place + tokens.shape[1]
         return guided, GuidedState(base, joint, place, log_weight, state.layout, state.outlook)
@@ -155,7 +153,9 @@ class Guided:
         hopeless = ahead.here[gaps.layout, 0, gaps.start] == -math.inf
         if bool(hopeless.any()):
             row = int(hopeless.nonzero()[0])
-            raise UserError(f"No way to fill the gaps of row {row} satisfies the energy's hard constraints: relax them.")
+            raise UserError(
+                f"No way to fill the gaps of row {row} satisfies the energy's hard constraints: relax them."
+            )
         return gaps, ahead
 
     def expected_log_weight(self, state: GuidedState) -> Float[Tensor, " rows"]:
@@ -226,8 +226,15 @@ class Guided:
             size = max(1, min(BLOCK, STEP // self.space.vocabulary))
             parts = [
                 self._walk_block(
-                    first[rows], state.select(rows), gaps.start[rows], gaps.layout[rows], most[rows], outlook,
-                    own if defensive else None, tally, generator,
+                    first[rows],
+                    state.select(rows),
+                    gaps.start[rows],
+                    gaps.layout[rows],
+                    most[rows],
+                    outlook,
+                    own if defensive else None,
+                    tally,
+                    generator,
                 )
                 for rows, own in zip(torch.split(condition, size), torch.split(plain, size), strict=True)
             ]
