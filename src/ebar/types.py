@@ -73,9 +73,7 @@ class Space:
             )
         most = context.check_order()
         if most > self.length:
-            raise UserError(
-                f"The order has {most} tokens to come, and the model's sequences have {self.length} at most."
-            )
+            raise UserError(f"The order has {most} tokens to come, and the model's sequences {self.length} at most.")
         return replace(self, length=most, completes=False)
 
 

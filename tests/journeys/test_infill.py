@@ -1,8 +1,10 @@
 """Infilling held against enumeration: an alphabet of two letters and a blank, every word and every order."""
 
+import copy
 import itertools
 import json
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -107,10 +109,15 @@ def test_intervals_are_over_orders_where_these_are_many():
 def test_special_tokens_stand_at_the_end_where_the_model_has_them():
     torch.manual_seed(0)
     model = assemble(Space(7, 20), "xlnet", {"layers": 1, "hidden": 8, "heads": 2}).double()
-    seen = []
-    start = model.start
-    model.start = lambda rows, context=None: (seen.append(context), start(rows, context))[1]
-    infill(model, "a ___:1 b", tokeniser=LETTERS, candidates=2)
+    seen: list[Any] = []
+
+    def watched(rows: int, context: Context | None = None) -> Any:
+        seen.append(context)
+        return model.start(rows, context)
+
+    watching: Any = copy.copy(model)
+    watching.start = watched
+    infill(watching, "a ___:1 b", tokeniser=LETTERS, candidates=2)
     assert seen[0].given.tokens.tolist() == [[0, 2, 2, 1, 3, 4]]
     assert seen[0].order.tolist() == [[0, 1, 3, 4, 5, 6, 2]]
 

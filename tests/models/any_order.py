@@ -37,6 +37,7 @@ class AnyOrderTable(Truncatable):
             empty = Sequences(torch.zeros(rows, 0, dtype=torch.long), torch.zeros(rows, dtype=torch.long))
             context = Context(empty)
         each = spread(context, rows)
+        assert each is not None
         given, order = each.given, each.order
         inside = given.mask()
         places = torch.arange(given.tokens.shape[1]).expand_as(given.tokens)

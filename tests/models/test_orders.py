@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ from ebar.training.batches import taken
 from ebar.types import Context, Sequences, Space
 from tests.models.any_order import AnyOrderTable, gaps, rows_of_gaps
 
-TWO = rows_of_gaps([([1, None, 2, None, None], [2, 0, 1]), ([None, 0, None], [1, 0])])
+TWO: Any = rows_of_gaps([([1, None, 2, None, None], [2, 0, 1]), ([None, 0, None], [1, 0])])
 
 
 def tokens(*rows: list[int]) -> Sequences:
@@ -100,7 +101,7 @@ def xlnet(**options) -> Autoregressive:
     return model.eval()
 
 
-MODELS = {"table": lambda: AnyOrderTable(3, 5), "full": xlnet, "local": lambda: xlnet(chunk=1)}
+MODELS: dict[str, Any] = {"table": lambda: AnyOrderTable(3, 5), "full": xlnet, "local": lambda: xlnet(chunk=1)}
 TEXTS = ([None, None, None], [1, None, None, None], [None, 2, None, 0, None], [0, None, 1, 2, None, None, 1])
 
 
@@ -218,7 +219,7 @@ def test_features_are_about_the_arranged_text():
 
 
 def test_an_energy_of_ones_own_is_given_the_arranged_text_alone():
-    seen = {}
+    seen: dict[str, Any] = {}
 
     def own(x: Sequences, context: Context | None = None):
         seen.update(rows=x.rows(), context=context)
@@ -235,7 +236,7 @@ def test_an_energy_of_ones_own_is_given_the_arranged_text_alone():
 @pytest.mark.parametrize("kind", ["unit", "bit"])
 def test_a_network_reads_the_arranged_text_and_pools_the_places_of_x(kind, pool):
     torch.manual_seed(0)
-    options = {"layers": 1, "hidden": 8, "heads": 2, "dropout": 0.0}
+    options: dict[str, Any] = {"layers": 1, "hidden": 8, "heads": 2, "dropout": 0.0}
     backbone = BACKBONES["transformer"](9, **options)
     both = BidirectionalTransformer(9, **options)
     energy = unit(backbone, pool=pool) if kind == "unit" else bit(both, pool=pool)

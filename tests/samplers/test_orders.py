@@ -1,4 +1,4 @@
-"""Every sampler on a gap-filling model tilted by a regular expression about the arranged text, held against enumeration.
+"""Every sampler on a gap-filling model tilted by a regular expression about the arranged text, against enumeration.
 
 Chance: each of the 10 means of a case is compared at 7.5 standard errors of 40 independent repetitions (39 degrees of
 freedom), which one of all cases exceeds once in 100,000 runs.
@@ -71,9 +71,9 @@ def xlnet() -> Any:
 MODELS = {"table": lambda: AnyOrderTable(2, 4), "xlnet": xlnet}
 
 
-def every_way(context: Context, row: int) -> tuple[Sequences, Context]:
+def every_way(context: Context, row: int) -> tuple[Sequences, Any]:
     """All that can come in one row."""
-    own = context.select(torch.tensor([row]))
+    own: Any = context.select(torch.tensor([row]))
     count = int(own.coming)
     tokens = torch.tensor(list(itertools.product(range(2), repeat=count)))
     return Sequences(tokens, torch.full((len(tokens),), count)), own
@@ -82,7 +82,7 @@ def every_way(context: Context, row: int) -> tuple[Sequences, Context]:
 @torch.no_grad()
 def check(name: str, model: Any, energy: Linear, context: Context) -> None:
     kind: Any = SAMPLERS[name]
-    target = model if name == "ancestral" else Tilted(model, energy)
+    target: Any = model if name == "ancestral" else Tilted(model, energy)
     sampler = kind(**SETTINGS.get(name, {}), batch_size=2**16)
     drawn = draw(sampler, target, DRAWS, context=context.repeat(REPEATS), generator=Generator().manual_seed(11))
     for row in range(context.rows):
@@ -155,7 +155,7 @@ def test_weights_are_constant_and_equal_to_z_where_the_surrogate_is_the_base(har
         x, own = every_way(context, row)
         log_z = target.log_score(x, own).logsumexp(0)
         assert torch.allclose(weights[row], log_z.expand(200), atol=1e-9)
-        logits, state = proposal.start(1, own)
+        _, state = proposal.start(1, own)
         assert torch.allclose(proposal.expected_log_weight(state), log_z, atol=1e-9)
 
 
@@ -222,10 +222,11 @@ def test_a_proposal_is_refused_texts_longer_than_it_was_made_for():
 
 # Sequential Monte Carlo.
 def test_smc_has_no_twist_under_orders_that_are_not_from_left_to_right():
-    target = Tilted(AnyOrderTable(2, 4), tilt(hard=False))
-    assert twist_for(None, target, target.base, ORDERS["other orders"]) == "none"
-    assert twist_for(None, target, target.base, ORDERS["left to right"]) == "energy"
-    assert twist_for("energy", target, target.base, ORDERS["other orders"]) == "energy"
+    base: Any = AnyOrderTable(2, 4)
+    target = Tilted(base, tilt(hard=False))
+    assert twist_for(None, target, base, ORDERS["other orders"]) == "none"
+    assert twist_for(None, target, base, ORDERS["left to right"]) == "energy"
+    assert twist_for("energy", target, base, ORDERS["other orders"]) == "energy"
 
 
 @torch.no_grad()

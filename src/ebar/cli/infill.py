@@ -1,8 +1,8 @@
 """`ebar infill`: words for the gaps of a text.
 
 Fill the gaps of a text with words, by a run that predicts tokens in any order. ___ is a word of up to --pieces pieces,
-___:3 one of three. Each candidate has its log-probability: of its number of pieces, uniform, and of its pieces given the
-rest of the text, the mean over the orders in which they may come; the interval is over orders.
+___:3 one of three. Each candidate has its log-probability: of its number of pieces, uniform, and of its pieces given
+the rest of the text, the mean over the orders in which they may come; the interval is over orders.
 
 Example:
     ebar infill runs/novels "He had not been to ___ since the ___ ."

@@ -1,7 +1,7 @@
 """Texts with gaps, `He had not been to ___ since the ___ .`, in the tokens of a tokeniser.
 
 A gap is one word of some number of pieces; `___:3` is one of three pieces. The first piece of a word and those after it
-are told apart by the blank before a word, which byte-pair encoding and unigram pieces carry with the word's first piece.
+are told apart by the blank before a word, which its first piece carries in byte-pair encoding and unigram pieces.
 """
 
 import re
@@ -50,9 +50,7 @@ class Gapped:
             spelt = self.tokeniser.decode(self.tokeniser.encode(fragment)) if fragment.strip() else ""
             for mark in (UNKNOWN, REPLACEMENT):
                 if mark in spelt and mark not in fragment:
-                    raise UserError(
-                        f"{fragment.strip()!r} has what this run's tokeniser has no token for: leave it out."
-                    )
+                    raise UserError(f"{fragment.strip()!r} has what the tokeniser has no token for: leave it out.")
 
     @property
     def spells(self) -> bool:

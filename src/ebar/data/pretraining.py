@@ -83,9 +83,7 @@ class PretrainingData(TextSource, Tokenised):
 
     def _lines(self, part: str) -> Iterator[tuple[str, bool]]:
         found: list[Texts | None] = [self.texts(part), *(self.more if part == "train" else ())]
-        return chain.from_iterable(
-            documents(texts_of(texts), wikitext=self.clean) for texts in found if texts is not None
-        )
+        return chain.from_iterable(documents(texts_of(texts), wikitext=self.clean) for texts in found if texts is not None)
 
     def _texts(self, tokeniser: Tokeniser, form: Form) -> dict[str, PretrainingText]:
         found = {
@@ -164,11 +162,4 @@ def _goes_on(spelling: bytes) -> bool:
     return first.isalnum() or first >= b"\x80"
 
 
-__all__ = [
-    "PretrainingBatch",
-    "PretrainingData",
-    "PretrainingPart",
-    "PretrainingText",
-    "read_pretraining_text",
-    "word_starts",
-]
+__all__ = ["PretrainingBatch", "PretrainingData", "PretrainingPart", "PretrainingText", "read_pretraining_text", "word_starts"]

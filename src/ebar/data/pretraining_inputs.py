@@ -116,7 +116,9 @@ class PretrainingText:
         total = len(self.tokens)
         places = (np.append(0, total - where[:0:-1]) for where in (self.sentences, self.documents))
         sentences, documents = places
-        return replace(self, tokens=self.tokens[::-1], words=self.words[::-1], sentences=sentences, documents=documents)
+        return replace(
+            self, tokens=self.tokens[::-1], words=self.words[::-1], sentences=sentences, documents=documents
+        )
 
 
 @dataclass(frozen=True)
@@ -209,9 +211,7 @@ def compose(
     first, last = column * each, column * each + each
     begin = first + number * form.advance
     a_begin, pair = begin + form.reuse, form.pair
-    low, high = (
-        np.searchsorted(text.sentences, place, side) for place, side in ((a_begin, "right"), (a_begin + pair, "left"))
-    )
+    low, high = (np.searchsorted(text.sentences, place, side) for place, side in ((a_begin, "right"), (a_begin + pair, "left")))
     end = np.minimum(np.append(text.sentences, len(text.tokens))[high], last)
     cuts = high - low
     cut = text.sentences[np.minimum(low + (coins[:, 0] * cuts).astype(int), len(text.sentences) - 1)]
@@ -288,8 +288,6 @@ def _halves(form: Form) -> tuple[slice, slice]:
     return slice(0, form.reuse), slice(form.reuse, form.length)
 
 
-def _flipped(
-    flags: Bool[np.ndarray, "rows places"], turned: Bool[np.ndarray, " rows"]
-) -> Bool[np.ndarray, "rows places"]:
+def _flipped(flags: Bool[np.ndarray, "rows places"], turned: Bool[np.ndarray, " rows"]) -> Bool[np.ndarray, "rows places"]:
     """Rows that run backwards, turned round."""
     return np.where(turned[:, None], flags[:, ::-1], flags)

@@ -32,7 +32,9 @@ class Dependencies(NamedTuple):
     of_a_target: Estimate  # pairs for one target
 
 
-def seen_by_targets(batch: PretrainingBatch, specials: Iterable[int] = ()) -> Bool[Tensor, "rows predicted length"]:
+def seen_by_targets(
+    batch: PretrainingBatch, specials: Iterable[int] = ()
+) -> Bool[Tensor, "rows predicted length"]:
     """Which tokens each target is predicted from."""
     hidden = torch.take_along_dim(batch.hidden_from, batch.targets[:, :, None], 1)
     places = torch.arange(batch.tokens.shape[1])
@@ -42,7 +44,9 @@ def seen_by_targets(batch: PretrainingBatch, specials: Iterable[int] = ()) -> Bo
     return seen & ~torch.isin(batch.tokens, torch.tensor([*specials], dtype=torch.long))[:, None]
 
 
-def count_pairs(seen: Bool[Tensor, "rows predicted length"], *, size: int = 1) -> Int[Tensor, "rows predicted"]:
+def count_pairs(
+    seen: Bool[Tensor, "rows predicted length"], *, size: int = 1
+) -> Int[Tensor, "rows predicted"]:
     """For each target, how many contexts of `size` tokens it sees: |V| over size."""
     numbers = seen.sum(2)
     choices = torch.tensor([math.comb(number, size) for number in range(int(numbers.max()) + 1)])

@@ -104,8 +104,8 @@ def infill(
     numbers = [[number] if number is not None else list(range(1, longest + 1)) for number in gapped.fixed]
     if math.prod(map(len, numbers)) > MOST:
         raise UserError(
-            f"{len(numbers)} gaps of up to {longest} pieces can be filled in too many ways: say how many pieces some of "
-            "them have, as in ___:1, or allow fewer."
+            f"{len(numbers)} gaps of up to {longest} pieces can be filled in too many ways: say how many pieces some "
+            "of them have, as in ___:1, or allow fewer."
         )
     generator = default_generator() if seed is None else Generator().manual_seed(seed)
     search = _Search(model, gapped, candidates, orders, level, generator)
@@ -185,7 +185,8 @@ def _layout(gapped: Gapped, shares: tuple[int, ...], model: Stepwise) -> _Layout
             at += shares[number]
     if at > model.space.length:
         raise UserError(
-            f"The text takes {at:,} tokens, and the model reads {model.space.length:,}: give a shorter one, or allow fewer pieces."
+            f"The text takes {at:,} tokens, and the model reads {model.space.length:,}: give a shorter one, or allow "
+            "fewer pieces."
         )
     return _Layout(given, known, gaps)
 

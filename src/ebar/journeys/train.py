@@ -207,9 +207,7 @@ def _goes_on(objective: Objective, model: nn.Module, batches: OnDevice | Columns
             raise UserError("The objective pretraining reads inputs of its own: choose data of kind pretraining.")
         return isinstance(batches, Columns)
     if not isinstance(objective, GoesOn):
-        raise UserError(
-            "Data of kind pretraining are inputs of which some tokens are predicted: choose objective pretraining."
-        )
+        raise UserError("Data of kind pretraining are inputs of which some tokens are predicted: choose objective pretraining.")
     if getattr(getattr(model, "backbone", None), "memory", 0) == 0:
         return False
     if batches.text.form.reuse == 0:

@@ -61,6 +61,4 @@ def _check_places(order: Int[Tensor, "rows length"]) -> None:
     holes = order.amax(1) + 1 > (order >= 0).sum(1) if order.shape[1] else torch.zeros(0, dtype=torch.bool)
     for row in holes.nonzero()[:1, 0].tolist():
         missing = min(set(range(int(order[row].max()))) - set(order[row].tolist()))
-        raise UserError(
-            f"Row {row} of the order has no token for place {missing}, so there is no whole text to arrange."
-        )
+        raise UserError(f"Row {row} of the order has no token for place {missing}, so there is no text to arrange.")

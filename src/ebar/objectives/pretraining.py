@@ -86,9 +86,7 @@ class Pretraining:
         yield Loss(value / terms, self.player, metrics, weight=float(terms))
         return found.memory
 
-    def _cross_entropy(
-        self, vectors: Float[Tensor, "rows predicted width"], batch: PretrainingBatch
-    ) -> Float[Tensor, ""]:
+    def _cross_entropy(self, vectors: Float[Tensor, "rows predicted width"], batch: PretrainingBatch) -> Float[Tensor, ""]:
         head, labels = self.model.head, batch.labels
         if without_logits(head, labels.numel(), self.model.space.vocabulary):
             return -target_log_probs(head, vectors, labels).sum()

@@ -26,9 +26,7 @@ class Outlook(NamedTuple):
     here: Float[Tensor, "layouts places states"]  # before the token of a place is drawn
     after: Float[Tensor, "layouts places states"]  # once it is, before the given tokens that follow it are read
     final: Float[Tensor, " states"]  # of a sequence that its end token has ended
-    between: Int[Tensor, "layouts places given"] | None = (
-        None  # classes of these given tokens; −1 where there are fewer
-    )
+    between: Int[Tensor, "layouts places given"] | None = None  # classes of these given tokens; −1 for none
 
     def followed(
         self, states: JointStates, joint: Int[Tensor, " rows"], layout: Int[Tensor, " rows"],
@@ -45,8 +43,8 @@ class Outlook(NamedTuple):
         forbidden = [table == -math.inf for table in (self.here, self.after, self.final)]
         if not any(bool(where.any()) for where in forbidden):
             return None
-        flat = (torch.zeros_like(where, dtype=torch.float64).masked_fill(where, -math.inf) for where in forbidden)
-        return Outlook(*flat, self.between)
+        flat = [torch.zeros_like(where, dtype=torch.float64).masked_fill(where, -math.inf) for where in forbidden]
+        return Outlook(flat[0], flat[1], flat[2], self.between)
 
 
 class Gaps(NamedTuple):
@@ -73,9 +71,10 @@ def gaps_of(states: JointStates, context: Context) -> Gaps:
     text = arranged(blank, context)
     comes = places_to_come(context, text.tokens.shape[1]).tolist()
     known: dict[Layout, int] = {}
-    layout, before = [], []
-    for row, new in zip(text.rows(), comes, strict=True):
-        classes = states.class_of[torch.tensor(row, device=states.class_of.device)].tolist()
+    layout: list[int] = []
+    before: list[list[int]] = []
+    for tokens, new in zip(text.rows(), comes, strict=True):
+        classes = states.class_of[torch.tensor(tokens, device=states.class_of.device)].tolist()
         runs: list[list[int]] = [[]]
         for kind, is_new in zip(classes, new, strict=False):
             runs.append([]) if is_new else runs[-1].append(kind)

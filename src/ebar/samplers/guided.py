@@ -153,9 +153,7 @@ class Guided:
         hopeless = ahead.here[gaps.layout, 0, gaps.start] == -math.inf
         if bool(hopeless.any()):
             row = int(hopeless.nonzero()[0])
-            raise UserError(
-                f"No way to fill the gaps of row {row} satisfies the energy's hard constraints: relax them."
-            )
+            raise UserError(f"No way to fill the gaps of row {row} satisfies the hard constraints: relax them.")
         return gaps, ahead
 
     def expected_log_weight(self, state: GuidedState) -> Float[Tensor, " rows"]:

@@ -20,7 +20,8 @@ def check_distribution(
 ) -> None:
     """`sample` and `log_prob` agree, and the probabilities of a small space add up to 1.
 
-    So they do in every order, where the context has one: give it a row for each order. Context-major order, the generator as the only source of randomness, and dropout off in training mode are laws too.
+    So they do in every order: give a context with a row for each. Context-major order, the generator as the only source
+    of randomness, and dropout off in training mode are laws too.
     """
     rows = context_rows(context)
     x = model.sample(draws, context, generator=Generator().manual_seed(1))
