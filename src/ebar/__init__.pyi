@@ -15,6 +15,7 @@ from ebar.backbones.transformer import EncoderDecoder as EncoderDecoder
 from ebar.backbones.transformer import Transformer as Transformer
 from ebar.backbones.transformer_xl import TransformerXl as TransformerXl
 from ebar.backbones.xlnet import XlNet as XlNet
+from ebar.backbones.xlnet_bidirectional import XlNetBidirectional as XlNetBidirectional
 from ebar.build.any_run import load as load
 from ebar.data import language as language
 from ebar.data import read_images as read_images
@@ -23,14 +24,15 @@ from ebar.data import read_parallel as read_parallel
 from ebar.data import read_pretraining as read_pretraining
 from ebar.data import read_stream as read_stream
 from ebar.data import read_text as read_text
-from ebar.data.built_tokeniser import Bpe as Bpe
-from ebar.data.built_tokeniser import Unigram as Unigram
 from ebar.data.corpus import Corpus as Corpus
 from ebar.data.languages import Language as Language
+from ebar.data.pieces import Bpe as Bpe
+from ebar.data.pieces import Unigram as Unigram
 from ebar.data.tokenisers import Alphabet as Alphabet
 from ebar.data.tokenisers import Bytes as Bytes
 from ebar.data.tokenisers import Words as Words
 from ebar.energies.conditional import ConditionalLinear as ConditionalLinear
+from ebar.energies.kinds import xlnet_energy as xlnet_energy
 from ebar.energies.linear import Linear as Linear
 from ebar.energies.linear import OwnLogits as OwnLogits
 from ebar.energies.neural import Neural as Neural

@@ -11,6 +11,7 @@ import yaml
 
 import ebar
 from ebar.cli import main
+from ebar.journeys.train import Trained
 from ebar.training.course import Training
 from tests.cli.test_commands import complaint
 
@@ -44,7 +45,7 @@ def test_a_run_is_loaded_with_its_tokeniser(name, text, tmp_path, capsys):
     pretrain(text, tmp_path, name, *WAYS[name])
     best = json.loads(capsys.readouterr().out)["best"]["value"]
     opened = ebar.load(tmp_path / name)
-    assert isinstance(opened, ebar.journeys.train.Trained)
+    assert isinstance(opened, Trained)
     assert isinstance(opened.data.tokeniser, ebar.Unigram)
     assert opened.model.space.vocabulary == opened.data.tokeniser.size + 4
     assert min(value for _, value in opened.history.curve("validation.loss")) == pytest.approx(best)
@@ -61,7 +62,7 @@ def test_three_lines_of_python_are_the_command(text, tmp_path):
     """The same folder, weights and figures, but for the order in which weights are drawn and data read."""
     data = ebar.read_pretraining(text, length=24, reuse=10, vocabulary=280)
     model = ebar.xlnet(data, layers=1, hidden=8, heads=2)
-    run = ebar.pretrain(
+    run: Any = ebar.pretrain(
         model, data, training=Training(epochs=2, batch_size=4, clip=1.0), folder=tmp_path / "mine", seed=0
     )
     assert run.result is not None
@@ -72,7 +73,7 @@ def test_three_lines_of_python_are_the_command(text, tmp_path):
         ours = {key: str(value) for key, value in _flat(mine[part]).items()}
         assert ours == {key: str(value) for key, value in _flat(theirs[part]).items()}, part
     assert torch.equal(ebar.load(tmp_path / "mine").model.backbone.embedding, run.model.backbone.embedding)
-    again = ebar.pretrain(
+    again: Any = ebar.pretrain(
         ebar.xlnet(data, layers=1, hidden=8, heads=2), data, training=Training(epochs=2, batch_size=4, clip=1.0),
         folder=tmp_path / "mine", seed=0,
     )  # fmt: skip

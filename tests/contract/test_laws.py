@@ -184,7 +184,9 @@ def _followed(space: Space) -> Tilted:
     return Tilted(small_target(space).base, Linear(Features([feature]), torch.tensor([0.8]).double()))
 
 
-@pytest.mark.parametrize("name", sorted(set(OBJECTIVES) - {"pretraining"}))  # it has inputs of its own: tests/objectives
+@pytest.mark.parametrize(
+    "name", sorted(set(OBJECTIVES) - {"pretraining"})
+)  # it has inputs of its own: tests/objectives
 def test_objectives(name: str) -> None:
     torch.manual_seed(0)
     layered = name == "auxiliary_losses"

@@ -1,5 +1,6 @@
 """Inputs of pretraining: by hand on a text of known sentences, and what holds for every input."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,8 @@ def test_read_backwards_what_ends_begins():
 
 FORMS = st.builds(
     lambda half, extra, **rest: Form(length=2 * half + 3 + extra, reuse=half, **rest),
-    half=st.integers(0, 12), extra=st.integers(2, 9), predict=st.sampled_from(["permutation", "denoising", "left_to_right"]),
+    half=st.integers(0, 12), extra=st.integers(2, 9),
+    predict=st.sampled_from(["permutation", "denoising", "left_to_right"]),
     partial=st.integers(1, 9), spans=st.booleans(), block=st.sampled_from([None, 1, 3, 8]), bidirectional=st.booleans(),
 )  # fmt: skip
 
@@ -140,7 +142,8 @@ def check_row(form: Form, whole: PretrainingText, columns: int, number: int, one
     reuse, length = form.reuse, form.length
     # [reuse | A SEP B SEP CLS]
     assert tokens[-2:].tolist() == [1000, 1001]
-    assert special[reuse:].sum() == 3 and not special[:reuse].any()
+    assert special[reuse:].sum() == 3
+    assert not special[:reuse].any()
     first = reuse + int(special[reuse:].nonzero()[0])
     assert one["segments"].tolist() == [0] * (first + 1) + [1] * (length - first - 2) + [2]
     step = -1 if one["backwards"] else 1
@@ -152,7 +155,8 @@ def check_row(form: Form, whole: PretrainingText, columns: int, number: int, one
     )
     assert tokens[:first].tolist() == [begin + step * place for place in range(first)]
     b = tokens[first + 1 : -2]
-    assert len(b) >= 1 and first > reuse
+    assert len(b) >= 1
+    assert first > reuse
     assert b.tolist() == [int(b[0]) + step * place for place in range(len(b))]
     if one["follows"]:
         assert form.pair == first - reuse + len(b)
@@ -217,7 +221,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_corpus_of_files(path):
-    corpus = read_pretraining(path, path, tokeniser="bytes", length=32, reuse=16, clean=True)
+    corpus: Any = read_pretraining(path, path, tokeniser="bytes", length=32, reuse=16, clean=True)
     assert corpus.space.vocabulary == 260
     assert corpus.space.length == 32
     sizes = {name: len(part.text.tokens) for name, part in corpus.parts.items()}
@@ -248,3 +252,20 @@ def test_the_text_is_not_read_until_it_is_asked_for(path, tmp_path):
 def test_what_cannot_be_is_one_sentence(options, message, path):
     with pytest.raises(UserError, match=message):
         len(read_pretraining(path, tokeniser="bytes", **options).parts["train"])
+
+
+def test_spans_begin_at_words_in_both_directions():
+    """Words of four tokens: as the text stands, nine of ten runs of targets begin one (single ones left over may not).
+
+    Half of 50 columns run backwards.
+    """
+    whole = text(20_000, 30, Form(length=203, reuse=100, partial=10))
+    whole = replace(whole, words=np.arange(20_000) % 4 == 0)
+    batch = read_inputs(whole, whole.backwards(), 50, 0, seed=1, epoch=0)
+    for direction in (False, True):
+        runs: list[int] = []
+        for labels in batch.labels[batch.backwards == direction].tolist():
+            found = sorted(set(labels))
+            runs += [one for one in found if one - 1 not in found and one + 1 in found]  # of two tokens or more
+        assert len(runs) > 50
+        assert np.mean([one % 4 == 0 for one in runs]) > 0.9

@@ -12,9 +12,11 @@ from ebar.backbones.lstm import Lstm
 from ebar.data.pretraining_inputs import Form, PretrainingBatch, read_inputs
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
+from ebar.maths.rows import take
 from ebar.models.construction import Autoregressive, assemble
 from ebar.objectives import Pretraining
 from ebar.testing import check_objective
+from ebar.training.streams import OnStream, PretrainingColumns
 from ebar.types import Clock, Space
 from tests.training.tiny import to_pretrain_on
 
@@ -22,7 +24,7 @@ START = Clock(step=0, epoch=0)
 WAYS = ["permutation", "denoising", "left_to_right"]
 
 
-def xlnet(memory: int = 0, **options: Any) -> Autoregressive:
+def xlnet(memory: int = 0, **options: Any) -> Any:
     torch.manual_seed(1)
     options = {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0, "attention_dropout": 0.0, **options}
     made = assemble(Space(13, 16), "xlnet", {**options, "memory": memory}, "softmax", {"tied": True})
@@ -140,3 +142,31 @@ def test_other_networks_are_refused():
     other = Autoregressive(Lstm(13, layers=1, hidden=6), Softmax(6, 13), Space(13, 16))
     with pytest.raises(UserError, match="Lstm does not predict tokens in any order: choose xlnet"):
         Pretraining(model=other)
+
+
+@torch.no_grad()
+def test_each_column_goes_on_from_its_own_memory_and_begins_anew_with_its_document():
+    """Documents of 50 tokens, columns of 65: row by row, with a memory of its own, the losses are the same."""
+    model = xlnet(memory=9)
+    objective = Pretraining(model=model)
+    columns = PretrainingColumns(text=to_pretrain_on(form=Form(length=16, reuse=6)), columns=4)
+    on_stream = OnStream.of(objective, model, columns)
+    alone = [objective.empty_memory(1) for _ in range(4)]
+    begun = 0
+    for number, inputs in enumerate(columns.at(0, 0)):
+        (together,) = on_stream.losses(inputs, START, generator=Generator())
+        expected = 0.0
+        for row in range(4):
+            one = take(inputs, slice(row, row + 1))
+            if bool(one.begins) and number:
+                begun += 1
+            memory = objective.empty_memory(1) if bool(one.begins) else alone[row]
+            found = objective.backbone(
+                one.tokens, segments=one.segments, hidden_from=one.hidden_from, targets=one.targets, memory=memory,
+                reuse=6, backwards=one.backwards,
+            )  # fmt: skip
+            expected += F.cross_entropy(model.head(found.query[0]), one.labels[0]).item() / 4
+            alone[row] = found.memory
+        assert together.value.item() == pytest.approx(expected, abs=1e-9)
+    assert begun >= 3
+    torch.testing.assert_close(on_stream.memory.carried.inputs, torch.cat([memory.inputs for memory in alone]))

@@ -1,4 +1,4 @@
-"""Text to pretrain on: a long text in columns of inputs [reuse | A SEP B SEP CLS], some tokens of which are predicted."""
+"""Text to pretrain on: columns of inputs [reuse | A SEP B SEP CLS], some tokens of which are predicted."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -83,7 +83,9 @@ class PretrainingData(TextSource, Tokenised):
 
     def _lines(self, part: str) -> Iterator[tuple[str, bool]]:
         found: list[Texts | None] = [self.texts(part), *(self.more if part == "train" else ())]
-        return chain.from_iterable(documents(texts_of(texts), wikitext=self.clean) for texts in found if texts is not None)
+        return chain.from_iterable(
+            documents(texts_of(texts), wikitext=self.clean) for texts in found if texts is not None
+        )
 
     def _texts(self, tokeniser: Tokeniser, form: Form) -> dict[str, PretrainingText]:
         found = {
@@ -162,4 +164,11 @@ def _goes_on(spelling: bytes) -> bool:
     return first.isalnum() or first >= b"\x80"
 
 
-__all__ = ["PretrainingBatch", "PretrainingData", "PretrainingPart", "PretrainingText", "read_pretraining_text", "word_starts"]
+__all__ = [
+    "PretrainingBatch",
+    "PretrainingData",
+    "PretrainingPart",
+    "PretrainingText",
+    "read_pretraining_text",
+    "word_starts",
+]

@@ -116,9 +116,7 @@ class PretrainingText:
         total = len(self.tokens)
         places = (np.append(0, total - where[:0:-1]) for where in (self.sentences, self.documents))
         sentences, documents = places
-        return replace(
-            self, tokens=self.tokens[::-1], words=self.words[::-1], sentences=sentences, documents=documents
-        )
+        return replace(self, tokens=self.tokens[::-1], words=self.words[::-1], sentences=sentences, documents=documents)
 
 
 @dataclass(frozen=True)
@@ -211,7 +209,8 @@ def compose(
     first, last = column * each, column * each + each
     begin = first + number * form.advance
     a_begin, pair = begin + form.reuse, form.pair
-    low, high = (np.searchsorted(text.sentences, place, side) for place, side in ((a_begin, "right"), (a_begin + pair, "left")))
+    low = np.searchsorted(text.sentences, a_begin, "right")
+    high = np.searchsorted(text.sentences, a_begin + pair, "left")
     end = np.minimum(np.append(text.sentences, len(text.tokens))[high], last)
     cuts = high - low
     cut = text.sentences[np.minimum(low + (coins[:, 0] * cuts).astype(int), len(text.sentences) - 1)]
@@ -242,7 +241,8 @@ def compose(
 
 def trimmed(a: Int[np.ndarray, " rows"], b: Int[np.ndarray, " rows"], total: int) -> Int[np.ndarray, " rows"]:
     """What is left of a where the longer of both loses a token, b where they are equal, until they have `total`."""
-    return np.minimum(a, np.maximum(total - b, (total + 1) // 2))
+    left: Int[np.ndarray, " rows"] = np.minimum(a, np.maximum(total - b, (total + 1) // 2))
+    return left
 
 
 def _merged(turned: Bool[np.ndarray, " rows"], forth: np.ndarray, back: np.ndarray) -> np.ndarray:
@@ -288,6 +288,8 @@ def _halves(form: Form) -> tuple[slice, slice]:
     return slice(0, form.reuse), slice(form.reuse, form.length)
 
 
-def _flipped(flags: Bool[np.ndarray, "rows places"], turned: Bool[np.ndarray, " rows"]) -> Bool[np.ndarray, "rows places"]:
+def _flipped(
+    flags: Bool[np.ndarray, "rows places"], turned: Bool[np.ndarray, " rows"]
+) -> Bool[np.ndarray, "rows places"]:
     """Rows that run backwards, turned round."""
     return np.where(turned[:, None], flags[:, ::-1], flags)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
-# A full stop, not one after Mr, Mrs, Ms, Dr, St or an initial; then what closes a quotation, and a capital after blanks.
+# A full stop, not after Mr, Mrs, Ms, Dr, St or an initial; then what closes a quotation, and a capital after blanks.
 END = re.compile(
     r"(?:(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\b[A-Z])\.|[!?])"
     r"[\"'”’)\]]*(?=\s+[\"'“‘(\[]*[A-Z0-9])"
@@ -24,7 +24,7 @@ def sentences(line: str) -> list[str]:
 
 
 def plain_wikitext(line: str) -> str:
-    """A line of WikiText (Merity et al. 2017) as people write: `a @-@ b` is a-b, `1 @,@ 000` is 1,000, `3 @.@ 5` is 3.5.
+    """A line of WikiText (Merity et al. 2017) as people write: `a @-@ b` is a-b, `1 @,@ 000` is 1,000, `1 @.@ 5` 1.5.
 
     A heading loses its equals signs, and a word that WikiText has replaced by <unk> is left out. Blanks before
     punctuation stay, as WikiText does not say which of them were there.

@@ -11,7 +11,10 @@ from typing import NamedTuple
 from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import Tokeniser
 
-NAMES = (("<sep>", "<cls>", "<mask>", "<pad>"), ("[SEP]", "[CLS]", "[MASK]", "[PAD]"))  # as pretrained models spell them
+NAMES = (
+    ("<sep>", "<cls>", "<mask>", "<pad>"),
+    ("[SEP]", "[CLS]", "[MASK]", "[PAD]"),
+)  # as pretrained models spell them
 
 
 class Specials(NamedTuple):

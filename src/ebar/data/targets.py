@@ -77,7 +77,8 @@ def draw_ranks(rows: int, places: int, block: int | None, generator: Generator) 
     size = places if block is None else min(block, places)
     shuffled = _ranks(generator.random((rows, size)))
     place = np.arange(places)
-    return place // max(size, 1) * size + shuffled[:, place % max(size, 1)]
+    ranks: Int[np.ndarray, "rows places"] = place // max(size, 1) * size + shuffled[:, place % max(size, 1)]
+    return ranks
 
 
 def hidden_by_order(
@@ -93,7 +94,7 @@ def hidden_by_order(
     """
     rank = np.where(targets | functional, ranks, -1)
     own = np.where(targets, rank, rank + 1)
-    return own[:, :, None] <= rank[:, None, :]  # type: ignore[no-any-return]
+    return own[:, :, None] <= rank[:, None, :]
 
 
 def corrupt(
@@ -112,7 +113,7 @@ def corrupt(
 
 
 def share_targets(length: int, reuse: int, partial: int) -> tuple[int, int]:
-    """How many targets the reused part and the rest have: one token in `partial`, at least one, but no special token."""
+    """How many targets the reused part and the pair have: one token in `partial`, but no special one."""
     total = max(1, length // partial)
     first = min(reuse, math.ceil(total * reuse / length))
     return first, min(total - first, length - reuse - 3)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ebar.backbones.backbone import Reads
 from ebar.backbones.local_xl import LocalBidirectional
 from ebar.backbones.transformer import BidirectionalTransformer
+from ebar.backbones.xlnet_bidirectional import XlNetBidirectional
 from ebar.data.corpus import Corpus
 from ebar.energies.linear import Normed, check_bound, norm_bound, rounded, squashed
 from ebar.errors import UserError
@@ -22,7 +23,7 @@ from ebar.maths.orders import arranged, places_to_come
 from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, context_rows, draws_per_context, spread
 
-BidirectionalNetwork = BidirectionalTransformer | LocalBidirectional
+BidirectionalNetwork = BidirectionalTransformer | LocalBidirectional | XlNetBidirectional
 Pool = Literal["continuation", "all"]
 NUMBERS = 2**23  # of hidden vectors, computed at a time where there is no gradient
 

@@ -182,11 +182,13 @@ def _own(tokenizer: Any) -> Any:
 
 
 def _positions(network: nn.Module) -> int | None:
-    """How many tokens it can read; None where there is no limit.
+    """How many tokens it can read; None where there is no limit, which transformers' XLNet writes as −1.
 
     A table of positions with a row for padding, RoBERTa's, counts from the row after it.
     """
     limit: int | None = getattr(network.config, "max_position_embeddings", None)
+    if limit is not None and limit < 1:
+        return None
     for name, part in network.named_modules():
         if name.endswith("position_embeddings") and isinstance(part, nn.Embedding) and limit is not None:
             return part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)

@@ -1,6 +1,6 @@
 """Which dependencies an objective of pretraining covers (Yang et al. 2019; section 4.2.6 of Dai's thesis).
 
-A loss term log p(x | V) covers the pair (x, U) of a target and a context where U ⊆ V. With targets T and other tokens N:
+A loss term log p(x | V) covers the pair (x, U) of a target and a context where U ⊆ V. With targets T, other tokens N:
 denoising has V = N for every target, an order V = N ∪ T₍<x₎, so that it covers all that denoising does and, beside it,
 contexts that hold other targets; from left to right V is all that stands left of x. Counts are exact for what was
 drawn, and means are over inputs of the real data. Special tokens are neither targets nor contexts here.
@@ -32,9 +32,7 @@ class Dependencies(NamedTuple):
     of_a_target: Estimate  # pairs for one target
 
 
-def seen_by_targets(
-    batch: PretrainingBatch, specials: Iterable[int] = ()
-) -> Bool[Tensor, "rows predicted length"]:
+def seen_by_targets(batch: PretrainingBatch, specials: Iterable[int] = ()) -> Bool[Tensor, "rows predicted length"]:
     """Which tokens each target is predicted from."""
     hidden = torch.take_along_dim(batch.hidden_from, batch.targets[:, :, None], 1)
     places = torch.arange(batch.tokens.shape[1])
@@ -44,9 +42,7 @@ def seen_by_targets(
     return seen & ~torch.isin(batch.tokens, torch.tensor([*specials], dtype=torch.long))[:, None]
 
 
-def count_pairs(
-    seen: Bool[Tensor, "rows predicted length"], *, size: int = 1
-) -> Int[Tensor, "rows predicted"]:
+def count_pairs(seen: Bool[Tensor, "rows predicted length"], *, size: int = 1) -> Int[Tensor, "rows predicted"]:
     """For each target, how many contexts of `size` tokens it sees: |V| over size."""
     numbers = seen.sum(2)
     choices = torch.tensor([math.comb(number, size) for number in range(int(numbers.max()) + 1)])

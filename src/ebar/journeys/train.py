@@ -105,7 +105,8 @@ def train(
     objective, schedule = for_steps(objective, steps), for_steps(schedule, steps)
     judge = getattr(objective, "validation", objective)  # plain cross-entropy, whatever the objective
     if _goes_on(objective, model, batches):
-        assert not isinstance(batches, OnDevice) and not isinstance(held_out, OnDevice)
+        assert not isinstance(batches, OnDevice)
+        assert not isinstance(held_out, OnDevice)
         objective, judge = OnStream.of(objective, model, batches), OnStream.of(judge, model, held_out)
     players = _players(model, objective, training, optimiser, schedule)
 
@@ -207,7 +208,9 @@ def _goes_on(objective: Objective, model: nn.Module, batches: OnDevice | Columns
             raise UserError("The objective pretraining reads inputs of its own: choose data of kind pretraining.")
         return isinstance(batches, Columns)
     if not isinstance(objective, GoesOn):
-        raise UserError("Data of kind pretraining are inputs of which some tokens are predicted: choose objective pretraining.")
+        raise UserError(
+            "Data of kind pretraining are inputs of which some tokens are predicted: choose objective pretraining."
+        )
     if getattr(getattr(model, "backbone", None), "memory", 0) == 0:
         return False
     if batches.text.form.reuse == 0:

@@ -1,4 +1,4 @@
-"""Pretraining: some tokens of an input are predicted, in an order drawn at random, hidden all at once, or left to right.
+"""Pretraining: tokens of an input are predicted in an order drawn at random, all at once, or from left to right.
 
 What is predicted and what sees what is decided by the data (`ebar.data.pretraining_inputs`); the loss is the same.
 """
@@ -86,7 +86,9 @@ class Pretraining:
         yield Loss(value / terms, self.player, metrics, weight=float(terms))
         return found.memory
 
-    def _cross_entropy(self, vectors: Float[Tensor, "rows predicted width"], batch: PretrainingBatch) -> Float[Tensor, ""]:
+    def _cross_entropy(
+        self, vectors: Float[Tensor, "rows predicted width"], batch: PretrainingBatch
+    ) -> Float[Tensor, ""]:
         head, labels = self.model.head, batch.labels
         if without_logits(head, labels.numel(), self.model.space.vocabulary):
             return -target_log_probs(head, vectors, labels).sum()

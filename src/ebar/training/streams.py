@@ -109,7 +109,9 @@ class PretrainingColumns:
     @staticmethod
     def held_out(text: PretrainingText, columns: int, *, device: str) -> "PretrainingColumns":
         """As many columns, but none shorter than an input; the same inputs whenever they are asked for."""
-        return PretrainingColumns(text=text, columns=max(1, min(columns, len(text.tokens) // text.form.length)), device=device)
+        return PretrainingColumns(
+            text=text, columns=max(1, min(columns, len(text.tokens) // text.form.length)), device=device
+        )
 
     def __len__(self) -> int:
         return self.text.inputs(self.columns)
