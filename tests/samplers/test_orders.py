@@ -87,9 +87,10 @@ def check(name: str, model: Any, energy: Linear, context: Context) -> None:
     drawn = draw(sampler, target, DRAWS, context=context.repeat(REPEATS), generator=Generator().manual_seed(11))
     for row in range(context.rows):
         x, own = every_way(context, row)
-        scores = (target.log_prob if name == "ancestral" else target.log_score)(x, own).exp()
-        signs = torch.randint(0, 2, (8, len(scores)), generator=Generator().manual_seed(row)).double() * 2 - 1
         present = feature()(arranged(x, own))
+        gain = 1.5 * present if float(energy.coefficients) > 0 else torch.where(present == 1, 0.0, -math.inf)
+        scores = (model.log_prob(x, own) + (0.0 if name == "ancestral" else gain)).exp()
+        signs = torch.randint(0, 2, (8, len(scores)), generator=Generator().manual_seed(row)).double() * 2 - 1
         assert 0 < float(present.mean()) < 1
         functions = torch.cat([torch.ones(1, len(scores)).double(), present[None], signs])
         wanted = functions @ scores
