@@ -1,12 +1,16 @@
-"""Files as a user has them, which the documentation's lines read: sequences, text, pairs, a pretrained model."""
+"""Files as a user has them, which the documentation's lines read: sequences, text, pairs, labelled data, a pretrained
+model."""
 
 import math
 import os
 import random
+import shutil
 import struct
 from pathlib import Path
 
 import torch
+
+from ebar.recipes.xlnet.toy import toy_labelled
 
 STORIES = ("stories260K.bin", "tok512.bin")
 
@@ -20,7 +24,19 @@ def write_example_files(folder: Path) -> None:
     (folder / "base.txt").write_text("dark dark.\nwas was was.\n")
     (folder / "pairs.tsv").write_text("guten Tag\tgood day\nguten Morgen\tgood morning\n" * 10)
     (folder / "german.txt").write_text("guten Tag\n")
+    write_labelled(folder)
+    (folder / "new.txt").write_text("the film was great\na poor plot\n")
     write_language_model(folder)
+
+
+def write_labelled(folder: Path) -> None:
+    """Made-up labelled data in every format: reviews.tsv, polarity.zip, squad.json, a folder race, ranking.jsonl …"""
+    names = {"sentiment": "reviews.tsv", "entailment": "pairs-labelled.tsv", "similarity": "similarity.tsv",
+             "acceptability": "acceptability.tsv", "polarity": "polarity.zip", "squad": "squad.json", "race": "race",
+             "ranking": "ranking.jsonl"}  # fmt: skip
+    for kind, name in names.items():
+        toy_labelled(kind, "train", folder / "labelled").rename(folder / name)
+    shutil.rmtree(folder / "labelled")
 
 
 def sequences(count: int = 200) -> list[str]:

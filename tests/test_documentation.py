@@ -116,8 +116,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         located = [str(home / word) if (home / word).is_file() else word for word in more]
         words = ["train", "--runs", str(home / "runs"), "--name", name, *located, "--backbone.heads", "2"]
         assert main([*words, *SMALL["train"][4:], "--json"]) == 0
+    words = ["pretrain", "--runs", str(home / "runs"), "--name", "novels", "--data.train", str(home / "book.txt")]
+    short = ["--data.length", "40", "--data.reuse", "16", "--backbone.heads", "2", "--training.batch_size", "4"]
+    assert main([*words, *short, *SMALL["pretrain"], "--json"]) == 0
     words = ["residual", "train", "--runs", str(home / "runs"), "--name", "unit", "--base", str(home / "runs" / "text")]
     assert main([*words, *SMALL["residual"], "--json"]) == 0
+    words = ["pretrain", "--runs", str(home / "runs"), "--name", "book", "--data.train", str(home / "book.txt")]
+    words += ["--data.length", "32", "--data.reuse", "16", "--backbone.heads", "2", "--training.batch_size", "4"]
+    assert main([*words, *SMALL["pretrain"], "--json"]) == 0
+    words = ["finetune", "--runs", str(home / "runs"), "--name", "reviews", "--data.train", str(home / "reviews.tsv")]
+    assert main([*words, "--from", str(home / "runs" / "book"), *SMALL["finetune"], "--json"]) == 0
     words = ["train", "--runs", str(home / "runs"), "--name", "motif", "--data.motif", "1011", "--data.length", "14"]
     assert main([*words, *SMALL["train"], "--json"]) == 0
     words = [
@@ -146,9 +154,13 @@ OF_FILES = {
 SMALL = {
     "train": ["--data.size", "20", "--data.test_size", "20", "--backbone.layers", "1", "--backbone.hidden", "4",
               "--training.epochs", "1"],
+    "pretrain": ["--backbone.layers", "1", "--backbone.hidden", "4", "--training.epochs", "1"],
+    "finetune": ["--training.epochs", "1"],
+    "predict": [],
     "gam": ["--data.size", "20", "--data.test_size", "20", "--backbone.layers", "1", "--backbone.hidden", "4",
             "--base.epochs", "1", "--distillation.size", "20", "--distillation.validation", "20",
             "--continuation.epochs", "1", "--refinement.epochs", "1"],
+    "infill": ["--orders", "4", "--pieces", "2"],
     "sample": ["--n", "20"],
     "distil": ["--n", "20"],
     "estimate": ["--n", "60"],
@@ -169,7 +181,7 @@ def quick(words: list[str]) -> list[str]:
     more = SMALL[words[0]]
     if words[0] == "residual":
         return [*words, *more, "--runs", "trained-residual"]
-    if words[0] in {"train", "gam"}:
+    if words[0] in {"train", "gam", "pretrain", "finetune"}:
         own = "--data.kind" in words
         # Pages use the same name for different runs, so each run has a folder of its own.
         place = hashlib.sha256(shlex.join(words).encode()).hexdigest()[:8]

@@ -27,7 +27,8 @@ class Space:
 
     With an `end` token: every sequence ends in it and has at most `length` tokens, the end included;
     in the last place nothing else can stand. Without one: every sequence has exactly `length` tokens.
-    A context stands before the sequence, whose length it does not change, unless the space `completes`.
+    A context stands before the sequence, whose length it does not change, unless the space `completes` or the context
+    has an `order`, which says for each row how many tokens are to come, at most `length`.
     """
 
     vocabulary: int  # number of tokens, the end token included
@@ -35,13 +36,20 @@ class Space:
     end: int | None = None
     completes: bool = field(default=False, compare=False)
     """A context is the beginning of the sequence itself, as the first pixels of an image are: it counts in `length`."""
+    any_order: bool = field(default=False, compare=False, metadata={"follows": True})
+    """A context may have an order. It follows from the model, so that no fingerprint tells of it."""
 
     def __post_init__(self) -> None:
         if self.completes and self.end is not None:
             raise ValueError("only sequences of fixed length are completed to it: leave `completes` or `end` out")
 
     def after(self, context: "Context | None") -> "Space":
-        """The space of x in this context: this one or, where it `completes`, what the context leaves to come."""
+        """The space of x in this context: this one or, where it `completes`, what the context leaves to come.
+
+        In a context with an order, its length is the most that are to come; `room` says how many in each row.
+        """
+        if context is not None and context.order is not None:
+            return self._in_order(context)
         if context is None or not self.completes or context.rows == 0:
             return self
         given, longest = int(context.given.lengths.min()), int(context.given.lengths.max())
@@ -52,6 +60,21 @@ class Space:
                 f"A beginning of {given} tokens leaves nothing to come of a sequence of {self.length}: give fewer."
             )
         return replace(self, length=self.length - given, completes=False)
+
+    def _in_order(self, context: "Context") -> "Space":
+        if not self.any_order:
+            raise UserError(
+                "The context has an order and the model reads from left to right only: leave `Context.order` out, or "
+                "take a model of any order, such as xlnet."
+            )
+        if self.end is not None:
+            raise UserError(
+                "An order says how many tokens are to come, so no token can end them: take a space without an end."
+            )
+        most = context.check_order()
+        if most > self.length:
+            raise UserError(f"The order has {most} tokens to come, and the model's sequences {self.length} at most.")
+        return replace(self, length=most, completes=False)
 
 
 class Sequences(NamedTuple):
@@ -89,14 +112,48 @@ class Sequences(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What a distribution is conditional on, one row per condition C."""
+    """What a distribution is conditional on, one row per condition C.
+
+    With an order, which a model of any order has (XLNet), given tokens and those to come stand anywhere in one text:
+    x holds the tokens to come in the order in which they come, and `ebar.arranged(x, context)` is the text.
+    """
 
     given: Sequences  # a prefix, a source sentence …, rows of unequal length allowed
-    order: Int[Tensor, "rows length"] | None = None  # a factorisation order, for any-order models
+    # The place of each given token, then of each token to come, in the order in which they come; padded with −1.
+    order: Int[Tensor, "rows length"] | None = None
 
     @property
     def rows(self) -> int:
         return int(self.given.lengths.shape[0])
+
+    @property
+    def coming(self) -> Int[Tensor, " rows"] | None:
+        """How many tokens are to come in each row, where an order says so."""
+        return None if self.order is None else (self.order >= 0).sum(1) - self.given.lengths
+
+    def check_order(self) -> int:
+        """The most tokens that are to come in a row; an order that cannot be is refused."""
+        order, coming = self.order, self.coming
+        if order is None or coming is None:
+            raise ValueError("the context has no order")
+        if len(order) != self.rows:
+            raise UserError(f"The order has {len(order)} rows and the context {self.rows}: give one for each.")
+        if self.rows == 0:
+            return 0
+        placed = order >= 0
+        if bool((placed[:, 1:] & ~placed[:, :-1]).any()):
+            raise UserError("An order holds places from 0 on, and then −1 for what a row has not.")
+        for row in (coming < 1).nonzero()[:1, 0].tolist():
+            tokens, places = int(self.given.lengths[row]), int(placed[row].sum())
+            raise UserError(
+                f"Row {row} of the order has {places} places for {tokens} given tokens: give each its place, and at "
+                "least one place to a token to come."
+            )
+        ordered = order.sort(1).values
+        twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+        for row, at in twice.nonzero()[:1].tolist():
+            raise UserError(f"Row {row} of the order has place {int(ordered[row, at])} twice: give each token its own.")
+        return int(coming.max())
 
     def repeat(self, times: int) -> "Context":
         order = None if self.order is None else self.order.repeat_interleave(times, 0)
@@ -122,6 +179,14 @@ def draws_per_context(batch: int, context: Context | None) -> int:
 def spread(context: Context | None, batch: int) -> Context | None:
     """The context with one row for each of `batch` context-major rows."""
     return None if context is None else context.repeat(draws_per_context(batch, context))
+
+
+def room(space: Space, context: Context | None, batch: int, device: torch.device) -> Int[Tensor, " batch"]:
+    """How many tokens each of `batch` context-major rows may have; `space` is that after the context."""
+    coming = None if context is None else context.coming
+    if context is None or coming is None:
+        return torch.full((batch,), space.length, device=device)
+    return coming.repeat_interleave(draws_per_context(batch, context)).to(device)
 
 
 class Weighted(NamedTuple):

@@ -16,6 +16,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ebar.backbones.awd_lstm import AwdLstm
+from ebar.backbones.xlnet import XlNet
 from ebar.data.languages import Language
 from ebar.energies.linear import Linear
 from ebar.estimators import (
@@ -24,6 +25,7 @@ from ebar.estimators import (
     exact,
     last_step,
     log_z,
+    orders,
     per_step,
 )
 from ebar.estimators import moments as moment_estimates
@@ -107,7 +109,11 @@ class World:
         self.fixed, self.long = lstm(FIXED, dropout=0.5), lstm(LONG, dropout=0.5)
         self.energy, feature = NoisyEnergy(), NoisyFeature()
         self.carrying = Autoregressive(AwdLstm(3, layers=2, hidden=5, embedding=4), Softmax(4, 3), FIXED).double()
-        self.modules = [self.base, self.other, self.fixed, self.long, self.carrying, self.energy, feature]
+        self.any_order = Autoregressive(
+            XlNet(3, layers=1, hidden=4, heads=2, dropout=0.5), Softmax(4, 3), FIXED
+        ).double()  # fmt: skip
+        networks = [self.base, self.other, self.fixed, self.long, self.carrying, self.any_order]
+        self.modules = [*networks, self.energy, feature]
         self.set_mode(False)
         self.features = Features([Motif(motif="01", alphabet="01", end=2), feature])
         self.p = Tilted(self.base, Plain(self.energy))
@@ -184,6 +190,14 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         divergences.entropy(w.p, context=w.context),
         divergences.entropy(w.long_p, draws=20, generator=w.generator()),
     ],
+    "estimators.orders.order_log_probs": lambda w: orders.order_log_probs(
+        w.any_order, [0, 2, 1, 1], given=[1], orders=4, generator=w.generator()
+    ),
+    "estimators.orders.log_probs_by_order": lambda w: orders.log_probs_by_order(
+        w.any_order, torch.tensor([[0, 1]]),
+        Context(Sequences(torch.tensor([[2]]), torch.tensor([1])), torch.tensor([[1, 0, 2]])),
+        orders.Orders.of(2, 2, w.generator()),
+    ),
     "estimators.exact.table": lambda w: exact.table(
         lambda x: w.energy(x), ENDING, device=torch.device("cpu")
     ),
@@ -352,6 +366,7 @@ DOES_NOT_MEASURE = {
     "estimators.effective_samples": "budget budget_or_reason effective_samples "
     "effective_samples_of_base mean_influence same_draws",
     "estimators.draws": "Support.warnings check_draws few_groups log_totals",
+    "estimators.orders": "Orders.of over_orders",
     "estimators.exact": "common_space device_of is_enumerable",
     "estimators.joint_perplexity": "cost_difference doubt interval joint_perplexity",
     "estimators.log_z": "from_batches log_mean log_z_of",
@@ -359,6 +374,10 @@ DOES_NOT_MEASURE = {
     "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between closing_place "
     "closings one_row",
     # A segment is read in the model's own mode: whoever measures by segments is above.
+    "evaluation.accuracy": "accuracy accuracy_by_subset error_rate",
+    "evaluation.answers": "answer_f1 answer_scores exact_match matches normalised_answer overlap",
+    "evaluation.correlation": "matthews_correlation pearson_correlation spearman_correlation",
+    "evaluation.retrieval": "expected_reciprocal_rank ndcg",
     "evaluation.reading": "at_beginning check_stream segment_log_probs",
     "evaluation.blocks": "block_mean",
     "evaluation.dynamic": "from_old_scaling",
@@ -371,6 +390,7 @@ DOES_NOT_MEASURE = {
     "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per cost_of_windows",
     "evaluation.segments": "in_columns cost_by_blocks at_evaluation",
     "evaluation.context_length": "relative_effective_context_lengths relative_gain",
+    "evaluation.dependencies": "count_dependencies count_pairs covered dependencies seen_by_targets",
     "evaluation.dialogue": "answer_bleu",
     "evaluation.speed": "speed",  # whatever work it is given
     "evaluation.rank": "Spectrum.above Spectrum.share_below numerical_rank singular_values spaced_contexts",
@@ -388,6 +408,7 @@ DOES_NOT_MEASURE = {
     # One step at a time is in the model's own mode, as for every stepwise model: whoever measures by steps is above.
     "samplers.guided": "Guided.advance Guided.expected_log_weight Guided.log_ratio_bound Guided.plain Guided.start "
     "Guided.tilted GuidedState.select",
+    "samplers.gaps": "Outlook.allowed Outlook.followed foreseen gaps_of",
     "samplers.guided_states": "JointStates.others_bound JointStates.scores joint_states",
     "samplers.joint": "chosen_by_energy",
     "samplers.look_ahead": "check_look_ahead",
@@ -396,8 +417,8 @@ DOES_NOT_MEASURE = {
     "samplers.importance": "at_offsets flat_indices in_groups multinomial repeated resampled systematic "
     "particle_systems",
     "samplers.smc": "Cloud.select base_to_follow none potential twist_for",
-    "samplers.surrogate": "log_expected_weights log_largest_ratio NGram.fit Surrogate.fit Tally.add Tally.empty "
-    "Uniform.fit",
+    "samplers.surrogate": "log_expected_weights log_following log_largest_ratio NGram.fit Surrogate.fit Tally.add "
+    "Tally.empty Uniform.fit",
     "samplers.trade_off": "acceptance kl_from_target log_beta_for total_variation_from_target trade_off",
 }
 

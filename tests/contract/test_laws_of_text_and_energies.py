@@ -155,6 +155,7 @@ def by_name(kind: str, **options: Any) -> nn.Module:
 
 SMALL: dict[str, dict[str, Any]] = {
     "bit": {"layers": 1, "hidden": 8, "heads": 2},
+    "xlnet": {"layers": 1, "hidden": 8, "heads": 2},
     "pretrained": {"encoder": "somewhere"},
 }
 ENERGIES: dict[str, Callable[[], nn.Module]] = {

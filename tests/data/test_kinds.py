@@ -61,7 +61,7 @@ def test_a_tokeniser_of_ones_own_works_by_name(path: Path, tmp_path: Path, monke
     assert data.read_parallel(pairs, tokeniser="letters").source_tokeniser == Halves()
 
 
-@pytest.mark.parametrize("name", ["bytes", "characters", "words", "bpe"])
+@pytest.mark.parametrize("name", ["bytes", "characters", "words", "bpe", "unigram"])
 def test_every_tokeniser_of_the_table_is_trained_and_read_again(name: str) -> None:
     made = TOKENISERS[name].train(TEXT.splitlines(), None)
     again = read_tokeniser(made.to_json())

@@ -20,9 +20,12 @@ from typing import Any
 
 import torch
 
-from tests.training.tiny import run_everything, run_stream
+from tests.journeys.finetune.killed import run_finetune
+from tests.training.tiny import run_everything, run_pretraining, run_stream
 
-RUNS = {"everything": run_everything, "stream": run_stream}
+RUNS: dict[str, Callable[..., Any]] = {
+    "everything": run_everything, "stream": run_stream, "pretraining": run_pretraining, "finetune": run_finetune,
+}  # fmt: skip
 
 
 def dying_at(operation: int | None) -> Callable[[], int]:

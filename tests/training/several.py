@@ -22,7 +22,7 @@ from ebar.training.randomness import seeded
 from ebar.training.run import open_run
 from ebar.training.train import Plan, train_run
 from ebar.types import Clock, Loss
-from tests.training.tiny import Bigram, data, run_stream
+from tests.training.tiny import Bigram, data, run_pretraining, run_stream
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,8 @@ def main(folder: Path) -> None:
         run(folder / "stopped", 8)
         run_stream(folder / "stream", steps=11, dropout=0.0)
         run_stream(folder / "stream-stopped", steps=5, dropout=0.0)
+        run_pretraining(folder / "pretraining", steps=11, dropout=0.0)
+        run_pretraining(folder / "pretraining-stopped", steps=5, dropout=0.0)
 
 
 if __name__ == "__main__":

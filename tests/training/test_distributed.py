@@ -13,7 +13,7 @@ from torch import Tensor
 from ebar.training.run import Run
 from ebar.training.train import History
 from tests.training import several
-from tests.training.tiny import kept, run_stream
+from tests.training.tiny import kept, run_pretraining, run_stream
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,24 +75,46 @@ def test_a_run_of_two_processes_that_was_stopped_goes_on_to_the_same_end(two):
     assert stopped["metrics.jsonl"] == whole["metrics.jsonl"]
 
 
-def test_two_processes_reproduce_one_on_a_stream_memory_included(two, tmp_path):
+CARRIED = {
+    "stream": {"carried_memory_hidden", "carried_memory_cell", "carried_last"},
+    "pretraining": {"carried_inputs", "carried_filled", "objective.weight", "objective.bias"},
+}
+
+
+@pytest.mark.parametrize("what", CARRIED)
+def test_two_processes_reproduce_one_on_a_stream_memory_included(what, two, tmp_path):
     """Five columns, so that one process has two and the other three; and the same, taken over by one process."""
-    run_stream(tmp_path / "stream", steps=11, dropout=0.0)
-    one = Run(tmp_path / "stream").checkpoints.newest()
+    run = {"stream": run_stream, "pretraining": run_pretraining}[what]
+    run(tmp_path / what, steps=11, dropout=0.0)
+    one = Run(tmp_path / what).checkpoints.newest()
     with pytest.warns(RuntimeWarning, match="saved by 2 processes and resumed by 1"):
-        run_stream(two / "stream-stopped", steps=11, dropout=0.0)
+        run(two / f"{what}-stopped", steps=11, dropout=0.0)
     assert one is not None
-    for name in ("stream", "stream-stopped"):
+    for name in (what, f"{what}-stopped"):
         other = Run(two / name).checkpoints.newest()
         assert other is not None
         assert other.step == one.step == 11
-        assert {"carried_memory_hidden", "carried_memory_cell", "carried_last"} <= set(one.weights["objective"])
+        assert CARRIED[what] <= set(one.weights["objective"])
         for player in ("model", "objective"):
             several.assert_close_everywhere(other.weights[player], one.weights[player], 1e-6)
         moved = History.read(two / name).curve("loss")
         assert [value for _, value in moved] == pytest.approx(
-            [value for _, value in History.read(tmp_path / "stream").curve("loss")], abs=1e-6
+            [value for _, value in History.read(tmp_path / what).curve("loss")], abs=1e-6
         )
+
+
+def test_cutting_inputs_of_pretraining_into_parts_changes_nothing(tmp_path):
+    """Five rows in three parts: weights, memories and losses."""
+    for parts in (1, 3):
+        run_pretraining(tmp_path / str(parts), steps=9, dropout=0.0, accumulate=parts)
+    whole, cut = (Run(tmp_path / parts).checkpoints.newest() for parts in ("1", "3"))
+    assert whole is not None
+    assert cut is not None
+    for player in ("model", "objective"):
+        several.assert_close_everywhere(cut.weights[player], whole.weights[player], 1e-6)
+    losses = [[value for _, value in History.read(tmp_path / parts).curve("loss")] for parts in ("1", "3")]
+    assert losses[1] == pytest.approx(losses[0], abs=1e-6)
+    assert losses[0][0] != pytest.approx(losses[0][-1], abs=1e-3)
 
 
 @pytest.mark.parametrize(("optimiser", "dtype"), several.CASES)

@@ -52,9 +52,12 @@ def server() -> Iterator[Server]:
         process.stdin.close()
 
 
-@pytest.mark.parametrize(("what", "steps"), [("everything", STEPS), ("stream", STEPS // 2)])
+@pytest.mark.parametrize(
+    ("what", "steps"),
+    [("everything", STEPS), ("stream", STEPS // 2), ("pretraining", STEPS // 2), ("finetune", STEPS // 2)],
+)
 def test_runs_killed_at_25_random_instants_end_as_the_one_that_never_was(what, steps, server, tmp_path):
-    """On a stream, the memory that is carried from batch to batch included."""
+    """On a stream, the memory that is carried from batch to batch included; of fine-tuning, two tasks in turn."""
     began = time.monotonic()
     server.run(tmp_path / "whole", steps=steps, what=what)
     whole, seconds = kept(tmp_path / "whole"), time.monotonic() - began

@@ -10,10 +10,13 @@ import numpy
 import torch
 from torch import Generator, Tensor, nn
 
+from ebar.data.pretraining_inputs import Form, PretrainingText
+from ebar.data.specials import Specials
 from ebar.data.stream import Stream, Varied
 from ebar.models.construction import assemble
 from ebar.objectives import MaximumLikelihood
 from ebar.objectives.earm import Earm
+from ebar.objectives.pretraining import Pretraining
 from ebar.training.batches import Batches
 from ebar.training.distributed import rank
 from ebar.training.loop import evaluate_objective
@@ -21,7 +24,7 @@ from ebar.training.optimisers import OPTIMISERS, SCHEDULES
 from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import open_run
-from ebar.training.streams import Columns, OnStream
+from ebar.training.streams import Columns, OnStream, PretrainingColumns
 from ebar.training.train import Plan, Result, train_run
 from ebar.types import Clock, Context, Loss, Sequences, Space
 
@@ -117,6 +120,49 @@ def run_stream(folder: Path, *, steps: int, checkpoint_every: int = 4, dropout: 
     }
     plan = Plan(steps=steps, log_every=1, validate_every=7, checkpoint_every=checkpoint_every, monitor="nll_per_token")
     with open_run(folder, config="kind: stream\n", seed=7) as run:
+        return train_run(
+            run,
+            on_stream,
+            source,
+            players,
+            plan,
+            generator=generator,
+            validation=lambda: evaluate_objective(judge, held_out, generator=Generator().manual_seed(0)),
+        )
+
+
+def to_pretrain_on(tokens: int = 260, *, form: Form | None = None) -> PretrainingText:
+    """Words of two tokens, sentences of five, documents of 50."""
+    places = numpy.arange(tokens)
+    return PretrainingText(
+        tokens=(places * places // 3 % 9).astype(numpy.int32), words=places % 2 == 0, sentences=places[::5],
+        documents=places[::50], specials=Specials(9, 10, 11, 12), size=9, form=form or Form(length=16, reuse=6),
+    )  # fmt: skip
+
+
+def run_pretraining(
+    folder: Path, *, steps: int, checkpoint_every: int = 4, dropout: float = 0.3, accumulate: int = 1
+) -> Result:
+    """XLNet's, with all that it has: memory, both directions, next sentences."""
+    generator = seeded(7, rank=rank())
+    options = {"layers": 2, "hidden": 8, "heads": 2, "memory": 9, "dropout": dropout, "attention_dropout": dropout}
+    model = assemble(Space(13, 16), "xlnet", options, "softmax", {"tied": True})
+    source = PretrainingColumns(text=to_pretrain_on(), columns=5, seed=7)
+    held_out = PretrainingColumns(text=to_pretrain_on(), columns=3)
+    objective = Pretraining(model=model, next_sentence=True)
+    on_stream, judge = (OnStream.of(objective, model, columns) for columns in (source, held_out))
+    learnt = [*model.parameters(), *on_stream.memory.parameters()]
+    players = {
+        "model": Player(
+            module=model, optimiser=OPTIMISERS["adamw"](learning_rate=0.01).build(learnt),
+            schedule=SCHEDULES["linear"](steps=steps, warmup=5), clip_norm=0.25,
+        ),
+        "objective": Player(module=on_stream.memory),
+    }  # fmt: skip
+    plan = Plan(
+        steps=steps, log_every=1, validate_every=7, checkpoint_every=checkpoint_every, accumulate=accumulate,
+    )  # fmt: skip
+    with open_run(folder, config="kind: pretraining\n", seed=7) as run:
         return train_run(
             run,
             on_stream,

@@ -9,6 +9,7 @@ from ebar.backbones.lstm import Lstm
 from ebar.backbones.pixelcnn import GatedPixelCnn, PixelCnn
 from ebar.backbones.transformer import EncoderDecoder, Transformer
 from ebar.backbones.transformer_xl import TransformerXl
+from ebar.backbones.xlnet import XlNet
 from ebar.tables import Table
 
 BACKBONES: Table[Any] = Table(
@@ -20,6 +21,7 @@ BACKBONES: Table[Any] = Table(
         "encoder_decoder": EncoderDecoder,
         "transformer_xl": TransformerXl,
         "local_xl": LocalXl,
+        "xlnet": XlNet,
         "convolution": Convolution,
         "pixelcnn": PixelCnn,
         "gated_pixelcnn": GatedPixelCnn,

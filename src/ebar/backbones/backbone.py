@@ -13,6 +13,7 @@ class Backbone(Protocol):
     """Reads tokens; the hidden vector after a prefix is all that a head sees of it.
 
     `start` reads what comes before the first token: a beginning-of-sequence mark, then the context's prefix.
+    One with an attribute `any_order` that is True reads tokens in the places and in the order of `Context.order`.
     """
 
     @property

@@ -8,10 +8,12 @@ from typing import Any
 import yaml
 
 from ebar.build.control import open_control
+from ebar.build.finetune import load_finetuned
 from ebar.build.gam import load_gam
 from ebar.build.residual import load_residual
 from ebar.build.train import load_trained
 from ebar.config.control import ControlConfig
+from ebar.config.finetune import FinetuneConfig
 from ebar.config.gam import GamConfig
 from ebar.config.residual import ResidualConfig
 from ebar.config.train import TrainConfig
@@ -24,11 +26,12 @@ OPENERS: dict[type, Callable[[Path], Any]] = {
     GamConfig: load_gam,
     ResidualConfig: load_residual,
     ControlConfig: open_control,
+    FinetuneConfig: load_finetuned,
 }
 
 
 def load(folder: Path | str) -> Any:
-    """What a journey left in a folder: a `Trained`, a GAM, a residual or a controlled model, with its best weights."""
+    """What a journey left in a folder: a `Trained`, a GAM, a residual, controlled or fine-tuned model, at its best."""
     folder = Path(folder)
     try:
         tree = yaml.safe_load(renamed((folder / "config.yaml").read_text(encoding="utf-8")))

@@ -10,16 +10,18 @@ from torch import nn
 from ebar.build.train import build_model, load_model
 from ebar.config.residual import ResidualConfig, read_residual
 from ebar.config.train import TrainConfig, read_train
-from ebar.data.built_tokeniser import TOKENISER, build_tokeniser
+from ebar.data.built_tokeniser import TOKENISER, build_tokeniser, read_tokeniser_file
 from ebar.data.chunks import CHUNKS, Chunks, stored_chunks
+from ebar.data.specials import vocabulary_with_specials
 from ebar.data.text import TextData
 from ebar.energies.kinds import ENERGIES
 from ebar.errors import UserError
 from ebar.journeys.residual import journey
 from ebar.journeys.residual.base import Base
 from ebar.maths.randomness import folded
-from ebar.models.construction import from_pretrained
+from ebar.models.construction import Autoregressive, from_pretrained
 from ebar.models.rolling import remembers
+from ebar.models.xlnet_weights import xlnet_from_hugging_face
 from ebar.store.differences import refuse_earlier_version
 from ebar.store.writing import saving
 from ebar.training.randomness import seeded
@@ -131,6 +133,7 @@ def build_energy(residual: ResidualConfig, found: Found) -> nn.Module:
         "device": residual.device,
         "location": residual.base if run is None else None,
         "fresh": None if run is None else lambda: build_model(run, base.q.space).backbone,
+        "opened": lambda folder: _open_xlnet(Path(folder), residual.device),
     }
     wanted = inspect.signature(ENERGIES.choose(chosen.kind)).parameters
     own = {name: provided[name] for name in ENERGIES.given if name in wanted}
@@ -139,3 +142,14 @@ def build_energy(residual: ResidualConfig, found: Found) -> nn.Module:
         return energy.to(residual.device)
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"The energy cannot be put on {residual.device!r}: {str(error).splitlines()[0]}.") from None
+
+
+def _open_xlnet(folder: Path, device: str) -> Autoregressive:
+    """A pretrained XLNet, in a run folder or as transformers saves it, with its tokeniser."""
+    if not (folder / "config.yaml").exists():
+        return xlnet_from_hugging_face(folder, device=device)
+    tokeniser = read_tokeniser_file(folder / TOKENISER)
+    run = replace(read_train(folder), device=device)
+    model = load_model(run, folder, Space(vocabulary_with_specials(tokeniser), 1))
+    model.tokeniser = tokeniser
+    return model

@@ -27,6 +27,10 @@ COMMANDS: Table[Command | Callable[[Sequence[str]], int]] = Table(
     {
         "language": Command("define a language exactly: counts, entropy, samples, comparison"),
         "train": Command("fit an autoregressive model to a language or to your own data"),
+        "pretrain": Command("fit an XLNet to your own text: tokens predicted in any order, to be fine-tuned"),
+        "finetune": Command("teach a pretrained network a labelled task: classes, numbers, answers, rankings, choices"),
+        "predict": Command("what a fine-tuned run says of new texts, one per line of a file"),
+        "infill": Command("words for the gaps of a text, with log-probabilities and intervals over orders"),
         "gam": Command("from a little data and a hunch about features to a better model"),
         "residual": Command(
             "a discriminator as part of a language model: train, evaluate, generate, explain",

@@ -2,14 +2,16 @@
 
 How good a trained model is on held-out data, with intervals: cross-entropy next to the entropy where the language is
 known, and features in the model's own draws; perplexity of text, per token, byte, character and word, of a stream
-with its memory carried along; perplexity and BLEU of translations, by length too; bits per dimension of images. Writes
-results.json and report.html.
+with its memory carried along; perplexity and BLEU of translations, by length too; bits per dimension of images; of a
+fine-tuned run the figures of its task on the test examples (its options do not matter there). Writes results.json and
+report.html.
 
 Example:
     ebar evaluate runs/motif
     ebar evaluate runs/motif --feature motif:1011 'expression:(01){3}' --json
     ebar evaluate runs/de-en --width 5 --edges 6 10
     ebar evaluate runs/stream --segment 64 --memory 640 --clamp_length 400
+    ebar evaluate runs/reviews
 """
 
 from collections.abc import Sequence
@@ -18,13 +20,14 @@ from dataclasses import dataclass
 from torch import Generator
 
 from ebar.bounds import Count, Natural
+from ebar.build.finetune import is_finetuned, load_finetuned
 from ebar.build.terms import Term, read_feature
 from ebar.build.train import load_trained
 from ebar.cli.show import show
 from ebar.config.drawing import OfRun
 from ebar.config.reader import Manual, list_option, read
 from ebar.estimators.exact import device_of
-from ebar.journeys.evaluate import COLUMNS, evaluate
+from ebar.journeys.evaluate import COLUMNS, Evaluated, evaluate
 from ebar.progress import shown
 
 MANUAL = Manual.of(__doc__)
@@ -61,6 +64,11 @@ class EvaluateConfig(OfRun):
 def main(words: Sequence[str]) -> int:
     """Measure on held-out data and on the model's own draws."""
     config = read(words, MANUAL, EvaluateConfig)
+    if is_finetuned(config.run):
+        with shown(not config.json):
+            measured = Evaluated(dict(load_finetuned(config.run).evaluate()))
+        measured.write(config.run)
+        return show(f"{config.run}: test examples", measured.figures, as_json=config.json)
     trained = load_trained(config.run)
     features = [read_feature(words) for words in config.feature]
     generator = Generator(device_of(trained.model)).manual_seed(config.seed)

@@ -24,6 +24,11 @@ class TrainPlace(RunFolder):
 def main(words: Sequence[str]) -> int:
     """Train, or go on with a run that was interrupted."""
     config, place = read(words, MANUAL, TrainConfig, TrainPlace)
+    return carry_out_training(config, place)
+
+
+def carry_out_training(config: TrainConfig, place: TrainPlace) -> int:
+    """Train as configured, and say how it ended."""
 
     def work() -> Result:
         trained = train_as(config, place.folder, quiet=place.json, replace_config=place.replace_config)
@@ -39,9 +44,10 @@ def main(words: Sequence[str]) -> int:
         sys.stdout.write(f"finished ({result.reason}) at {where}{held_out}\n{place.folder}\n")
 
     with distributed.processes(config.device):
-        return carry_out(place, work, to_dict=_figures, show=show)
+        return carry_out(place, work, to_dict=training_figures, show=show)
 
 
-def _figures(result: Result) -> dict[str, Any]:
+def training_figures(result: Result) -> dict[str, Any]:
+    """How a training ended, for programs."""
     position = result.position
     return {"reason": result.reason, "step": position.step, "epoch": position.epoch, "best": result.best}

@@ -73,6 +73,7 @@ class Manual:
     example: str = ""
     makes: str = "run"
     defaults: Mapping[str, Any] = field(default_factory=dict)  # where they differ from those of the dataclasses
+    aliases: Mapping[str, str] = field(default_factory=dict)  # other names of options, such as words of Python
 
     @staticmethod
     def of(doc: str | None, **more: Any) -> "Manual":
@@ -97,7 +98,7 @@ def read(words: Sequence[str], manual: Manual, one: type[One], /) -> One: ...
 def read(words: Sequence[str], manual: Manual, one: type[One], other: type[Other], /) -> tuple[One, Other]: ...
 def read(words: Sequence[str], manual: Manual, /, *kinds: type) -> Any:
     """One instance of each dataclass, from flags and from the YAML files given by --config; later ones win."""
-    words, files = _with_files([_present(word) for word in words])
+    words, files = _with_files([_present(word, manual.aliases) for word in words])
     return _read(words, files, manual, kinds)
 
 
@@ -150,11 +151,12 @@ def described(folder: Path, manual: Manual, config: Any) -> str:
     return path.read_text(encoding="utf-8") if to_yaml(before) == now else now
 
 
-def _present(word: str) -> str:
-    """A flag of an earlier version, under its present name."""
-    name, dot, rest = word.removeprefix("--").partition(".")
-    name, equals, value = (name, "", "") if dot else name.partition("=")
-    return f"--{RENAMED[name]}{dot}{rest}{equals}{value}" if word.startswith("--") and name in RENAMED else word
+def _present(word: str, aliases: Mapping[str, str]) -> str:
+    """A flag of an earlier version, or by another name, under its present name."""
+    names = {**RENAMED, **aliases}
+    name, equals, value = word.removeprefix("--").partition("=")
+    name, dot, rest = name.partition(".")
+    return f"--{names[name]}{dot}{rest}{equals}{value}" if word.startswith("--") and name in names else word
 
 
 def _with_files(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:

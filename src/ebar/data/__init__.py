@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+from ebar.bounds import checked_options
 from ebar.data.built_tokeniser import TOKENISERS
 from ebar.data.corpus import Corpus, LanguageData, LinesData
 from ebar.data.images import ImagesData
+from ebar.data.labelled import LabelledCorpus, LabelledData
 from ebar.data.parallel import ParallelData
+from ebar.data.pretraining import PretrainingData
 from ebar.data.stream import StreamData
 from ebar.data.text import TextData
 from ebar.tables import Table
@@ -20,6 +23,7 @@ DATA: Table[Any] = Table(
         "lines": LinesData,
         "text": TextData,
         "stream": StreamData,
+        "pretraining": PretrainingData,
         "parallel": ParallelData,
         "images": ImagesData,
     },
@@ -44,6 +48,12 @@ def read_stream(train: Place, *, seed: int = 0, **options: Any) -> Corpus:
     return StreamData(train=Path(train), **_paths(options)).read(seed=seed)
 
 
+def read_pretraining(train: Place, *more: Place, seed: int = 0, **options: Any) -> Corpus:
+    """Text in columns of inputs to pretrain on, from one or more files; options are those of `PretrainingData`."""
+    files = tuple(Path(place) for place in more)
+    return PretrainingData(train=Path(train), more=files, **_paths(options)).read(seed=seed)
+
+
 def read_parallel(train: Place, *, seed: int = 0, maximal_length: Length = None, **options: Any) -> Corpus:
     """Sentences and their translations; options are those of `ParallelData`."""
     return ParallelData(train=Path(train), **_paths(options)).read(seed=seed, maximal_length=maximal_length)
@@ -52,6 +62,12 @@ def read_parallel(train: Place, *, seed: int = 0, maximal_length: Length = None,
 def read_images(train: Place, *, seed: int = 0, **options: Any) -> Corpus:
     """Images of one size; options are those of `ImagesData`."""
     return ImagesData(train=Path(train), **_paths(options)).read(seed=seed)
+
+
+def read_labelled(train: Place | None = None, *, seed: int = 0, **options: Any) -> LabelledCorpus:
+    """Labelled examples for a task, from files, folders or a data set; options are those of `LabelledData`."""
+    options = checked_options(LabelledData, _paths(options), "data")  # where lists become tuples
+    return LabelledData(train=None if train is None else Path(train), **options).read(seed=seed)
 
 
 def language(*, seed: int = 0, maximal_length: Length = None, **options: Any) -> Corpus:
@@ -67,6 +83,7 @@ def _paths(options: dict[str, Any]) -> dict[str, Any]:
 
 
 __all__ = [
-    "DATA", "TOKENISERS", "Corpus", "ImagesData", "LanguageData", "LinesData", "ParallelData", "StreamData",
-    "TextData", "language", "read_images", "read_lines", "read_parallel", "read_stream", "read_text",
+    "DATA", "TOKENISERS", "Corpus", "ImagesData", "LabelledCorpus", "LabelledData", "LanguageData", "LinesData",
+    "ParallelData", "PretrainingData", "StreamData", "TextData", "language", "read_images", "read_labelled",
+    "read_lines", "read_parallel", "read_pretraining", "read_stream", "read_text",
 ]  # fmt: skip

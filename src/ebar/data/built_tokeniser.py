@@ -1,6 +1,6 @@
 """The tokenisers that can be chosen by name; once made for a run they are stored in its folder and read from there.
 
-Byte-pair encoding, trained and run by `tokenizers`; and a tokenizer of Hugging Face as a tokeniser of ebar.
+A tokenizer of Hugging Face as a tokeniser of ebar.
 """
 
 import json
@@ -13,9 +13,11 @@ from typing import Any, ClassVar
 from ebar.automata.lift import byte_level
 from ebar.bounds import Count
 from ebar.data.hub import FilesOrDataset
+from ebar.data.pieces import Bpe as Bpe
+from ebar.data.pieces import Unigram as Unigram
+from ebar.data.pieces import tokenizer_from_json
 from ebar.data.tokenisers import REPLACEMENT, Alphabet, Bytes, Storable, Tokeniser, Words, check_tokens
 from ebar.errors import UserError
-from ebar.hugging_face import tokenizers
 from ebar.tables import Table
 
 SPACE = "\u2581"  # how sentencepiece writes a blank
@@ -73,11 +75,20 @@ class PretrainedTokeniser:
         """Whether the tokenizer itself puts the beginning before every text, as its model then expects it."""
         return self.beginning is not None and self.beginning in self._tokenizer.encode("").ids[:1]
 
+    def number(self, piece: str) -> int | None:
+        """The token that is written so in the vocabulary, special ones included."""
+        found: int | None = self._tokenizer.token_to_id(piece)
+        return found
+
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def encode_many(self, texts: list[str]) -> list[list[int]]:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def locate(self, text: str) -> list[tuple[int, int]]:
+        """For each token, its first character in the text and the one after its last."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False).offsets)
 
     def decode(self, tokens: list[int]) -> str:
         check_tokens(tokens, self.size)
@@ -120,15 +131,6 @@ class PretrainedTokeniser:
         return json.dumps({"kind": "pretrained", **fields}, ensure_ascii=False) + "\n"
 
 
-def tokenizer_from_json(model: str) -> Any:
-    """The object of the package `tokenizers` that its JSON text describes."""
-    library = tokenizers()
-    try:
-        return library.Tokenizer.from_str(model)
-    except Exception as error:  # the library raises no narrower class
-        raise UserError(f"This is no tokeniser that `tokenizers` can read: {error}.") from None
-
-
 def _spelt(pieces: list[str], described: dict[str, Any]) -> list[bytes]:
     """A tokenizer's pieces as bytes."""
     decoder = described.get("decoder") or {}
@@ -148,76 +150,20 @@ def _sentencepiece(piece: str) -> bytes:
     return bytes([int(byte[1], 16)]) if byte else piece.replace(SPACE, " ").encode()
 
 
-TOKENS = 8000  # where no number is given
-
-
-@dataclass(frozen=True, slots=True)
-class Bpe:
-    """Pieces of words, merged from bytes: every text has tokens, and comes back from them exactly.
-
-    Tokens that together are no UTF-8 decode to U+FFFD where they are not.
-    """
-
-    model: str  # the JSON text of `tokenizers`
-    _tokenizer: Any = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        tokenizer = tokenizer_from_json(self.model)
-        object.__setattr__(self, "_tokenizer", tokenizer)
-        object.__setattr__(self, "model", tokenizer.to_str())  # as the library writes it, so that equal ones are equal
-
-    @staticmethod
-    def read(fields: dict[str, Any]) -> "Bpe":
-        """From what `to_json` wrote."""
-        return Bpe(json.dumps(fields["model"], ensure_ascii=False))
-
-    @staticmethod
-    def train(texts: Iterable[str], size: int | None = None) -> "Bpe":
-        """At most `size` tokens, the 256 bytes first; fewer where the texts have nothing more to merge."""
-        size = TOKENS if size is None else size
-        if size < 256:
-            raise ValueError(f"byte-pair encoding starts from 256 bytes, so a size of {size} is too small")
-        library = tokenizers()
-        tokenizer = library.Tokenizer(library.models.BPE())
-        tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = library.decoders.ByteLevel()
-        trainer = library.trainers.BpeTrainer(
-            vocab_size=size,
-            show_progress=False,
-            special_tokens=[],
-            initial_alphabet=sorted(library.pre_tokenizers.ByteLevel.alphabet()),
-        )
-        tokenizer.train_from_iterator(texts, trainer)
-        return Bpe(tokenizer.to_str())
-
-    @property
-    def size(self) -> int:
-        return int(self._tokenizer.get_vocab_size())
-
-    def encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text).ids)
-
-    def encode_many(self, texts: list[str]) -> list[list[int]]:
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
-
-    def decode(self, tokens: list[int]) -> str:
-        check_tokens(tokens, self.size)
-        return str(self._tokenizer.decode(tokens, skip_special_tokens=False))
-
-    def spellings(self) -> list[bytes | None]:
-        return [*byte_level([self._tokenizer.id_to_token(token) for token in range(self.size)])]
-
-    def to_json(self) -> str:
-        return json.dumps({"kind": "bpe", "model": json.loads(self.model)}, ensure_ascii=False) + "\n"
-
-
 TOKENISER, SOURCE_TOKENISER = "tokeniser.json", "source_tokeniser.json"
 
 # An entry has `train(texts, size)`, which makes one, and `read(fields)`, which makes it again from the JSON object that
 # its own `to_json` wrote; that object has the name of the entry as its "kind".
 TOKENISERS: Table[Any] = Table(
     "tokeniser",
-    {"bytes": Bytes, "characters": Alphabet, "words": Words, "bpe": Bpe, "pretrained": PretrainedTokeniser},
+    {
+        "bytes": Bytes,
+        "characters": Alphabet,
+        "words": Words,
+        "bpe": Bpe,
+        "unigram": Unigram,
+        "pretrained": PretrainedTokeniser,
+    },
 )
 
 
@@ -226,9 +172,9 @@ class Tokenised(FilesOrDataset):
     """Data with a tokeniser."""
 
     tokeniser: str = "bytes"
-    """What a token is: bytes, characters, words, bpe (or another entry of TOKENISERS)."""
+    """What a token is: bytes, characters, words, bpe, unigram (or another entry of TOKENISERS)."""
     vocabulary: Count | None = None
-    """Most tokens there may be; by default all characters or words, and 8,000 of bpe."""
+    """Most tokens there may be; by default all characters or words, and 8,000 of bpe and unigram."""
     tokeniser_file: Path | None = None
     """The tokeniser.json of another run, in place of a tokeniser made from the training data."""
     cache: Path | None = None

@@ -31,6 +31,8 @@ class ConditionalLinear(nn.Module):
     λᵢ(C) = −∞ forbids, as in `Linear`, but only `TabularCoefficients` can contain it.
     """
 
+    any_order = True  # features are about the arranged text
+
     def __init__(self, features: Features, network: Network):
         super().__init__()
         self.features = features

@@ -9,7 +9,10 @@ from torch import nn
 from ebar.backbones.local_xl import LocalBidirectional
 from ebar.backbones.pretrained.reading import with_lora
 from ebar.backbones.transformer import BidirectionalTransformer
+from ebar.backbones.xlnet import XlNet
+from ebar.backbones.xlnet_bidirectional import XlNetBidirectional
 from ebar.bounds import Amount, Bound, Count, Location, Natural, Share
+from ebar.data.specials import Specials, specials_of
 from ebar.data.tokenisers import Tokeniser
 from ebar.energies.neural import Bidirectional, BidirectionalNetwork, Causal, MaskedModel, Neural, Pool, copied_backbone
 from ebar.energies.reencoded import LoadedEncoder, Reencoded, freeze, load_encoder
@@ -96,6 +99,73 @@ class Bit(Neural):
         self.begins_with = how
 
 
+class XlNetEnergy(Neural):
+    """XLNet, whose content stream sees both sides of every token: pretrained, or from scratch.
+
+    Args:
+        start: Folder of an `ebar pretrain` run, or of an XLNet of transformers, with the base's tokeniser; by default
+            the weights are new, and the sizes are those below.
+        layers: Of the network.
+        hidden: Numbers in a vector.
+        heads: Of attention, in each layer.
+        dropout: Chance that a number is left out while it learns.
+        chunk: For long texts: attend to a chunk of so many tokens and its two neighbours, not to all of the text.
+        warm_up: Passes over the text in which new weights first learn to fill gaps; 0 for none.
+        warm_up_learning_rate: Of AdamW, there.
+        masked: Share of the tokens that are gaps, there.
+        pool: Whose vectors are averaged: the continuation's, or the prefix's too.
+        bound: Largest energy in absolute value, such as 3: then every weight is bounded and perplexities can be
+            certified.
+    """
+
+    def __init__(
+        self, *, vocabulary: int, tokeniser: Tokeniser | None = None, opened: Callable[[str], Any] | None = None,
+        start: Location | None = None, layers: Count = 4, hidden: Count = 256, heads: Count = 4, dropout: Share = 0.1,
+        chunk: Count | None = None, warm_up: Natural = 3, warm_up_learning_rate: Amount = 5e-4, masked: Gaps = 0.15,
+        pool: Pool = "continuation", bound: Amount | None = None,
+    ):  # fmt: skip
+        if start is None:
+            specials = Specials(*range(vocabulary, vocabulary + len(Specials._fields)))
+            sizes: dict[str, Any] = {"layers": layers, "hidden": hidden, "heads": heads, "chunk": chunk}
+            made = XlNet(vocabulary + len(specials), **sizes, dropout=dropout, attention_dropout=dropout)
+            network = XlNetBidirectional(made, vocabulary, specials.mask)
+        else:
+            assert opened is not None
+            network = _content(opened(str(start)), str(start), tokeniser, vocabulary, chunk)
+        super().__init__(Bidirectional(network), pool=pool, bound=bound)
+        self.begins_with = WarmUp(
+            epochs=warm_up if start is None else 0, learning_rate=warm_up_learning_rate, masked=masked,
+            model=MaskedModel(network) if start is None else None,
+        )  # fmt: skip
+
+
+def xlnet_energy(model: Any, *, pool: Pool = "continuation", bound: float | None = None) -> Neural:
+    """An energy from a copy of a pretrained XLNet's weights, for a base with its tokeniser: it needs no warm-up."""
+    backbone = copied_backbone(model)
+    if not isinstance(backbone, XlNet):
+        raise UserError(f"A {type(backbone).__name__} is no XLNet: take ebar.unit_from(model) instead.")
+    energy = Neural(Bidirectional(XlNetBidirectional(backbone, backbone.vocabulary, 0)), pool=pool, bound=bound)
+    energy.begins_with = WarmUp(epochs=0)  # type: ignore[assignment]
+    return energy
+
+
+def _content(
+    model: Any, name: str, tokeniser: Tokeniser | None, vocabulary: int, chunk: int | None
+) -> XlNetBidirectional:
+    """The network of a pretrained model, which reads the base's tokens."""
+    backbone, own = model.backbone, model.tokeniser
+    if not isinstance(backbone, XlNet):
+        raise UserError(f"{name} holds a {type(backbone).__name__}, and this energy starts from an XLNet.")
+    if own is None or tokeniser is None or own != tokeniser or vocabulary > backbone.vocabulary:
+        raise UserError(
+            f"{name} has another tokeniser than the base: train the base with its tokeniser (data.tokeniser_file), or"
+            " save it with ebar.save_as_hugging_face and take energy.kind pretrained, which reads text."
+        )
+    if chunk is not None:
+        backbone.chunks = [chunk] * len(backbone.layers)
+    return XlNetBidirectional(backbone, vocabulary, specials_of(own).mask)
+
+
 class PretrainedEnergy(Neural):
     """BiT*: a pretrained network over the text, in tokens of its own.
 
@@ -130,8 +200,8 @@ def _reading(
 
 ENERGIES: Table[Any] = Table(
     "energy",
-    {"unit": Unit, "bit": Bit, "pretrained": PretrainedEnergy},
-    given=("base", "vocabulary", "tokeniser", "device", "location", "fresh"),
+    {"unit": Unit, "bit": Bit, "xlnet": XlNetEnergy, "pretrained": PretrainedEnergy},
+    given=("base", "vocabulary", "tokeniser", "device", "location", "fresh", "opened"),
 )
 """Name → a class whose instances are energies: `nn.Module`s that give E(x, context) of each row, a cost.
 
@@ -140,6 +210,6 @@ keyword arguments of its constructor, its help the first line of its docstring. 
 its constructor names: `base`, the language model; `vocabulary`, how many tokens the base knows; `tokeniser`, which the
 base's tokens spell text by; `device`, where it will compute; `location`, where a pretrained base was loaded from, None
 for one of ebar's; `fresh`, a function that makes a backbone like the base's with new weights, None beside a pretrained
-base. First weights are drawn from torch's global state. An energy with an attribute `begins_with`, a `WarmUp`, is
-warmed up so.
+base; `opened`, a function that opens a folder with a pretrained XLNet. First weights are drawn from torch's global
+state. An energy with an attribute `begins_with`, a `WarmUp`, is warmed up so.
 """

@@ -27,6 +27,8 @@ class Linear(nn.Module):
     λᵢ = −∞ forbids what φᵢ > 0 marks (A.2's P_filtered); +∞ would make Z infinite and is refused.
     """
 
+    any_order = True  # features are about the arranged text
+
     def __init__(self, features: Features, coefficients: Float[Tensor, " features"]):
         super().__init__()
         if len(features) != len(coefficients):
@@ -67,6 +69,8 @@ class OwnLogits(nn.Module):
 
     Needs logits whose shift is free: of log-probabilities LSE is 0, and so would be the energy.
     """
+
+    any_order = True  # the model reads the order
 
     def __init__(self, model: Stepwise, reading: Reading = "lse"):
         super().__init__()

@@ -15,13 +15,16 @@ from torch import Tensor, nn
 from ebar.backbones.backbone import Reads
 from ebar.backbones.local_xl import LocalBidirectional
 from ebar.backbones.transformer import BidirectionalTransformer
+from ebar.backbones.xlnet_bidirectional import XlNetBidirectional
 from ebar.data.corpus import Corpus
 from ebar.energies.linear import Normed, check_bound, norm_bound, rounded, squashed
 from ebar.errors import UserError
+from ebar.maths.orders import arranged, places_to_come
+from ebar.maths.pooling import mean_pooled
 from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, context_rows, draws_per_context, spread
 
-BidirectionalNetwork = BidirectionalTransformer | LocalBidirectional
+BidirectionalNetwork = BidirectionalTransformer | LocalBidirectional | XlNetBidirectional
 Pool = Literal["continuation", "all"]
 NUMBERS = 2**23  # of hidden vectors, computed at a time where there is no gradient
 
@@ -57,6 +60,8 @@ class Neural(nn.Module):
     With a `bound` b, E(x, C) = b·tanh((w·mean + b₀)/b), the bias b₀ being inside: |E| ≤ b for any network.
     Without a gradient, as many rows at a time as keep memory bounded.
     """
+
+    any_order = True  # encoders read the arranged text
 
     def __init__(self, encoder: Encoder, *, pool: Pool = "continuation", bound: float | None = None):
         super().__init__()
@@ -94,14 +99,6 @@ class Neural(nn.Module):
         return squashed(self.head(pooled).squeeze(1), self.bound)
 
 
-def mean_pooled(
-    hidden: Float[Tensor, "rows places width"], counts: Bool[Tensor, "rows places"]
-) -> Float[Tensor, "rows width"]:
-    """The mean over the places that count; 0 where none does."""
-    weights = counts.to(hidden.dtype) / counts.sum(1, keepdim=True).clamp(min=1)
-    return (weights[:, None] @ torch.where(counts[:, :, None], hidden, 0.0)).squeeze(1)
-
-
 def blocks(x: Sequences, context: Context | None, size: int) -> Iterator[tuple[Sequences, Context | None]]:
     """At most `size` rows at a time, each with its contexts: several of them whole, or a part of one."""
     batch, contexts = len(x.lengths), context_rows(context)
@@ -123,11 +120,14 @@ class Joined(NamedTuple):
 
 
 def joined(x: Sequences, context: Context | None) -> Joined:
-    """Each of the context-major rows after its own context; padding comes last."""
+    """Each of the context-major rows after its own context, or arranged as its order says; padding comes last."""
     each = spread(context, len(x.lengths))
     if each is None:
         whole = trimmed(x)
         return Joined(whole, whole.mask())
+    if each.order is not None:
+        text = arranged(x, each)
+        return Joined(text, text.mask() & places_to_come(each, text.tokens.shape[1]))
     given = each.given
     before, lengths = given.lengths[:, None], given.lengths + x.lengths
     both = torch.cat([given.tokens, x.tokens], 1)
@@ -159,14 +159,16 @@ class Causal(nn.Module):
         return int(self.backbone.width)
 
     def forward(self, x: Sequences, context: Context | None, pool: Pool) -> Encoded:
-        """Each shared prefix is read once, unless its own places are pooled too."""
-        if pool == "all":
-            x, context = joined(x, context).whole, None
+        """Each shared prefix is read once, unless its own places are pooled too, or an order mixes them with x's."""
+        counted = None
+        if pool == "all" or (context is not None and context.order is not None):
+            (x, counted), context = joined(x, context), None
         x = trimmed(x)
         inside = x.mask()
         # Padding may hold anything; the first vector is what comes before the first token.
         vectors = self.backbone.embed(torch.where(inside, x.tokens, 0))
-        return Encoded(self.backbone.read(vectors, context)[:, 1:], inside)
+        counts = inside if pool == "all" or counted is None else counted
+        return Encoded(self.backbone.read(vectors, context)[:, 1:], counts)
 
 
 class Bidirectional(nn.Module):

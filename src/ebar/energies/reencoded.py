@@ -3,7 +3,9 @@
 Pretrained encoders, for energies that read text.
 """
 
-from itertools import zip_longest
+import math
+from collections.abc import Sequence
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +17,7 @@ from ebar.automata.lift import without_end
 from ebar.backbones.pretrained.reading import Precision, read_network
 from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import Tokeniser
-from ebar.energies.neural import Encoded, Pool
+from ebar.energies.neural import Encoded, Pool, joined
 from ebar.errors import UserError
 from ebar.modes import evaluation_mode
 from ebar.types import Context, Sequences, context_rows
@@ -89,6 +91,8 @@ class Reencoded(nn.Module):
 
     def reread(self, x: Sequences, context: Context | None, pool: Pool = "continuation") -> list[Reread]:
         """Each row in the network's tokens."""
+        if context is not None and context.order is not None:
+            return self._reread_arranged(x, context, pool)
         given = [[]] if context is None else context.given.rows()
         draws = len(x.lengths) // context_rows(context)
         before = [prefix for prefix in given for _ in range(draws)]
@@ -96,19 +100,39 @@ class Reencoded(nn.Module):
         texts = [self._text(prefix + without_end(row, self.end)) for prefix, row in zip(before, x.rows(), strict=True)]
         encodings = self.tokenizer.encode_batch(texts)
         return [
-            self._reread(encoding, 0 if pool == "all" else _shared(prefix, text))
+            self._reread(encoding, [(0 if pool == "all" else _shared(prefix, text), math.inf)])
             for encoding, prefix, text in zip(encodings, spelt, texts, strict=True)
         ]
 
-    def _reread(self, encoding: Any, boundary: int) -> Reread:
-        """`boundary`: how many characters the prefix has."""
+    def _reread_arranged(self, x: Sequences, context: Context, pool: Pool) -> list[Reread]:
+        """The same of texts that given tokens and x make together."""
+        whole, comes = joined(x, context)
+        texts: list[str] = []
+        spans: list[list[tuple[int, float]]] = []
+        for row, own in zip(whole.rows(), comes.tolist(), strict=True):
+            texts.append(self._text(row))
+            runs = [list(run) for new, run in groupby(range(len(row)), own.__getitem__) if new or pool == "all"]
+            cuts = [(run[0], run[-1] + 1) for run in runs]
+            spans.append([(self._spelt(row, low, texts[-1]), self._spelt(row, high, texts[-1])) for low, high in cuts])
+        encodings = self.tokenizer.encode_batch(texts)
+        return [self._reread(encoding, own) for encoding, own in zip(encodings, spans, strict=True)]
+
+    def _spelt(self, tokens: list[int], first: int, text: str) -> int:
+        """How many characters of the text the first tokens spell."""
+        return _shared(self._text(tokens[:first]), text)
+
+    def _reread(self, encoding: Any, spans: Sequence[tuple[int, float]]) -> Reread:
+        """`spans`: from which character of the text to which it is pooled, the last not included."""
         ids, special = list(encoding.ids), encoding.special_tokens_mask
         if not ids:
             raise UserError(
                 "The encoder's tokeniser makes no token of a text, not even a special one, so there is nothing to"
                 " read: take the tokeniser that was made for this encoder."
             )
-        counts = [not mark and ends > boundary for mark, (_, ends) in zip(special, encoding.offsets, strict=True)]
+        counts = [
+            not mark and any(ends > low and starts < high for low, high in spans)
+            for mark, (starts, ends) in zip(special, encoding.offsets, strict=True)
+        ]
         excess = 0 if self.positions is None else len(ids) - self.positions
         if excess > 0:
             prefix = [at for at, (mark, counted) in enumerate(zip(special, counts, strict=True)) if not mark | counted]
@@ -158,11 +182,13 @@ def _own(tokenizer: Any) -> Any:
 
 
 def _positions(network: nn.Module) -> int | None:
-    """How many tokens it can read; None where there is no limit.
+    """How many tokens it can read; None where there is no limit, which transformers' XLNet writes as −1.
 
     A table of positions with a row for padding, RoBERTa's, counts from the row after it.
     """
     limit: int | None = getattr(network.config, "max_position_embeddings", None)
+    if limit is not None and limit < 1:
+        return None
     for name, part in network.named_modules():
         if name.endswith("position_embeddings") and isinstance(part, nn.Embedding) and limit is not None:
             return part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)

@@ -58,6 +58,9 @@ def table(
     function: Callable[[Sequences], Tensor], space: Space, context: Context | None = None, *, device: torch.device
 ) -> Float[Tensor, "rows sequences ..."]:
     """A function of every sequence in every context, in the order of `all_sequences`."""
+    coming = None if context is None else context.coming
+    if coming is not None and bool((coming != coming[0]).any()):
+        raise UserError("Enumeration wants equally many tokens to come in every row of the order: give one at a time.")
     everything, rows, parts = all_sequences(space), context_rows(context), []
     for start in range(0, len(everything.lengths), CHUNK):
         tokens = everything.tokens[start : start + CHUNK].to(device)

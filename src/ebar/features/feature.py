@@ -11,6 +11,7 @@ from torch.utils.weak import TensorWeakRef, WeakIdKeyDictionary
 from ebar.automata.deterministic import Dfa
 from ebar.automata.lift import Reading
 from ebar.errors import UserError
+from ebar.maths.orders import arranged
 from ebar.modes import evaluation_mode
 from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, spread
@@ -79,7 +80,10 @@ class _Kept(NamedTuple):
 
 
 class Features:
-    """φ(x) = (φ₁(x), …, φₖ(x)), each evaluated once for a given batch and kept as long as the batch lives."""
+    """φ(x) = (φ₁(x), …, φₖ(x)), each evaluated once for a given batch and kept as long as the batch lives.
+
+    Features are about x, not about a prefix before it. In a context with an order they are about the arranged text.
+    """
 
     def __init__(self, features: "tuple[Feature, ...] | list[Feature]"):
         self.features = tuple(features)
@@ -95,6 +99,8 @@ class Features:
     def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, "batch features"]:
         # Known again by the very tensors and their versions: a batch changed in place is seen anew.
         tensors = [*x] if context is None else [*x, *context.given]
+        if context is not None and context.order is not None:
+            tensors.append(context.order)
         if any(tensor.is_inference() for tensor in tensors):  # these have no version
             return self._evaluate(x, context)
         versions = tuple(tensor._version for tensor in tensors)
@@ -109,6 +115,8 @@ class Features:
 
     def _evaluate(self, x: Sequences, context: Context | None) -> Float[Tensor, "batch features"]:
         rows = spread(context, len(x.lengths))
+        if rows is not None and rows.order is not None:
+            x, rows = arranged(x, rows), Context(rows.given)
         with evaluation_mode(*self.features):
             columns = [_checked(feature, x, rows) for feature in self.features]
         return torch.stack(columns, 1) if columns else torch.zeros(len(x.lengths), 0, device=x.tokens.device)

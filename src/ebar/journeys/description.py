@@ -37,23 +37,23 @@ def run_description(
             "device": weight.device.type,
             "precision": str(weight.dtype).removeprefix("torch."),
             "data": data.origin or {"digest": fingerprint(data.space, data.parts)},
-            **(getattr(model, "origin", None) or {"model": _architecture(model)}),
-            "objective": _entry(OBJECTIVES, objective, skip=("model", "player", "memory")),
-            "optimiser": _entry(OPTIMISERS, optimiser),
-            "schedule": _entry(SCHEDULES, schedule),
+            **(getattr(model, "origin", None) or {"model": architecture(model)}),
+            "objective": entry(OBJECTIVES, objective, skip=("model", "player", "memory")),
+            "optimiser": entry(OPTIMISERS, optimiser),
+            "schedule": entry(SCHEDULES, schedule),
             "training": {**asdict(training), "maximal_length": None if data.space.end is None else data.space.length},
         }
     )
 
 
-def _entry(table: Mapping[str, Any], thing: Any, skip: tuple[str, ...] = ()) -> dict[str, Any]:
+def entry(table: Mapping[str, Any], thing: Any, skip: tuple[str, ...] = ()) -> dict[str, Any]:
     """The name of an entry and its options; of what is in no table, the name of its class."""
     kind = next((name for name, entry in table.items() if entry is type(thing)), type(thing).__qualname__)
     options = {field.name: getattr(thing, field.name) for field in fields(thing)}
     return {"kind": kind, **{name: value for name, value in options.items() if name not in skip}}
 
 
-def _architecture(model: nn.Module) -> dict[str, str]:
+def architecture(model: nn.Module) -> dict[str, str]:
     """Its layers and the shapes of its weights."""
     shapes = {name: str(tuple(value.shape)) for name, value in model.state_dict().items()}
     return {"kind": type(model).__qualname__, "digest": fingerprint(repr(model), shapes)}

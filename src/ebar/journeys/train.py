@@ -12,6 +12,7 @@ from torch import Generator, nn
 
 from ebar.data.corpus import Corpus, Part
 from ebar.data.images import Images
+from ebar.data.pretraining_inputs import PretrainingPart
 from ebar.data.stream import Stream
 from ebar.errors import UserError
 from ebar.journeys.description import run_description
@@ -29,7 +30,7 @@ from ebar.training.randomness import seeded
 from ebar.training.run import Run, continue_from, open_run
 from ebar.training.state import restore
 from ebar.training.stopping import Patience
-from ebar.training.streams import Columns, OnStream
+from ebar.training.streams import Columns, GoesOn, OnStream, PretrainingColumns
 from ebar.training.train import History, Plan, Result, load_best, train_to_best
 from ebar.types import Objective
 
@@ -103,7 +104,9 @@ def train(
     steps = steps_in(batches, training.epochs)
     objective, schedule = for_steps(objective, steps), for_steps(schedule, steps)
     judge = getattr(objective, "validation", objective)  # plain cross-entropy, whatever the objective
-    if isinstance(batches, Columns) and isinstance(held_out, Columns):
+    if _goes_on(objective, model, batches):
+        assert not isinstance(batches, OnDevice)
+        assert not isinstance(held_out, OnDevice)
         objective, judge = OnStream.of(objective, model, batches), OnStream.of(judge, model, held_out)
     players = _players(model, objective, training, optimiser, schedule)
 
@@ -198,15 +201,36 @@ def _check_trunk(trunk: Path, folder: Path | None, description: str) -> None:
         raise UserError(f"{folder} cannot branch from {trunk}: finish that run first.")
 
 
-def training_batches(data: Corpus, training: Training, seed: int, device: str) -> OnDevice | Columns:
+def _goes_on(objective: Objective, model: nn.Module, batches: OnDevice | Columns | PretrainingColumns) -> bool:
+    """Whether a memory goes along from batch to batch."""
+    if not isinstance(batches, PretrainingColumns):
+        if isinstance(objective, GoesOn):
+            raise UserError("The objective pretraining reads inputs of its own: choose data of kind pretraining.")
+        return isinstance(batches, Columns)
+    if not isinstance(objective, GoesOn):
+        raise UserError(
+            "Data of kind pretraining are inputs of which some tokens are predicted: choose objective pretraining."
+        )
+    if getattr(getattr(model, "backbone", None), "memory", 0) == 0:
+        return False
+    if batches.text.form.reuse == 0:
+        raise UserError("A memory holds the reused part of each input, which has none: give data.reuse, or no memory.")
+    return True
+
+
+def training_batches(
+    data: Corpus, training: Training, seed: int, device: str
+) -> OnDevice | Columns | PretrainingColumns:
     """Batches of rows, or of tokens where `training.batch_tokens` is given. What is on disk is read as needed.
 
-    Of a stream, the next segment of each of `training.batch_size` columns.
+    Of a stream, the next segment of each of `training.batch_size` columns, and so of a text to pretrain on.
     """
     part = data.parts["train"]
-    if isinstance(part, Stream):
+    if isinstance(part, Stream | PretrainingPart):
         if training.batch_tokens is not None:
             raise UserError("A stream is read in columns: give their number as training.batch_size, no batch_tokens.")
+        if isinstance(part, PretrainingPart):
+            return PretrainingColumns.to_train(part.text, training.batch_size, seed=seed, device=device)
         return Columns.to_train(part, training.batch_size, seed=seed, device=device)
     if training.batch_tokens is None or isinstance(part, Images):
         size = _rows_in_batch(training, part)
@@ -216,7 +240,7 @@ def training_batches(data: Corpus, training: Training, seed: int, device: str) -
     return OnDevice(Budgeted(data=part, tokens=training.batch_tokens, seed=seed), device)
 
 
-def held_out_batches(data: Corpus, training: Training, device: str) -> OnDevice | Columns:
+def held_out_batches(data: Corpus, training: Training, device: str) -> OnDevice | Columns | PretrainingColumns:
     """Batches of the validation data, `training.held_out_batch` large; by default of a size for the kind of data.
 
     That is the size of training batches, and more where a token has few logits (`Corpus.held_out_batch`).
@@ -224,6 +248,8 @@ def held_out_batches(data: Corpus, training: Training, device: str) -> OnDevice 
     part, wanted = data.parts["validation"], training.held_out_batch
     if isinstance(part, Stream):
         return Columns.held_out(part, wanted or training.batch_size, device=device)
+    if isinstance(part, PretrainingPart):
+        return PretrainingColumns.held_out(part.text, wanted or training.batch_size, device=device)
     if training.batch_tokens is not None and not isinstance(part, Images):
         tokens = max(wanted or training.batch_tokens, int(lengths_of(part).max()))
         return OnDevice(Budgeted(data=part, tokens=tokens, shuffle=False), device)

@@ -26,6 +26,7 @@ from ebar.backbones.backbone import Backbone, Quick, Reads, ShowsOutputs, Steppe
 from ebar.backbones.pretrained.reading import Precision, merged, read_network
 from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.corpus import Corpus
+from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 from ebar.heads import HEADS
 from ebar.heads.head import Head, target_log_probs, without_logits
@@ -33,7 +34,13 @@ from ebar.hugging_face import quiet, transformers
 from ebar.models.drawing import Advances, Placed, PlacedSteps
 from ebar.models.outputs import TokenOutputs
 from ebar.models.pretrained import Pretrained
-from ebar.models.stepwise import ByChainRule, by_advancing, only_end_in_last_place, sure_of_end_in_last_place
+from ebar.models.stepwise import (
+    ByChainRule,
+    by_advancing,
+    check_order,
+    only_end_in_last_place,
+    sure_of_end_in_last_place,
+)
 from ebar.models.truncated import Truncatable
 from ebar.shapes import of_shape
 from ebar.types import Context, Sequences, Space
@@ -48,18 +55,22 @@ class Autoregressive(Truncatable):
 
     origin: dict[str, Any] | None = None  # backbone and head as a configuration has them, where it was made by name
     reading: Reading | None = None  # how its tokens spell text, where it was made for data
+    tokeniser: Tokeniser | None = None  # the checkpoint's, where it was made from one
 
     def __init__(self, backbone: Backbone, head: Head, space: Space):
         super().__init__()
         self.backbone = backbone
         self.head = head
         self.space: Space = replace(space, completes=True) if getattr(backbone, "completes", False) else space
+        if getattr(backbone, "any_order", False):
+            self.space = replace(self.space, any_order=True)
 
     @property
     def free_logits(self) -> bool:
         return self.head.free_logits
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], Placed]:
+        check_order(self.space, context)
         hidden, state = self.backbone.start(rows, context)
         return self._after_step(hidden, 0), Placed(state, 0)
 
@@ -74,6 +85,7 @@ class Autoregressive(Truncatable):
         self, tokens: Int[Tensor, "rows length"], context: Context | None = None
     ) -> Float[Tensor, "rows length vocabulary"]:
         """Logits of each of the tokens given those before it, in one pass."""
+        check_order(self.space, context)
         if isinstance(self.backbone, Reads):
             return self.from_inputs(self.backbone.embed(tokens[:, :-1]), context)[:, : tokens.shape[1]]
         return by_advancing(self, tokens, context)
@@ -94,6 +106,7 @@ class Autoregressive(Truncatable):
         self, tokens: Int[Tensor, "rows length"], context: Context | None = None
     ) -> Float[Tensor, "rows length"]:
         """log q(xₜ | x₍<t₎, C) of each of the tokens in one pass, by the head's own way where it has one."""
+        check_order(self.space, context)
         if isinstance(self.backbone, Reads):
             hidden = self.backbone.read(self.backbone.embed(tokens[:, :-1]), context)
         else:
@@ -240,11 +253,13 @@ def _told(kind: str, options: Mapping[str, Any], shape: Mapping[str, int], sourc
 def autoregressive(backbone: str, data: Corpus, *, head: str = "softmax", **options: Any) -> Autoregressive:
     """A model of the data by any backbone of BACKBONES; options are the backbone's own.
 
-    Where the kind of data has defaults of its own for this backbone, they are used.
+    Where the kind of data has defaults of its own for this backbone or this head, they are used.
     """
     options = {**data.defaults.get(backbone, {}), **options}
     sources = data.source_tokeniser is not None
-    model = assemble(data.space, backbone, options, head, shape=data.shape, sources=sources)
+    model = assemble(
+        data.space, backbone, options, head, data.defaults.get(head, {}), shape=data.shape, sources=sources
+    )  # fmt: skip
     model.reading = data.reading
     return model
 
@@ -271,6 +286,7 @@ transformer = _of("transformer")
 transformer_xl = _of("transformer_xl")
 encoder_decoder = _of("encoder_decoder")
 local_xl = _of("local_xl")
+xlnet = _of("xlnet")
 convolution = _of("convolution")
 pixelcnn = _of("pixelcnn")
 gated_pixelcnn = _of("gated_pixelcnn")

@@ -19,7 +19,7 @@ from ebar.maths.rows import named_tensors, take
 from ebar.models.construction import Autoregressive
 from ebar.models.drawing import Advances, Placed, PlacedSteps, draw_block, drawn_at_once
 from ebar.models.outputs import TokenOutputs
-from ebar.models.stepwise import LOGITS, ByChainRule, belongs
+from ebar.models.stepwise import LOGITS, ByChainRule, belongs, check_order
 from ebar.modes import evaluation_mode
 from ebar.types import Context, Sequences, Space
 
@@ -98,7 +98,7 @@ class Continued(ByChainRule):
             length = model.space.length if own is None else own.shape[1]
         if model.space.end is not None:
             raise UserError("A text that goes on has no end: a model of sequences that end does not read it.")
-        self.space: Space = replace(model.space, length=length)
+        self.space: Space = replace(model.space, length=length, any_order=False)
         self.after: Carried | None = None
 
     @property
@@ -142,6 +142,7 @@ class Continued(ByChainRule):
 
     def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         """Of the model in evaluation mode; where the head can, no logits but those of the targets are kept."""
+        check_order(self.space, context)
         width = min(x.tokens.shape[1], self.space.length)
         tokens = torch.where(x.mask()[:, :width], x.tokens[:, :width], 0)
         with evaluation_mode(self):

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ebar.errors import UserError
-from ebar.models.stepwise import belongs
+from ebar.models.stepwise import belongs, check_order
 from ebar.models.truncated import Truncatable
 from ebar.types import Context, Sequences, Space, draws_per_context
 
@@ -99,6 +99,7 @@ class NGram(Truncatable):
         return logs, NGramState(after[:, -1] if tokens.shape[1] else state.last)
 
     def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        check_order(self.space, context)
         total = self.token_log_probs(x, context).sum(1)
         return torch.where(belongs(x, self.space), total, -torch.inf)
 

@@ -14,7 +14,7 @@ from ebar.maths.randomness import default_generator
 from ebar.models.drawing import BLOCK, Chooser, draw_block, draw_tokens, drawn_at_once
 from ebar.modes import evaluation_mode
 from ebar.shapes import of_shape
-from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows, draws_per_context
+from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows, draws_per_context, room
 
 READ = 256  # contexts read together there, or as many as a block has
 LOGITS = 2**26  # and so many logits at most: a quarter of a gigabyte
@@ -49,10 +49,16 @@ def sure_of_end_in_last_place(
     return torch.cat([log_probs[:, :last], certain[:, None], log_probs[:, last + 1 :]], 1)
 
 
-def belongs(x: Sequences, space: Space) -> Bool[Tensor, " batch"]:
-    """Which rows are sequences of the space."""
+def check_order(space: Space, context: Context | None) -> None:
+    """An order that cannot be is refused, and any order by a model that reads from left to right only."""
+    if context is not None and context.order is not None:
+        space.after(context)
+
+
+def belongs(x: Sequences, space: Space, context: Context | None = None) -> Bool[Tensor, " batch"]:
+    """Which rows are sequences of the space, which is the one after the context."""
     if space.end is None:
-        return x.lengths == space.length
+        return x.lengths == room(space, context, len(x.lengths), x.lengths.device)
     is_end = (x.tokens == space.end) & x.mask()
     ends_once = is_end.sum(1) == 1
     last = x.tokens.gather(1, (x.lengths - 1).clamp(min=0)[:, None]).squeeze(1)
@@ -220,7 +226,7 @@ def _condition(batch: int, context: Context | None, device: torch.device | None)
 def sequence_log_prob(model: Stepwise, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
     """log p(x|C) by the chain rule; −inf for what is not a sequence of the space. In the model's own mode."""
     total = token_log_probs(model, x, context).sum(1)
-    return torch.where(belongs(x, model.space.after(context)), total, -math.inf)
+    return torch.where(belongs(x, model.space.after(context), context), total, -math.inf)
 
 
 @torch.no_grad()
@@ -247,11 +253,12 @@ def ancestral_by_token(
     choose: Chooser = draw_tokens,
 ) -> tuple[Sequences, Float[Tensor, "batch length"]]:
     """Draws, and the log-probability of each of their tokens; 0 on padding. A block of rows is drawn at a time."""
-    space = model.space.after(context)
-    blocks = [
-        draw_block(model, first, state, space=space, generator=generator, choose=choose)
-        for _, first, state in _started(model, n * context_rows(context), context, drawn_at_once(model))
-    ]
+    space, rows = model.space.after(context), n * context_rows(context)
+    blocks = []
+    for block, first, state in _started(model, rows, context, drawn_at_once(model)):
+        ordered = context is not None and context.order is not None
+        caps = room(space, context, rows, first.device)[block] if ordered else None
+        blocks.append(draw_block(model, first, state, space=space, caps=caps, generator=generator, choose=choose))
     x = Sequences.join([x for x, _ in blocks])
     width = x.tokens.shape[1]
     return x, torch.cat([F.pad(log_probs, (0, width - log_probs.shape[1])) for _, log_probs in blocks])

@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 
 from ebar.automata.lift import Reading
 from ebar.features.feature import Feature, Features, bind
+from ebar.maths.orders import arranged
 from ebar.modes import evaluation_mode
 from ebar.shapes import of_shape
 from ebar.types import Context, Distribution, Energy, SamplesWithLogProb, Scored, Sequences, Space, context_rows
@@ -47,7 +48,13 @@ def propose(
 
 
 def checked_energy(energy: Energy[Sequences], x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-    """E(x, C) in the energy's own mode, as an objective wants it that trains the energy."""
+    """E(x, C) in the energy's own mode, as an objective wants it that trains the energy.
+
+    In a context with an order an energy is given the arranged text, which holds the given tokens, and no context. Those
+    with an attribute `any_order` that is True read the order themselves, as all of ebar's own do.
+    """
+    if context is not None and context.order is not None and not getattr(energy, "any_order", False):
+        x, context = arranged(x, context), None
     return of_shape(energy(x, context), (len(x.lengths),), f"The energy of {len(x.lengths)} sequences")
 
 

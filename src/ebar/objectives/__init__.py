@@ -6,6 +6,7 @@ from ebar.objectives.activation_regularisation import ActivationRegularised
 from ebar.objectives.auxiliary_losses import AuxiliaryLosses
 from ebar.objectives.earm import Earm
 from ebar.objectives.policy_gradient import PolicyGradient, Rounds
+from ebar.objectives.pretraining import Pretraining
 from ebar.objectives.scheduled_sampling import MaximumLikelihood, ScheduledSampling
 from ebar.tables import Table
 
@@ -19,6 +20,7 @@ OBJECTIVES: Table[Any] = Table(
         "scheduled_sampling": ScheduledSampling,
         "earm": Earm,
         "auxiliary_losses": AuxiliaryLosses,
+        "pretraining": Pretraining,
     },
     given=("model", "player"),
 )
@@ -30,6 +32,7 @@ __all__ = [
     "Earm",
     "MaximumLikelihood",
     "PolicyGradient",
+    "Pretraining",
     "Rounds",
     "ScheduledSampling",
 ]

@@ -58,7 +58,7 @@ class ActivationRegularised:
         counted = x.mask()[:, : safe.tokens.shape[1]]
         costs = torch.where(counted, -outputs.log_probs, 0.0).sum(1)
         terms = int(x.lengths.sum())
-        nll = torch.where(belongs(x, space), costs, torch.inf).sum() / terms
+        nll = torch.where(belongs(x, space, context), costs, torch.inf).sum() / terms
         size, speed = size_and_speed(outputs.raw, outputs.dropped, counted)
         metrics = {"nll_per_token": nll, "activation": size, "activation_change": speed}
         value = nll + self.alpha * size + self.beta * speed

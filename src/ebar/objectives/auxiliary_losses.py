@@ -90,7 +90,7 @@ class AuxiliaryLosses:
             if not self.counts(number, len(found), clock.step):
                 continue
             logits = only_end_in_last_place(self.model.head(hidden[:, :width]), 0, space)
-            nll, _ = token_cross_entropy(token_scores(logits, safe.tokens), x, space)
+            nll, _ = token_cross_entropy(token_scores(logits, safe.tokens), x, space, context=context)
             value, counting = value + nll, counting + 1
             if self.ahead_weight > 0:
                 ahead = self._ahead(hidden[:, : width - 1], safe)

@@ -137,12 +137,12 @@ class Earm(FromPredictions):
         begin, end = self._window(safe, generator)
         negatives = self._langevin if self.negatives == "langevin" else self._autoregressive
         real, logits, term, figures = negatives(safe, context, begin, end, generator)
-        nll, loss = token_cross_entropy(real, x, space, self.label_smoothing)
+        nll, loss = token_cross_entropy(real, x, space, self.label_smoothing, context)
         chance = self.chance_of_truth(clock.step)
         if self.base == "scheduled_sampling" and chance < 1:
             mixed = self.second_pass(safe, context, logits, chance, generator)
             scores = token_scores(mixed, safe.tokens, mean=self.label_smoothing > 0)
-            _, loss = token_cross_entropy(scores, x, space, self.label_smoothing)
+            _, loss = token_cross_entropy(scores, x, space, self.label_smoothing, context)
         tokens = int(x.lengths.sum())
         metrics = {"nll_per_token": float(nll.detach() / tokens), "contrastive": float(term.detach())}
         metrics |= {"contrastive_weight": strength} | figures

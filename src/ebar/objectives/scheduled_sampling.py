@@ -56,7 +56,7 @@ class MaximumLikelihood:
         if isinstance(self.model, Stepwise):
             space = self.model.space.after(context)
             scores = self._scores(inside(x, space), context)
-            nll, loss = token_cross_entropy(scores, x, space, self.label_smoothing)
+            nll, loss = token_cross_entropy(scores, x, space, self.label_smoothing, context)
         elif self.label_smoothing > 0:
             raise UserError(f"{type(self.model).__name__} shows no token's distribution, so no label can be smoothed.")
         else:
@@ -86,7 +86,7 @@ def inside(x: Sequences, space: Space) -> Sequences:
 
 
 def token_cross_entropy(
-    scores: TokenScores, x: Sequences, space: Space, label_smoothing: float = 0.0
+    scores: TokenScores, x: Sequences, space: Space, label_smoothing: float = 0.0, context: Context | None = None
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """−Σ log q over all tokens, as it is and smoothed; infinite where a row is no sequence of the space.
 
@@ -94,7 +94,7 @@ def token_cross_entropy(
     """
     mask = x.mask()[:, : scores.logit.shape[1]]
     plain = torch.where(mask, -scores.log_prob, 0.0).sum(1)
-    nll = torch.where(belongs(x, space), plain, math.inf).sum()
+    nll = torch.where(belongs(x, space, context), plain, math.inf).sum()
     if label_smoothing == 0:
         return nll, nll
     uniform = torch.where(mask, scores.log_partition - scores.mean, 0.0).sum()
@@ -173,7 +173,7 @@ class FromPredictions:
                 logits = teacher_forced(self.model, safe.tokens, context)
         logits = self.second_pass(safe, context, logits, chance, generator)
         scores = token_scores(logits, safe.tokens, mean=self.label_smoothing > 0)
-        nll, loss = token_cross_entropy(scores, x, space, self.label_smoothing)
+        nll, loss = token_cross_entropy(scores, x, space, self.label_smoothing, context)
         terms = int(x.lengths.sum())
         metrics = {"nll_per_token": float(nll.detach() / terms), "chance_of_truth": chance}
         yield Loss(loss / terms, self.player, metrics, weight=float(terms))

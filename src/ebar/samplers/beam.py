@@ -13,13 +13,15 @@ from ebar.errors import UserError
 from ebar.models.drawing import stepper_of
 from ebar.modes import evaluation_mode, in_evaluation_mode
 from ebar.progress import bar
-from ebar.types import Context, Sequences, Space, Stepwise, context_rows
+from ebar.types import Context, Sequences, Space, Stepwise, context_rows, room
 
 Limit = int | Int[Tensor, " rows"] | None
 
 
-def limits(maximal_length: Limit, space: Space, rows: int, device: torch.device) -> Int[Tensor, " rows"]:
-    """How long each row may become, the end included: no longer than the space."""
+def limits(
+    maximal_length: Limit, space: Space, rows: int, device: torch.device, context: Context | None = None
+) -> Int[Tensor, " rows"]:
+    """How long each row may become, the end included: no longer than the space, nor than an order has it."""
     if isinstance(maximal_length, Tensor):
         if maximal_length.shape != (rows,):
             raise UserError(f"maximal_length needs one number for each of {rows} contexts.")
@@ -28,7 +30,7 @@ def limits(maximal_length: Limit, space: Space, rows: int, device: torch.device)
         wanted = torch.full((rows,), space.length if maximal_length is None else maximal_length, device=device)
     if rows and int(wanted.min()) < 1:
         raise UserError(f"maximal_length must be at least 1, not {int(wanted.min())}.")
-    return wanted.clamp(max=space.length)
+    return torch.minimum(wanted, room(space, context, rows, device))
 
 
 @torch.no_grad()
@@ -44,7 +46,7 @@ def greedy(
     space, rows = model.space.after(context), context_rows(context)
     logits, state = model.start(rows, context)
     device = logits.device
-    last = limits(maximal_length, space, rows, device) - 1
+    last = limits(maximal_length, space, rows, device, context) - 1
     tokens = torch.zeros(rows, int(last.max()) + 1 if rows else 0, dtype=torch.long, device=device)
     lengths = last + 1
     total = torch.zeros(rows, dtype=torch.float64, device=device)
@@ -127,7 +129,7 @@ def _search(
     rows = context_rows(context)
     logits, state = model.start(rows, context)
     device = logits.device
-    limit = limits(maximal_length, model.space.after(context), rows, device)
+    limit = limits(maximal_length, model.space.after(context), rows, device, context)
     longest = int(limit.max()) if rows else 0
     found = _Ended.none(rows, best, longest, device)
     row = torch.arange(rows, device=device)  # the row of the context, for each one still searched

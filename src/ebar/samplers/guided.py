@@ -14,9 +14,10 @@ from ebar.models.drawing import BLOCK, draw_tokens, stepper_of
 from ebar.models.stepwise import sequence_log_prob
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
+from ebar.samplers.gaps import Gaps, Layout, Outlook, foreseen, gaps_of
 from ebar.samplers.guided_states import JointStates
 from ebar.samplers.surrogate import Law, Tally, log_expected_weights, log_largest_ratio
-from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows
+from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows, room
 
 STEP = 2**23  # logits of one step at most: a large vocabulary comes with a large cache for each row
 
@@ -28,9 +29,13 @@ class GuidedState(NamedTuple):
     joint: Int[Tensor, " rows"]
     place: int
     log_weight: Float[Tensor, " rows"]  # log h₀·Π N/h over the steps so far, that of the token to come included
+    layout: Int[Tensor, " rows"]
+    outlook: Outlook  # of all layouts
 
     def select(self, rows: Int[Tensor, " selected"]) -> "GuidedState":
-        return GuidedState(self.base.select(rows), self.joint[rows], self.place, self.log_weight[rows])
+        return GuidedState(
+            self.base.select(rows), self.joint[rows], self.place, self.log_weight[rows], self.layout[rows], self.outlook
+        )
 
 
 class Walk(NamedTuple):
@@ -55,6 +60,8 @@ class Guided:
     by exp Σλφ. As u is positive, h = 0 only where no sequence of the space escapes a coefficient of −∞, so g > 0
     wherever P > 0. Where q gives every escape probability 0, P does too, and g goes on as q would.
 
+    In a context with an order, whose gaps must be filled from left to right, the given tokens move s too (`gaps`).
+
     h is a snapshot of the coefficients. When they move, weights stay exact (unless one was −∞ and is no more: g has
     not the support), but h no longer heads where it should.
     """
@@ -67,21 +74,24 @@ class Guided:
         states: JointStates,
         log_ahead: Float[Tensor, "places states"],
         log_final: Float[Tensor, " states"],
+        law: Law | None = None,
     ):
         self.base = base
         self.states = states
         self.log_ahead = log_ahead  # log hₜ(s), t = 0 … length
         self.log_final = log_final  # log h of a sequence that has ended
+        self.law = law  # from which h is made anew for the gaps of a context; None: h = 1
         self.allowed = _allowed(log_ahead, log_final)
+        self._kept: tuple[list[Layout], Outlook] | None = None  # of the gaps met last
 
     @classmethod
     def tilted(cls, base: Stepwise, states: JointStates, energy: Linear, law: Law) -> "Guided":
         """Looking ahead under a surrogate's law."""
         scores = states.scores(energy)
         log_ahead = log_expected_weights(states, scores, law)
-        if log_ahead[0, 0] == -math.inf:
+        if log_ahead[0, 0] == -math.inf and states.reach is None:
             raise UserError("No sequence of the model's space satisfies the energy's hard constraints: relax them.")
-        return cls(base, states, log_ahead, scores)
+        return cls(base, states, log_ahead, scores, law)
 
     @classmethod
     def plain(cls, base: Stepwise, states: JointStates) -> "Guided":
@@ -94,33 +104,57 @@ class Guided:
         return self.base.space
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], GuidedState]:
-        self._check(context)
+        gaps, outlook = self._ahead(context)
         logits, base = self.base.start(rows, context)
-        joint = torch.zeros(rows, dtype=torch.long, device=logits.device)
-        guided, _, log_step = self._guide(logits[:, None], joint[:, None], 0, (self.log_ahead, self.log_final))
-        return guided[:, 0], GuidedState(base, joint, 0, log_step[:, 0] + self.log_ahead[0, 0])
+        each = torch.arange(len(gaps.start), device=logits.device).repeat_interleave(rows // len(gaps.start))
+        joint, layout = gaps.start[each], gaps.layout[each]
+        guided, _, log_step = self._guide(logits[:, None], joint[:, None], 0, outlook, layout)
+        log_weight = log_step[:, 0] + outlook.here[layout, 0, joint].to(log_step.dtype)
+        return guided[:, 0], GuidedState(base, joint, 0, log_weight, layout, outlook)
 
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: GuidedState
     ) -> tuple[Float[Tensor, "rows length vocabulary"], GuidedState]:
         logits, base = self.base.advance(tokens, state.base)
         visited, joint = [], state.joint
-        for column in self.states.class_of[tokens].unbind(1):
-            joint = self.states.successor[joint, column]
+        for step, column in enumerate(self.states.class_of[tokens].unbind(1)):
+            joint = state.outlook.followed(self.states, joint, state.layout, column, state.place + step)
             visited.append(joint)
-        tables = (self.log_ahead, self.log_final)
-        guided, _, log_step = self._guide(logits, torch.stack(visited, 1), state.place + 1, tables)
+        guided, _, log_step = self._guide(logits, torch.stack(visited, 1), state.place + 1, state.outlook, state.layout)
         log_weight = state.log_weight + log_step.sum(1)
-        return guided, GuidedState(base, joint, state.place + tokens.shape[1], log_weight)
+        place = state.place + tokens.shape[1]
+        return guided, GuidedState(base, joint, place, log_weight, state.layout, state.outlook)
 
-    def _check(self, context: Context | None) -> None:
-        """h is for a number of tokens to come."""
+    def _ahead(self, context: Context | None) -> tuple[Gaps, Outlook]:
+        """Where each row of the context begins, and what is ahead of it.
+
+        h is for a number of tokens to come; in a context with an order, for those of each row.
+        """
         found, made = self.space.after(context).length, self.states.space.length
-        if found != made:
+        if context is None or context.order is None:
+            if found != made:
+                raise UserError(
+                    f"This proposal looks ahead over {made} tokens, and after this context {found} are to come: make "
+                    "one with `guided(target, context=…)`."
+                )
+            start = torch.zeros(context_rows(context), dtype=torch.long, device=self.states.recent.device)
+            whole = Outlook(self.log_ahead[None, :-1], self.log_ahead[None, 1:], self.log_final)
+            return Gaps(start, torch.zeros_like(start), []), whole
+        reach = made if self.states.reach is None else self.states.reach
+        if found > made or int(context.order.max()) >= reach:
             raise UserError(
-                f"This proposal looks ahead over {made} tokens, and after this context {found} are to come: make one "
-                "with `guided(target, context=…)`."
+                f"This proposal looks ahead in texts of up to {reach} tokens with {made} to come: make one "
+                "for longer ones with `guided(target, context=…)`."
             )
+        gaps = gaps_of(self.states, context)
+        if self._kept is None or self._kept[0] != gaps.layouts:
+            self._kept = gaps.layouts, foreseen(self.states, self.log_final, self.law, gaps.layouts)
+        ahead = self._kept[1]
+        hopeless = ahead.here[gaps.layout, 0, gaps.start] == -math.inf
+        if bool(hopeless.any()):
+            row = int(hopeless.nonzero()[0])
+            raise UserError(f"No way to fill the gaps of row {row} satisfies the hard constraints: relax them.")
+        return gaps, ahead
 
     def expected_log_weight(self, state: GuidedState) -> Float[Tensor, " rows"]:
         """Particles that target q(x₍≤t₎)·Nₜ have this weight: the next step's Nₜ/hₜ, which no choice changes, is in."""
@@ -131,20 +165,20 @@ class Guided:
         logits: Float[Tensor, "rows length vocabulary"],
         joint: Int[Tensor, "rows length"],
         place: int,
-        tables: Tables,
+        outlook: Outlook,
+        layout: Int[Tensor, " rows"],
     ) -> tuple[
         Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length"]
     ]:
         """log g and log q of the next token, and log N/h; `place` is the one that logits[:, 0] fills."""
-        log_ahead, log_final = tables
         log_probs = torch.log_softmax(logits, -1)
         # A parallel pass over padding may look past the end of the space; nobody reads what it says there.
-        last = self.states.space.length - 1
+        last = outlook.here.shape[1] - 1
         places = torch.arange(place, place + joint.shape[1], device=joint.device).clamp(max=last)
-        ahead = log_ahead[places[:, None] + 1, self.states.successor[joint]]
+        ahead = outlook.after[layout[:, None, None], places[:, None], self.states.successor[joint]]
         if self.states.end_class is not None:
-            ahead[..., self.states.end_class] = log_final[joint]
-        here = log_ahead[places, joint]
+            ahead[..., self.states.end_class] = outlook.final[joint]
+        here = outlook.here[layout[:, None], places, joint]
         # Relative to h here, so that a tiny h costs no digits in the model's own precision.
         shift = torch.where(here == -math.inf, 0.0, here)[..., None]
         guided = log_probs + (ahead - shift).to(log_probs.dtype)[..., self.states.class_of]
@@ -181,14 +215,25 @@ class Guided:
         is that of the mixture α·d + (1 − α)·g, α = defensive/n. As d ≥ q wherever P > 0, no weight P/(α·d + (1 − α)·g)
         exceeds e^(max −E)/α, whatever the surrogate has missed. Hesterberg 1995; Owen and Zhou 2000.
         """
-        self._check(context)
+        gaps, outlook = self._ahead(context)
         with evaluation_mode(self.base):
             first, state = self.base.start(context_rows(context), context)
+            most = room(self.space.after(context), context, len(first), first.device)
             condition = torch.arange(len(first), device=first.device).repeat_interleave(n)
             plain = (torch.arange(n, device=first.device) < defensive).repeat(len(first))
             size = max(1, min(BLOCK, STEP // self.space.vocabulary))
             parts = [
-                self._walk_block(first[rows], state.select(rows), own if defensive else None, tally, generator)
+                self._walk_block(
+                    first[rows],
+                    state.select(rows),
+                    gaps.start[rows],
+                    gaps.layout[rows],
+                    most[rows],
+                    outlook,
+                    own if defensive else None,
+                    tally,
+                    generator,
+                )
                 for rows, own in zip(torch.split(condition, size), torch.split(plain, size), strict=True)
             ]
         x = Sequences.join([part[0] for part in parts])
@@ -204,6 +249,10 @@ class Guided:
         self,
         logits: Float[Tensor, "rows vocabulary"],
         state: State,
+        joint: Int[Tensor, " rows"],
+        layout: Int[Tensor, " rows"],
+        lengths: Int[Tensor, " rows"],
+        outlook: Outlook,
         plain: Bool[Tensor, " rows"] | None,
         tally: Tally | None,
         generator: Generator,
@@ -213,22 +262,20 @@ class Guided:
         Rows that have ended are no longer computed.
         """
         stepper = stepper_of(self.base, state)
-        length, end, rows, device = self.states.space.length, self.space.end, len(logits), logits.device
+        allowed = self._allowed_in(outlook)
+        length, end, rows, device = int(lengths.max()), self.space.end, len(logits), logits.device
         tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
-        lengths = torch.full((rows,), length, device=device)
         log_prob, base_log_prob, log_defence = torch.zeros(3, rows, dtype=logits.dtype, device=device)
         alive = torch.arange(rows, device=device)
-        joint = torch.zeros_like(alive)
         for place in range(length):
             if tally is not None:
                 tally.add(self.states, logits, joint, place)
-            tables = (self.log_ahead, self.log_final)
-            guided, log_probs, _ = self._guide(logits[:, None], joint[:, None], place, tables)
+            guided, log_probs, _ = self._guide(logits[:, None], joint[:, None], place, outlook, layout)
             law = guided
             if plain is not None:
                 free = log_probs
-                if self.allowed is not None:
-                    free = self._guide(logits[:, None], joint[:, None], place, self.allowed)[0]
+                if allowed is not None:
+                    free = self._guide(logits[:, None], joint[:, None], place, allowed, layout)[0]
                 law = torch.where(plain[alive][:, None, None], free, guided)
             token = draw_tokens(law[:, 0], generator)
             tokens[alive, place] = token
@@ -236,18 +283,28 @@ class Guided:
             base_log_prob[alive] += log_probs[:, 0].gather(1, token[:, None]).squeeze(1)
             if plain is not None:
                 log_defence[alive] += free[:, 0].gather(1, token[:, None]).squeeze(1)
-            if end is not None and bool((token == end).any()):
+            if end is not None:
                 lengths[alive[token == end]] = place + 1
-                onward = (token != end).nonzero().squeeze(1)
-                alive, token, joint = alive[onward], token[onward], joint[onward]
+            over = lengths[alive] == place + 1
+            if bool(over.any()):
+                onward = (~over).nonzero().squeeze(1)
+                alive, token, joint, layout = alive[onward], token[onward], joint[onward], layout[onward]
                 if len(alive) == 0:
                     break
                 stepper.keep(onward)
-            if place + 1 < length:
-                joint = self.states.successor[joint, self.states.class_of[token]]
-                logits = stepper.step(token)
+            joint = outlook.followed(self.states, joint, layout, self.states.class_of[token], place)
+            logits = stepper.step(token)
         width = int(lengths.max()) if rows else 0
         return Sequences(tokens[:, :width], lengths), log_prob, base_log_prob, log_defence
+
+    def _allowed_in(self, outlook: Outlook) -> Outlook | None:
+        """What is ahead with every finite h replaced by 1; None where nothing is forbidden."""
+        if outlook.between is not None:
+            return outlook.allowed()
+        if self.allowed is None:
+            return None
+        ahead, final = self.allowed
+        return Outlook(ahead[None, :-1], ahead[None, 1:], final)
 
     def log_ratio_bound(self, target: object) -> float | None:
         """log P(x|C) − log g(x|C) is never above this; None where no such number is known.
@@ -257,6 +314,8 @@ class Guided:
         """
         if not isinstance(target, Tilted) or target.base is not self.base or not isinstance(target.energy, Linear):
             return None
+        if self.states.reach is not None:
+            return None  # made for gaps, and it is not said for which
         followed = log_largest_ratio(self.states, self.log_ahead, self.log_final, self.states.scores(target.energy))
         return None if followed == math.inf else followed + self.states.others_bound(target.energy)
 

@@ -33,6 +33,7 @@ class JointStates:
     successor: Int[Tensor, "states classes"]  # of the end class: the state itself, nothing comes after
     accepted: Float[Tensor, "features states"]  # φ, were the sequence to stop here
     recent: Int[Tensor, " states"]  # the last `order` classes, read in base 1 + classes, 0 for none
+    reach: int | None = None  # where there are gaps: tokens of the longest text, given ones between them included
 
     @property
     def end_class(self) -> int | None:
@@ -58,8 +59,14 @@ class JointStates:
         return math.fsum(0.0 if c == -math.inf else max(c * f.low, c * f.high) for f, c in others)
 
 
-def joint_states(energy: Linear, space: Space, *, order: int, device: torch.device) -> JointStates:
-    """The joint automaton of the energy's features, with as much of `order` as its table has room for."""
+def joint_states(
+    energy: Linear, space: Space, *, order: int, device: torch.device, reach: int | None = None
+) -> JointStates:
+    """The joint automaton of the energy's features, with as much of `order` as its table has room for.
+
+    `reach`: how many tokens are read at most, where given ones stand between those of the space.
+    """
+    longest = space.length if reach is None else reach
     features: tuple[Feature, ...] = ()
     for feature in energy.features.features:
         if isinstance(feature, Followed) and feature not in features:
@@ -79,9 +86,9 @@ def joint_states(energy: Linear, space: Space, *, order: int, device: torch.devi
     starts = torch.tensor([automaton.start for automaton in automata], device=device)
     end_class = None if space.end is None else int(class_of[space.end])
     classes = len(representative)
-    while order > 0 and classes**order * max(classes, space.length) > LARGEST_MEMORY:
+    while order > 0 and classes**order * max(classes, longest) > LARGEST_MEMORY:
         order -= 1
-    while (walked := _reachable(moves, starts, space.length, order, end_class)) is None:
+    while (walked := _reachable(moves, starts, longest, order, end_class)) is None:
         if order == 0:
             raise UserError(
                 f"The joint automaton of {len(features)} features has over {LARGEST_TABLE:,} entries in a table of "
@@ -90,7 +97,7 @@ def joint_states(energy: Linear, space: Space, *, order: int, device: torch.devi
         order -= 1
     places, successor = walked
     accepted = [automaton.accepting.to(device)[places[:, column]].double() for column, automaton in enumerate(automata)]
-    return JointStates(space, features, order, class_of, successor, torch.stack(accepted), places[:, -1])
+    return JointStates(space, features, order, class_of, successor, torch.stack(accepted), places[:, -1], reach)
 
 
 def _terms(energy: Linear) -> list[tuple[Feature, float]]:

@@ -54,7 +54,9 @@ def guided(
     base, energy = target.base, target.energy
     with evaluation_mode(base):
         device = base.start(context_rows(context), context)[0].device
-    states = joint_states(energy, base.space.after(context), order=surrogate.order, device=device)
+    space = base.space.after(context)
+    reach = int(context.order.max()) + 1 if context is not None and context.order is not None else None
+    states = joint_states(energy, space, order=surrogate.order, device=device, reach=reach)
     tally = Tally.empty(states)
     proposal = Guided.plain(base, states)
     for _ in range(2):

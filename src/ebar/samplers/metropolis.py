@@ -20,7 +20,7 @@ from ebar.models.drawing import draw_tokens, stepper_of
 from ebar.modes import in_evaluation_mode
 from ebar.samplers.draw import Setting, shares
 from ebar.samplers.rejection import Attempts, CountingSampler, coin
-from ebar.types import Context, Sequences, Space, Stepwise, Weighted, context_rows
+from ebar.types import Context, Sequences, Space, Stepwise, Weighted, context_rows, room
 
 
 class Walkers(NamedTuple):
@@ -151,7 +151,7 @@ def redraw(
     condition = torch.arange(conditions, device=logits.device).repeat_interleave(rows // conditions)
     logits, state = logits[condition], state.select(condition)
     stepper = stepper_of(model, state)
-    tokens, lengths = torch.zeros_like(x.tokens), torch.full_like(x.lengths, space.length)
+    tokens, lengths = torch.zeros_like(x.tokens), room(space, context, rows, x.lengths.device)
     log_q, log_gain = torch.zeros_like(logits[:, 0]), torch.zeros_like(logits[:, 0])
     going = torch.arange(rows, device=logits.device)
     for place in range(space.length):
@@ -164,9 +164,10 @@ def redraw(
         log_q[going] += step
         was = log_probs.gather(1, x.tokens[going, place, None]).squeeze(1)
         log_gain[going] += torch.where(free[going, place] & (place < x.lengths[going]), step - was, 0.0)
-        if space.end is not None and bool((new == space.end).any()):
+        if space.end is not None:
             lengths[going[new == space.end]] = place + 1
-            goes_on = (new != space.end).nonzero().squeeze(1)
+        if bool((lengths[going] == place + 1).any()) and place + 1 < space.length:
+            goes_on = (lengths[going] > place + 1).nonzero().squeeze(1)
             going, new = going[goes_on], new[goes_on]
             if len(going) == 0:
                 break

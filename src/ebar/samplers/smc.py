@@ -14,12 +14,13 @@ from torch import Generator, Tensor
 
 from ebar.bounds import Count
 from ebar.errors import UserError, choose
+from ebar.maths.orders import left_to_right
 from ebar.models.drawing import draw_tokens
 from ebar.models.tilted import Tilted, measured_energy
 from ebar.modes import in_evaluation_mode
 from ebar.samplers.draw import BatchSampler, Foresighted, Setting, group_size, log_weights, numbered
 from ebar.samplers.importance import RESAMPLERS, flat_indices, in_groups, particle_systems, repeated, resampled
-from ebar.types import Context, Sequences, State, Stepwise, Target, Weighted, context_rows
+from ebar.types import Context, Sequences, State, Stepwise, Target, Weighted, context_rows, room
 
 
 class Prefixes(NamedTuple):
@@ -40,6 +41,8 @@ def none(prefixes: Prefixes) -> Float[Tensor, " prefixes"]:
 
 def energy(prefixes: Prefixes) -> Float[Tensor, " prefixes"]:
     """The energy of the prefix, as though it were the whole: good when E builds up along the sequence.
+
+    In a context with an order, of the text up to the first place that is still open.
 
     A prefix of infinite energy can still become a good sequence (a motif that has yet to come), so there this
     guess abstains.
@@ -62,10 +65,15 @@ Twist = Callable[[Prefixes], Float[Tensor, " prefixes"]]
 TWISTS: dict[str, Twist] = {"none": none, "energy": energy, "potential": potential}
 
 
-def twist_for(name: str | None, target: Target, proposal: Stepwise) -> str:
-    """The twist asked for, or else the best there is: the proposal's foresight, the energy of the prefix, none."""
+def twist_for(name: str | None, target: Target, proposal: Stepwise, context: Context | None = None) -> str:
+    """The twist asked for, or else the best there is: the proposal's foresight, the energy of the prefix, none.
+
+    Tokens that come in an order other than from left to right make no prefix of a text until they are all there.
+    """
     if name is not None:
         return name
+    if context is not None and not bool(left_to_right(context).all()):
+        return "none"
     if isinstance(proposal, Foresighted):
         return "potential"
     return "energy" if isinstance(target, Tilted) else "none"
@@ -139,7 +147,7 @@ class Smc(BatchSampler):
         generator: Generator,
     ) -> tuple[Sequences, Float[Tensor, "systems particles"]]:
         """`count` systems of `size` particles, one for each row of the context where there is one."""
-        name = twist_for(self.twist, target, proposal)
+        name = twist_for(self.twist, target, proposal, context)
         twist = choose(TWISTS, name, "twist")
         resample = choose(RESAMPLERS, self.resampling, "resampling scheme")
         base = base_to_follow(name, target, proposal)
@@ -150,6 +158,7 @@ class Smc(BatchSampler):
         tokens = torch.zeros(total, space.length, dtype=torch.long, device=logits.device)
         cloud = Cloud(tokens, torch.zeros_like(tokens[:, 0]), *(nought.clone() for _ in range(4)))
         log_w = nought.view(count, size)  # never written to in place
+        most = room(space, context, total, logits.device)
         going = torch.arange(total, device=logits.device)  # particles that have not ended: what `state` has rows for
         for place in range(space.length):
             log_probs = torch.log_softmax(logits, -1)
@@ -158,8 +167,9 @@ class Smc(BatchSampler):
             cloud.log_q[going] += log_probs.gather(1, token[:, None]).squeeze(1)
             if base is not None:
                 cloud.log_base[going] += torch.log_softmax(base_logits, -1).gather(1, token[:, None]).squeeze(1)
-            last = place + 1 == space.length
-            ended = torch.full_like(token, last, dtype=torch.bool) if last or space.end is None else token == space.end
+            ended = most[going] <= place + 1
+            if space.end is not None:
+                ended = ended | (token == space.end)
             done, going, token = going[ended], going[~ended], token[~ended]
             cloud.lengths[done] = place + 1
             x = Sequences(cloud.tokens[done, : place + 1], cloud.lengths[done])

@@ -123,6 +123,15 @@ def _endings(tally: Tally) -> Float[Tensor, "places states"]:
     return ((ends + overall) / (visits + 1)).expand_as(tally.ends)
 
 
+def log_following(states: JointStates, law: Law) -> Float[Tensor, "states classes"]:
+    """log u(c|s) of what follows where the sequence does not end: positive for every class that has a token."""
+    possible = states.class_sizes > 0
+    if states.end_class is not None:
+        possible[states.end_class] = False
+    following = torch.where(possible, law.following.clamp(min=LEAST), 0.0)
+    return (following / following.sum(1, keepdim=True).clamp(min=LEAST)).log()
+
+
 def log_expected_weights(
     states: JointStates, scores: Float[Tensor, " states"], law: Law
 ) -> Float[Tensor, "places states"]:
@@ -131,21 +140,16 @@ def log_expected_weights(
     hₜ(s) = e(t, s)·exp score(s) + (1 − e(t, s))·Σ_c u(c|s)·hₜ₊₁(δ(s, c)), with e = 1 in the last place, and e = 0
     everywhere in a space without an end token.
     """
-    length = states.space.length
-    possible = states.class_sizes > 0
-    if states.end_class is not None:
-        possible[states.end_class] = False
-    following = torch.where(possible, law.following.clamp(min=LEAST), 0.0)
-    log_following = (following / following.sum(1, keepdim=True).clamp(min=LEAST)).log()
+    length, log_next = states.space.length, log_following(states, law)
     end = law.end.clamp(LEAST, 1 - LEAST)
     rows = [scores]  # after the last token
     for place in reversed(range(length)):
         if states.end_class is None:
-            rows.append(torch.logsumexp(log_following + rows[-1][states.successor], 1))
+            rows.append(torch.logsumexp(log_next + rows[-1][states.successor], 1))
         elif place == length - 1:
             rows.append(scores)
         else:
-            onward = torch.logsumexp(log_following + rows[-1][states.successor], 1)
+            onward = torch.logsumexp(log_next + rows[-1][states.successor], 1)
             rows.append(torch.logaddexp(end[place].log() + scores, torch.log1p(-end[place]) + onward))
     return torch.stack(rows[::-1])
 

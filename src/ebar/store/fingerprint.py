@@ -78,13 +78,18 @@ def _describe(thing: object, inside: tuple[int, ...]) -> Any:
 
 
 def _arguments(thing: object) -> dict[str, object]:
-    """Those of its constructor that it keeps under their names; and its space, which may follow from them."""
+    """Those of its constructor that it keeps under their names; and its space, which may follow from them.
+
+    A field of a dataclass whose metadata say that it `follows` from something else is left out.
+    """
     if fields := getattr(thing, "_fields", None):
         return {name: getattr(thing, name) for name in fields}
     try:
         names = [name for name in inspect.signature(type(thing)).parameters if not name.startswith("_")]
     except (TypeError, ValueError):
         names = []
+    told = getattr(thing, "__dataclass_fields__", {})
+    names = [name for name in names if name not in told or not told[name].metadata.get("follows")]
     found = {}
     for name in (*names, "space"):
         try:

@@ -20,7 +20,8 @@ def check_distribution(
 ) -> None:
     """`sample` and `log_prob` agree, and the probabilities of a small space add up to 1.
 
-    Context-major order, the generator as the only source of randomness, and dropout off in training mode are laws too.
+    So they do in every order: give a context with a row for each. Context-major order, the generator as the only source
+    of randomness, and dropout off in training mode are laws too.
     """
     rows = context_rows(context)
     x = model.sample(draws, context, generator=Generator().manual_seed(1))
@@ -43,7 +44,17 @@ def check_distribution(
         scored = model.log_prob(drawn, context)
         wide = None if tolerance is None else tolerance * max(1, drawn.tokens.shape[1])
         require_close(own, scored, "sample_with_log_prob and log_prob agree", tolerance=wide)
-    space = model.space.after(context)
+    coming = None if context is None else context.coming
+    if context is not None and coming is not None and bool((coming != coming[0]).any()):
+        for row in range(rows):
+            _check_total(model, context.select(torch.tensor([row])))
+    else:
+        _check_total(model, context)
+
+
+def _check_total(model: Distribution, context: Context | None) -> None:
+    """Of contexts in which equally many tokens are to come."""
+    space, rows = model.space.after(context), context_rows(context)
     if has_at_most(space, ENUMERABLE):
         every = all_sequences(space)
         whole = Sequences(every.tokens.repeat(rows, 1), every.lengths.repeat(rows))

@@ -12,6 +12,7 @@ from jaxtyping import Int
 from torch import Generator, Tensor
 
 from ebar.data.corpus import Stored
+from ebar.data.labelled import Inputs, Labelled
 from ebar.errors import UserError
 from ebar.maths.randomness import folded
 from ebar.maths.rows import count_rows, take
@@ -107,8 +108,13 @@ def _trimmed(tree: Any) -> Any:
     """Without the padding that no row of the batch needs."""
     if isinstance(tree, Sequences):
         return Sequences(tree.tokens[:, : int(tree.lengths.max())], tree.lengths)
-    if isinstance(tree, Context) and tree.order is None:
-        return Context(_trimmed(tree.given))
+    if isinstance(tree, Context):
+        order = tree.order
+        return Context(_trimmed(tree.given), None if order is None else order[:, : int((order >= 0).sum(1).max())])
+    if isinstance(tree, Labelled):
+        width = int(tree.inputs.lengths.max())
+        tokens, segments = tree.inputs.tokens[..., :width], tree.inputs.segments[..., :width]
+        return tree._replace(inputs=Inputs(tokens, segments, tree.inputs.lengths))
     if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
         return tuple(_trimmed(branch) for branch in tree)
     return tree

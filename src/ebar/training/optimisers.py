@@ -7,14 +7,15 @@ first step already moves.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
-from torch import nn, optim
+from torch import optim
 
 from ebar.tables import Table
+from ebar.training.layerwise import Parameters
 from ebar.training.triggered import AVERAGE, TriggeredAsgd
 from ebar.types import Clock
 
@@ -23,7 +24,7 @@ from ebar.types import Clock
 class OptimiserConfig(Protocol):
     """The hyperparameters of an optimiser."""
 
-    def build(self, parameters: Iterable[nn.Parameter]) -> optim.Optimizer: ...
+    def build(self, parameters: Parameters) -> optim.Optimizer: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class Adam:
     epsilon: float = 1e-8
     weight_decay: float = 0.0
 
-    def build(self, parameters: Iterable[nn.Parameter]) -> optim.Optimizer:
+    def build(self, parameters: Parameters) -> optim.Optimizer:
         return type(self).made(
             parameters, lr=self.learning_rate, betas=self.betas, eps=self.epsilon, weight_decay=self.weight_decay
         )
@@ -61,7 +62,7 @@ class Sgd:
     nesterov: bool = False
     weight_decay: float = 0.0
 
-    def build(self, parameters: Iterable[nn.Parameter]) -> optim.Optimizer:
+    def build(self, parameters: Parameters) -> optim.Optimizer:
         return optim.SGD(
             parameters,
             lr=self.learning_rate,
@@ -85,7 +86,7 @@ class Asgd:
     power: float = 0.75
     weight_decay: float = 0.0
 
-    def build(self, parameters: Iterable[nn.Parameter]) -> optim.Optimizer:
+    def build(self, parameters: Parameters) -> optim.Optimizer:
         return optim.ASGD(
             parameters,
             lr=self.learning_rate,
@@ -99,7 +100,7 @@ class Asgd:
 class AveragingAdam(optim.Adam):
     """torch's Adam, and the mean of all weights after step `average_from`, kept under the name that ASGD's have."""
 
-    def __init__(self, parameters: Iterable[nn.Parameter], *, average_from: int, **options: Any):
+    def __init__(self, parameters: Parameters, *, average_from: int, **options: Any):
         super().__init__(parameters, **options)
         self.average_from = average_from
 
@@ -125,7 +126,7 @@ class AveragedAdam(Adam):
         if self.average_from < 0:
             raise ValueError(f"average_from must be at least 0, not {self.average_from}")
 
-    def build(self, parameters: Iterable[nn.Parameter]) -> optim.Optimizer:
+    def build(self, parameters: Parameters) -> optim.Optimizer:
         return AveragingAdam(
             parameters, average_from=self.average_from, lr=self.learning_rate, betas=self.betas, eps=self.epsilon,
             weight_decay=self.weight_decay,

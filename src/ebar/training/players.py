@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn, optim
 
 from ebar.modes import evaluation_mode
+from ebar.training.layerwise import FACTOR
 from ebar.training.optimisers import Constant, Schedule
 from ebar.types import Clock
 
@@ -33,12 +34,15 @@ class Player:
         return [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
 
     def set_learning_rate(self, clock: Clock, rate: float = 1.0) -> float:
-        """What the schedule says now, times `rate`; returns the first group's."""
+        """What the schedule says now, times `rate`, and in each group times its own factor (`layerwise`).
+
+        Returns that of a group whose factor is 1.
+        """
         assert self.optimiser is not None
         factor = self.schedule.factor(clock) * rate
         for group in self.optimiser.param_groups:
-            group["lr"] = group.setdefault("initial_lr", group["lr"]) * factor
-        return float(self.optimiser.param_groups[0]["lr"])
+            group["lr"] = group.setdefault("initial_lr", group["lr"]) * factor * group.get(FACTOR, 1.0)
+        return float(self.optimiser.param_groups[0]["initial_lr"] * factor)
 
 
 Players = Mapping[str, Player]

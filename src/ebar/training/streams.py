@@ -9,17 +9,19 @@ epoch begins, and kept in checkpoints.
 """
 
 import copy
+from collections.abc import Generator as Steps
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Int
 from torch import Generator, Tensor, nn
 
+from ebar.data.pretraining_inputs import PretrainingBatch, PretrainingText, read_inputs
 from ebar.data.stream import Stream
 from ebar.errors import UserError
-from ebar.maths.rows import named_tensors, put, rows_of_process, take
+from ebar.maths.rows import count_rows, named_tensors, put, rows_of_process, take
 from ebar.models.construction import Autoregressive
 from ebar.models.continued import Carried, Continued, Segment, begin, carrying
 from ebar.training import distributed
@@ -81,25 +83,62 @@ class Columns:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PretrainingColumns:
+    """A source of batches: the inputs of a text to pretrain on that is read in so many columns."""
+
+    text: PretrainingText
+    columns: int
+    seed: int = 0
+    device: str = "cpu"
+    _backwards: PretrainingText = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_backwards", self.text.backwards())
+
+    @staticmethod
+    def to_train(text: PretrainingText, columns: int, *, seed: int, device: str) -> "PretrainingColumns":
+        """A text that does not fill a batch is refused."""
+        if text.inputs(columns) == 0:
+            raise UserError(
+                f"The training text has {len(text.tokens):,} tokens, fewer than one batch of {columns:,} columns of "
+                f"{text.form.length:,}: give more text, a smaller training.batch_size or a smaller data.length."
+            )
+        return PretrainingColumns(text=text, columns=columns, seed=seed, device=device)
+
+    @staticmethod
+    def held_out(text: PretrainingText, columns: int, *, device: str) -> "PretrainingColumns":
+        """As many columns, but none shorter than an input; the same inputs whenever they are asked for."""
+        return PretrainingColumns(
+            text=text, columns=max(1, min(columns, len(text.tokens) // text.form.length)), device=device
+        )
+
+    def __len__(self) -> int:
+        return self.text.inputs(self.columns)
+
+    def at(self, epoch: int, start: int) -> Iterator[PretrainingBatch]:
+        for number in range(start, len(self)):
+            batch = read_inputs(self.text, self._backwards, self.columns, number, seed=self.seed, epoch=epoch)
+            yield to_device(batch, self.device)
+
+
 class StreamMemory(nn.Module):
     """Where the model stands in each column, as buffers: a player without optimiser keeps it in the checkpoints.
 
     `objective` is the state of the objective itself, where it has any.
     """
 
-    def __init__(self, carried: Carried, objective: nn.Module | None = None):
+    def __init__(self, carried: Any, objective: nn.Module | None = None):
         super().__init__()
-        self._form, self.columns = carried, len(carried.last)
+        self._form, self.columns = carried, count_rows(carried)
         for name, tensor in named_tensors(carried, "carried").items():
             self.register_buffer(name.replace(".", "_"), tensor.clone())
         self.objective = objective
 
     @property
-    def carried(self) -> Carried:
-        """The buffers as what they are."""
-        buffers = iter(self.buffers(recurse=False))
-        found: Carried = _filled(self._form, buffers)
-        return found
+    def carried(self) -> Any:
+        """The buffers as what they are: a tree of tensors, a row for each column."""
+        return _filled(self._form, iter(self.buffers(recurse=False)))
 
     def gather(self) -> None:
         """Each process has gone on with its own rows only: now all have all of them. All processes must call it."""
@@ -130,49 +169,85 @@ class StreamMemory(nn.Module):
         )
 
 
+@runtime_checkable
+class GoesOn(Protocol):
+    """An objective whose losses depend on what is remembered of earlier batches."""
+
+    def empty_memory(self, rows: int) -> Any:
+        """Of columns of which nothing has been read: a tree of tensors, rows first."""
+        ...
+
+    def losses_after(self, memory: Any, batch: Any, clock: Clock, *, generator: Generator) -> Steps[Loss, None, Any]:
+        """The losses of the next batch; the memory after it is returned."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnStream:
-    """An objective whose model goes on, in each row, from what it remembers of the row's column."""
+class LeftToRight:
+    """Any objective that reads tokens, on segments of a text that its model goes on with."""
 
     objective: Objective
     model: Autoregressive
-    memory: StreamMemory
 
-    @staticmethod
-    def of(objective: Any, model: object, columns: Columns) -> "OnStream":
-        """For a model whose backbone carries a memory, and an objective that reads tokens."""
-        own, _ = carrying(model)
-        if getattr(objective, "model", None) is not model:
-            raise UserError(f"{type(objective).__name__} has no model that could go on with a stream.")
-        reads_vectors = (("negatives", "langevin", "autoregressive"), ("mixing", "top_k", "sample"))
-        for option, value, other in reads_vectors:
-            if getattr(objective, option, None) == value:
-                raise UserError(
-                    f"With {option} {value} an objective puts vectors in place of tokens, which a model does not read "
-                    f"in the middle of a stream: choose {option} {other}."
-                )
-        state = getattr(objective, "memory", None)
-        memory = StreamMemory(begin(own, columns.columns), state if isinstance(state, nn.Module) else None)
-        return OnStream(objective=objective, model=own, memory=memory)
+    def empty_memory(self, rows: int) -> Carried:
+        return begin(self.model, rows)
 
-    def losses(self, batch: Segment, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
-        """The objective's own, on the segment; the memory after it is written back when all have been taken."""
+    def losses_after(
+        self, memory: Carried, batch: Segment, clock: Clock, *, generator: Generator
+    ) -> Steps[Loss, None, Carried]:
         tokens, rate = batch.x.tokens, float(batch.rate[0])
-        continued = Continued(self.model, self._before(batch), own=tokens)
+        continued = Continued(self.model, memory, own=tokens)
         for loss in _with_model(self.objective, continued).losses(batch.x, clock, generator=generator):
             yield loss._replace(rate=loss.rate * rate)
         if (after := continued.after) is None:  # nobody has read just these tokens
             with torch.no_grad():
                 _, after = continued.read(tokens)
+        return after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnStream:
+    """An objective whose model goes on, in each row, from what it remembers of the row's column."""
+
+    objective: GoesOn
+    memory: StreamMemory
+
+    @staticmethod
+    def of(objective: Any, model: object, columns: Columns | PretrainingColumns) -> "OnStream":
+        """For a model whose backbone carries a memory, and an objective that reads tokens or keeps its own memory."""
+        state = getattr(objective, "memory", None)
+        goes_on = objective if isinstance(objective, GoesOn) else _left_to_right(objective, model)
+        empty = goes_on.empty_memory(columns.columns)
+        memory = StreamMemory(empty, state if isinstance(state, nn.Module) else None)
+        return OnStream(objective=goes_on, memory=memory)
+
+    def losses(self, batch: Any, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
+        """The objective's own; the memory after them is written back when all have been taken."""
+        after = yield from self.objective.losses_after(self._before(batch), batch, clock, generator=generator)
         put(self.memory.carried, batch.column, after)
 
-    def _before(self, batch: Segment) -> Carried:
+    def _before(self, batch: Any) -> Any:
         if bool(batch.begins.all()):
-            return begin(self.model, len(batch.begins))
-        carried: Carried = take(self.memory.carried, batch.column)
+            return self.objective.empty_memory(len(batch.begins))
+        carried = take(self.memory.carried, batch.column)
         if bool(batch.begins.any()):
-            put(carried, batch.begins.nonzero().squeeze(1), begin(self.model, int(batch.begins.sum())))
+            fresh = self.objective.empty_memory(int(batch.begins.sum()))
+            put(carried, batch.begins.nonzero().squeeze(1), fresh)
         return carried
+
+
+def _left_to_right(objective: Any, model: object) -> LeftToRight:
+    own, _ = carrying(model)
+    if getattr(objective, "model", None) is not model:
+        raise UserError(f"{type(objective).__name__} has no model that could go on with a stream.")
+    reads_vectors = (("negatives", "langevin", "autoregressive"), ("mixing", "top_k", "sample"))
+    for option, value, other in reads_vectors:
+        if getattr(objective, option, None) == value:
+            raise UserError(
+                f"With {option} {value} an objective puts vectors in place of tokens, which a model does not read "
+                f"in the middle of a stream: choose {option} {other}."
+            )
+    return LeftToRight(objective=objective, model=own)
 
 
 def gather_memories(module: nn.Module) -> None:

@@ -5,13 +5,14 @@ NT-ASGD, the non-monotonically triggered averaged gradient descent of Regularizi
 state, which checkpoints keep: a run goes on to the last bit as if it had never been stopped.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn, optim
 
+from ebar.training.layerwise import Parameters
 from ebar.training.stopping import no_longer_improves
 
 LOSSES, COUNT, AVERAGE = "losses", "averaged_steps", "ax"  # "ax" is torch's name, by which evaluation finds it
@@ -32,7 +33,7 @@ class TriggeredAveraging(optim.Optimizer):
     The average is over all weights since the trigger but those after its first step, which torch leaves out too.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float, evaluations: int):
+    def __init__(self, parameters: Parameters, *, lr: float, weight_decay: float, evaluations: int):
         super().__init__(parameters, {"lr": lr, "weight_decay": weight_decay})
         self.evaluations = evaluations
 
@@ -94,7 +95,7 @@ class TriggeredAsgd:
         if self.evaluations < 1:
             raise ValueError(f"evaluations must be at least 1, not {self.evaluations}")
 
-    def build(self, parameters: Iterable[nn.Parameter]) -> optim.Optimizer:
+    def build(self, parameters: Parameters) -> optim.Optimizer:
         return TriggeredAveraging(
             parameters, lr=self.learning_rate, weight_decay=self.weight_decay, evaluations=self.evaluations
         )

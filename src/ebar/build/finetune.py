@@ -1,0 +1,168 @@
+"""Fine-tuning as a configuration says, what it starts from, and a fine-tuned run opened."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import nn
+
+from ebar.backbones import BACKBONES
+from ebar.build.train import load_model
+from ebar.config.finetune import MANUAL, FinetuneConfig, FurtherTask, read_finetune
+from ebar.config.reader import Manual, described, read_tree, to_yaml
+from ebar.config.train import read_train
+from ebar.data.built_tokeniser import TOKENISER, read_tokeniser
+from ebar.data.labelled import LabelledCorpus, LabelledData
+from ebar.data.specials import vocabulary_with_specials
+from ebar.data.tokenisers import Tokeniser
+from ebar.energies.reencoded import load_encoder
+from ebar.errors import UserError
+from ebar.journeys.finetune.description import ENCODER
+from ebar.journeys.finetune.journey import Finetuned, finetune
+from ebar.journeys.finetune.made import ONE, new_model
+from ebar.models.task.encoders import ENCODERS, is_xlnet, task_encoder
+from ebar.models.xlnet_weights import xlnet_from_hugging_face
+from ebar.training import distributed
+from ebar.training.optimisers import OPTIMISERS, SCHEDULES
+from ebar.training.randomness import seeded
+from ebar.training.train import History, load_best
+from ebar.types import Space
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What fine-tuning starts from: a network, and the tokeniser it has learnt with."""
+
+    model: nn.Module
+    tokeniser: Tokeniser
+    folder: Path | None = None
+
+
+def finetune_as(
+    config: FinetuneConfig, folder: Path | None, *, replace_config: bool = False, quiet: bool = True
+) -> Finetuned:
+    """Seeds all random sources, reads network and data, and trains, in that order."""
+    try:
+        generator = seeded(config.seed, device=config.device, rank=distributed.rank())
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"The model cannot be put on {config.device!r}: {str(error).splitlines()[0]}.") from None
+    start = None if config.pretrained is None else start_from(config.pretrained, config.device)
+    if start is not None:
+        _no_backbone(config)
+    tasks = read_tasks(config, None if start is None else start.tokeniser, folder)
+    model: Any = start or new_network(config, next(iter(tasks.values())))
+    (model.model if start is not None else model).to(torch.device(config.device), getattr(torch, config.precision))
+    return finetune(
+        model,
+        tasks,
+        head=config.head,
+        dropout=config.dropout,
+        frozen=config.frozen,
+        layer_decay=config.layer_decay,
+        mixing=config.mixing,
+        monitor=config.monitor,
+        training=config.training,
+        optimiser=config.optimiser.make(OPTIMISERS),
+        schedule=config.schedule.make(SCHEDULES),
+        seed=config.seed,
+        generator=generator,
+        folder=folder,
+        description=to_yaml(config) if folder is None else described(folder, MANUAL, config),
+        replace_config=replace_config,
+        quiet=quiet,
+    )
+
+
+def load_finetuned(folder: Path) -> Finetuned:
+    """The best model of a run folder, and its data. Its pretrained run is not needed, unless it is transformers'."""
+    if (folder / "config.yaml").exists() and not is_finetuned(folder):
+        raise UserError(f"{folder} holds no run of `ebar finetune`: choose one of these.")
+    config = read_finetune(folder)
+    tasks = read_tasks(config, _tokeniser_of(folder), folder)
+    kept = folder / ENCODER
+    if kept.exists():
+        options = json.loads(kept.read_bytes())
+        network: Any = BACKBONES.make(options.pop("kind"), options)
+    elif config.pretrained is not None:
+        network = start_from(config.pretrained, config.device).model
+    else:
+        network = new_network(config, next(iter(tasks.values())))
+    network.to(torch.device(config.device), getattr(torch, config.precision))
+    model = new_model(task_encoder(network), tasks, head=config.head, dropout=config.dropout, frozen=config.frozen)
+    load_best(model, folder)
+    return Finetuned(model=model.eval(), tasks=tasks, history=History.read(folder), folder=folder)
+
+
+def new_network(config: FinetuneConfig, data: LabelledCorpus) -> nn.Module:
+    """With new weights, from torch's global state: seed it before."""
+    made: nn.Module = config.backbone.make(ENCODERS, vocabulary=data.vocabulary)
+    return made
+
+
+def start_from(where: str, device: str) -> Start:
+    """A pretrained network: of a run of ebar's, where the folder holds one; else of transformers."""
+    folder = Path(where)
+    if not (folder / "config.yaml").exists():
+        network, tokeniser = load_encoder(where, device=device)
+        model = xlnet_from_hugging_face(network) if is_xlnet(network) else network
+        return Start(model=model, tokeniser=tokeniser)
+    if is_finetuned(folder):
+        tuned = load_finetuned(folder)
+        return Start(model=tuned.model, tokeniser=next(iter(tuned.tasks.values())).tokeniser, folder=folder)
+    run = read_train(folder)
+    if run.data.kind != "pretraining":
+        raise UserError(
+            f"{folder} was trained on {run.data.kind} data, whose tokens have no separator and no mask: start from a "
+            "run of `ebar pretrain`."
+        )
+    own = _tokeniser_of(folder)
+    model = load_model(run, folder, Space(vocabulary_with_specials(own), 1))
+    return Start(model=model, tokeniser=own, folder=folder)
+
+
+def read_tasks(
+    config: FinetuneConfig, tokeniser: Tokeniser | None, folder: Path | None
+) -> dict[str, LabelledCorpus]:  # fmt: skip
+    """The data, in the tokens of the pretrained network; without one the first task's texts make a tokeniser."""
+    first = config.data.read(tokeniser=tokeniser, seed=config.seed, folder=folder)
+    tasks = {ONE: first}
+    for path in config.also:
+        if path.stem in tasks:
+            raise UserError(f"Two tasks have the name {path.stem}: rename one of the files.")
+        tasks[path.stem] = _further(path).read(tokeniser=first.tokeniser, specials=first.specials, seed=config.seed)
+    return tasks
+
+
+def _further(path: Path) -> LabelledData:
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UserError(f"The data options {path} cannot be read: {' '.join(str(error).split())}.") from None
+    if not isinstance(tree, dict):
+        raise UserError(f"{path} must hold data options such as `train: FILE` and `task: ranking`.")
+    return read_tree({"data": tree}, Manual(command="finetune"), FurtherTask).data
+
+
+def is_finetuned(folder: Path) -> bool:
+    """Whether a folder holds a run of `ebar finetune`."""
+    try:
+        tree = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return False
+    return isinstance(tree, dict) and "layer_decay" in tree
+
+
+def _tokeniser_of(folder: Path) -> Tokeniser:
+    try:
+        return read_tokeniser((folder / TOKENISER).read_text(encoding="utf-8"))
+    except OSError:
+        raise UserError(f"{folder} has no {TOKENISER}: train it first.") from None
+
+
+def _no_backbone(config: FinetuneConfig) -> None:
+    """The network is the pretrained one: options of another would be of no use."""
+    if config.backbone != read_tree({}, MANUAL, FinetuneConfig).backbone:
+        raise UserError("The network is that of the pretrained run: leave out --backbone, or leave out --from.")

@@ -1,0 +1,1 @@
+"""Fine-tuning: from a network that has learnt from text to one that does a labelled task."""
