@@ -102,6 +102,15 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "xl/evaluation_speed": Lazy("evaluation with a memory against windows read anew for every token"),
         "xl/long_text": Lazy("a long text written by Transformer-XL, beside what really follows"),
         "local/scaling": Lazy("local attention by length and chunk size, beside LightConv and DynamicConv"),
+        "xlnet/table4_1": Lazy("an XLNet fine-tuned on multiple choice (RACE)", "xlnet.understanding"),
+        "xlnet/table4_2": Lazy("the same on answers in a passage (SQuAD)", "xlnet.understanding"),
+        "xlnet/table4_3": Lazy("the same on text classification", "xlnet.understanding"),
+        "xlnet/table4_4": Lazy("the same on the tasks of GLUE", "xlnet.understanding"),
+        "xlnet/table4_5": Lazy("documents ranked by frozen token vectors and kernel pooling", "xlnet.understanding"),
+        "xlnet/table4_6": Lazy("ablations of XLNet's pretraining, fine-tuned on three tasks", "xlnet.tables"),
+        "xlnet/table5_1": Lazy("XLNet with full and with local attention: accuracy, time, memory", "xlnet.table5_1"),
+        "xlnet/labels": Lazy("accuracy by the number of labels, with and without pretraining", "xlnet.tables"),
+        "xlnet/orders": Lazy("how likely an XLNet finds a text in different orders"),
         "control/stories": Lazy(
             "a word in every text, another in half of them: moments, look-ahead, KL over tuning", "control.tables"
         ),

@@ -4,7 +4,7 @@ Dai 2019 (thesis), chapter 5. Time and memory are those of an update: reading a 
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +88,19 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
 
 
 def update_cost(model: Autoregressive, rows: int, length: int) -> dict[str, float]:
-    """Seconds per 1,000 tokens of reading a text and its gradient, and what is kept in between, kilobytes per token."""
+    """Of reading a text of random tokens and the gradient of its loss."""
     tokens = torch.randint(model.space.vocabulary, (rows, length), generator=torch.Generator().manual_seed(0))
-    kept: dict[int, int] = {}
 
     def loss() -> Tensor:
         hidden, _ = Continued(model, begin(model, rows)).read(tokens)
         return -target_log_probs(model.head, hidden, tokens).mean()
 
+    return gradient_cost(model, loss, tokens.numel())
+
+
+def gradient_cost(model: nn.Module, loss: Callable[[], Tensor], tokens: int) -> dict[str, float]:
+    """Seconds per 1,000 tokens of a loss and its gradient, and what is kept in between, kilobytes per token."""
+    kept: dict[int, int] = {}
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: _noted(tensor, kept), lambda tensor: tensor):
         first = loss()
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
@@ -106,7 +111,7 @@ def update_cost(model: Autoregressive, rows: int, length: int) -> dict[str, floa
         began = time.perf_counter()
         loss().backward()  # type: ignore[no-untyped-call]
         seconds.append(time.perf_counter() - began)
-    return {"seconds": 1000 * min(seconds) / tokens.numel(), "kept": size / tokens.numel() / 1024}
+    return {"seconds": 1000 * min(seconds) / tokens, "kept": size / tokens / 1024}
 
 
 def _noted(tensor: Tensor, kept: dict[int, int]) -> Tensor:
