@@ -1,0 +1,133 @@
+"""While the tests run, wrong shapes, dtypes and types are errors, in arguments and in results."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+import torch
+from beartype import beartype
+from beartype.roar import BeartypeCallHintViolation
+from jaxtyping import Float, Int, TypeCheckError
+from torch import Tensor
+
+from ebar.maths.log_space import effective_sample_size
+from ebar.types import Sequences, Space
+from tests.shape_checks import checked
+
+if TYPE_CHECKING:
+    from ebar.recipes.recipe import Recipe as Unknown
+
+Same = TypeVar("Same", bound=Float[Tensor, " n"])
+wrong = pytest.raises((BeartypeCallHintViolation, TypeCheckError))
+check: Callable[[Any], Any] = checked(typechecker=beartype)
+
+
+@check
+def scaled(x: Float[Tensor, "rows columns"], by: Float[Tensor, " rows"], *, columns: int = 1) -> Float[Tensor, " rows"]:
+    return (x * by[:, None])[:, :columns].squeeze(1)
+
+
+def test_axes_of_one_name_have_one_size_in_arguments_and_result() -> None:
+    assert scaled(torch.ones(3, 2), torch.ones(3)).shape == (3,)
+    assert scaled(torch.ones(4, 2), torch.ones(4)).shape == (4,)  # a new call, new sizes
+    for x, by in [((3, 2), (1,)), ((3, 2, 1), (3,)), ((3,), (3,))]:
+        with wrong:
+            scaled(torch.ones(x), torch.ones(by))
+    with wrong:
+        scaled(torch.ones(3, 2), torch.ones(3).long())
+    with wrong:
+        scaled(torch.ones(3, 2), torch.ones(3), columns=2)  # [3, 2], not [3]
+    with wrong:
+        scaled(torch.ones(3, 2), torch.ones(3), columns=1.0)
+    assert scaled(torch.ones(3, 2), torch.ones(3)).shape == (3,)  # nothing is left of the calls that failed
+
+
+def test_a_call_inside_another_has_sizes_of_its_own() -> None:
+    @check
+    def outer(x: Float[Tensor, "rows columns"]) -> Float[Tensor, "columns rows"]:
+        scaled(x.T, torch.ones(x.shape[1]))
+        return x.T if x.shape[0] < 5 else x
+
+    assert outer(torch.ones(3, 2)).shape == (2, 3)
+    with wrong:
+        outer(torch.ones(5, 2))
+
+
+def test_shapes_are_found_inside_other_types() -> None:
+    @check
+    def deep(pairs: list[tuple[int, Float[Tensor, " n"] | None]], like: Same) -> Same:
+        return like
+
+    assert deep([(1, torch.ones(3))], torch.ones(3)).shape == (3,)
+    with wrong:
+        deep([(1, torch.ones(2))], torch.ones(3))
+
+    @check
+    def from_size(rows: int, x: Float[Tensor, " {rows}"]) -> None: ...
+
+    from_size(3, torch.ones(3))
+    with wrong:
+        from_size(2, torch.ones(3))
+
+
+def test_dataclasses_methods_and_generators_are_checked() -> None:
+    @check
+    @dataclass(frozen=True)
+    class Pair:
+        tokens: Int[Tensor, "rows length"]
+        lengths: Int[Tensor, " rows"]
+
+        @classmethod
+        @check
+        def of(cls, rows: int) -> "Pair":
+            return cls(torch.ones(rows, 2).long(), torch.ones(rows).long())
+
+        @property
+        @check
+        def rows(self) -> int:
+            return len(self.tokens) if len(self.tokens) < 4 else None  # type: ignore[return-value]
+
+    assert Pair.of(3).rows == 3
+    with wrong:
+        Pair(torch.ones(3, 2).long(), torch.ones(2).long())
+    with wrong:
+        Pair.of("3")
+    with wrong:
+        assert Pair.of(4).rows
+
+    @check
+    def each(x: Float[Tensor, " rows"]) -> Iterator[float]:
+        yield from x.tolist()
+
+    assert list(each(torch.ones(2))) == [1, 1]
+    with wrong:
+        each(torch.ones(2, 2))
+
+
+def test_a_name_that_only_types_know_may_be_anything_and_signatures_stay() -> None:
+    @check
+    def given(this: "Unknown", that: int = 2, *more: int, last: str = "z", **others: float) -> "int":
+        """What it does."""
+        return that if this else "no"  # type: ignore[return-value]
+
+    assert given(object(), 4, 5, last="y", other=1.0) == 4
+    assert given.__doc__ == "What it does."
+    assert list(inspect.signature(given).parameters) == ["this", "that", "more", "last", "others"]
+    calls: list[tuple[Any, ...]] = [(None,), (1, "2"), (1, 2, "3")]
+    for arguments in calls:
+        with wrong:
+            given(*arguments)
+    for options in ({"last": 1}, {"other": ""}):
+        with wrong:
+            given(1, **options)
+
+
+def test_ebars_own_functions_and_dataclasses_are_checked() -> None:
+    with wrong:
+        effective_sample_size(torch.ones(3).long())
+    with wrong:
+        Space("3", 5)  # type: ignore[arg-type]
+    with wrong:
+        Sequences(torch.ones(3, 2).long(), torch.ones(3).long()).select(torch.ones(3))  # whole numbers, or bits
