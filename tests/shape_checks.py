@@ -11,7 +11,7 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, TypeVar, get_args
 
 import jaxtyping
@@ -20,6 +20,8 @@ from jaxtyping._decorator import _destring_annotation
 from jaxtyping._storage import pop_shape_memo, push_shape_memo
 
 original = jaxtyping.jaxtyped
+CALLED = "__beartype_func"  # under which beartype's code keeps the function that it calls
+_known: dict[CodeType, tuple[dict[str, Any], Any, bool]] = {}
 
 
 def install(package: str) -> None:
@@ -42,7 +44,7 @@ def checked(thing: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
     special = not isinstance(thing, FunctionType) or hasattr(thing, "__wrapped__")
     if special or inspect.isgeneratorfunction(thing) or inspect.iscoroutinefunction(thing):
         return original(thing, typechecker=typechecker)
-    return _checked(thing, typechecker)
+    return _again(thing) or _checked(thing, typechecker)
 
 
 def _checked(function: Any, typechecker: Callable[[Any], Any]) -> Any:
@@ -50,17 +52,29 @@ def _checked(function: Any, typechecker: Callable[[Any], Any]) -> Any:
     hints = {name: _destring_annotation(hint, function.__globals__) for name, hint in function.__annotations__.items()}
     if any("{" in shape for hint in hints.values() for shape in _shapes(hint)):  # sizes that are read off arguments
         return original(function, typechecker=typechecker)
-    code = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    code.__kwdefaults__, code.__module__, code.__qualname__ = (
-        function.__kwdefaults__, function.__module__, function.__qualname__,
-    )  # fmt: skip
+    code = _copied(function)
     code.__annotations__ = hints
     inner = typechecker(code)
     if inner is code:  # there is nothing to check
         return function
-    if not any(_shapes(hint) for hint in hints.values()):
+    has_shapes = any(_shapes(hint) for hint in hints.values())
+    if "<locals>" in function.__qualname__ and CALLED in (inner.__kwdefaults__ or {}):
+        _known[function.__code__] = (function.__annotations__, inner, has_shapes)
+    return _around(function, inner, has_shapes)
+
+
+def _again(function: Any) -> Any:
+    """A function inside another is made anew at every call of that one: what beartype wrote for the first will do."""
+    annotations, inner, has_shapes = _known.get(function.__code__, (None, None, False))
+    if inner is None or annotations != function.__annotations__:
+        return None
+    inner = _copied(inner)
+    inner.__kwdefaults__[CALLED] = function
+    return _around(function, inner, has_shapes)
+
+
+def _around(function: Any, inner: Any, has_shapes: bool) -> Any:
+    if not has_shapes:
         return functools.wraps(function)(inner)
 
     @functools.wraps(function)
@@ -73,6 +87,15 @@ def _checked(function: Any, typechecker: Callable[[Any], Any]) -> Any:
             pop_shape_memo()
 
     return call
+
+
+def _copied(function: Any) -> Any:
+    copy = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__ and dict(function.__kwdefaults__)
+    copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+    return copy
 
 
 def _shapes(hint: Any) -> list[str]:

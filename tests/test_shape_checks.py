@@ -72,6 +72,30 @@ def test_shapes_are_found_inside_other_types() -> None:
         from_size(2, torch.ones(3))
 
 
+def test_functions_made_anew_are_checked_and_remember_what_is_around_them() -> None:
+    def made(kind: type, factor: float) -> Any:
+        @check
+        def inner(x: Float[Tensor, "rows columns"], by: Float[Tensor, " rows"], more: kind) -> Float[Tensor, " rows"]:  # type: ignore[valid-type]
+            return (x * by[:, None])[:, 0] * factor
+
+        @check
+        def plain(x: int = 3) -> float:
+            return x * factor
+
+        return inner, plain
+
+    for kind, factor, other in [(int, 2.0, "1"), (int, 3.0, "1"), (str, 4.0, 1)]:
+        inner, plain = made(kind, factor)
+        assert inner(torch.ones(3, 2), torch.ones(3), kind(1)).tolist() == [factor] * 3
+        assert plain() == 3 * factor
+        with wrong:
+            inner(torch.ones(3, 2), torch.ones(2), kind(1))
+        with wrong:
+            inner(torch.ones(3, 2), torch.ones(3), other)
+        with wrong:
+            plain("1")
+
+
 def test_dataclasses_methods_and_generators_are_checked() -> None:
     @check
     @dataclass(frozen=True)
