@@ -72,6 +72,45 @@ def test_shapes_are_found_inside_other_types() -> None:
         from_size(2, torch.ones(3))
 
 
+def test_a_star_stands_for_the_same_axes_everywhere() -> None:
+    @check
+    def over(x: Float[Tensor, "first *rows last"], y: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows last"]:
+        return x[0] if len(x) < 5 else x[:2]
+
+    @check
+    def square(x: Float[Tensor, "n n"], y: Float[Tensor, "n 2"] | None = None) -> None: ...
+
+    for _ in range(2):
+        for rows in ((), (3,), (3, 4)):
+            assert over(torch.ones(2, *rows, 4), torch.ones(rows)).shape == (*rows, 4)
+        for x, y in [((2, 3, 4), (1,)), ((2, 3, 4), ()), ((2, 3, 4), (3, 4)), ((2,), (2,)), ((6, 3, 4), (3,))]:
+            with wrong:
+                over(torch.ones(x), torch.ones(y))
+        with wrong:
+            over(torch.ones(2, 3, 4).long(), torch.ones(3))
+        with wrong:
+            over(torch.ones(2, 3, 4), [1.0, 1.0, 1.0])
+        square(torch.ones(3, 3), torch.ones(3, 2))
+        for x, y in [((3, 2), (3, 2)), ((3, 3), (3, 3)), ((3, 3), (2, 2))]:
+            with wrong:
+                square(torch.ones(x), torch.ones(y))
+
+
+def test_what_does_not_fit_leaves_no_sizes_behind() -> None:
+    @check
+    def either(x: Float[Tensor, "rows columns"] | Float[Tensor, "columns rows"], y: Float[Tensor, " rows"]) -> None: ...
+
+    @check
+    def both(
+        y: Float[Tensor, " rows"], x: Float[Tensor, "new rows"] | Float[Tensor, "rows new"]
+    ) -> Float[Tensor, " new"]:
+        return torch.ones(x.shape[1])
+
+    for _ in range(2):
+        either(torch.ones(3, 2), torch.ones(3))
+        both(torch.ones(3), torch.ones(3, 2))  # the first of the two would have made `new` 3
+
+
 def test_functions_made_anew_are_checked_and_remember_what_is_around_them() -> None:
     def made(kind: type, factor: float) -> Any:
         @check
