@@ -34,9 +34,7 @@ def base_settings(config: GamConfig) -> TrainConfig:
     )  # fmt: skip
 
 
-def make_gam(
-    config: GamConfig, folder: Path, *, quiet: bool = True, page: bool = True
-) -> tuple[Gam, GamFigures]:
+def make_gam(config: GamConfig, folder: Path, *, quiet: bool = True, page: bool = True) -> tuple[Gam, GamFigures]:
     """All that `ebar gam` does, in a run folder, from where it stands: r, the journey, its figures and its page."""
     refuse_earlier_version(folder, MANUAL.command, f"its models {folder}/r and {folder}/round-1/pi open as they are")
     with open_store(folder, description=described(folder, MANUAL, config), seed=config.seed) as store:
