@@ -9,7 +9,7 @@ import pytest
 import torch
 from beartype import beartype
 from beartype.roar import BeartypeCallHintViolation
-from jaxtyping import Float, Int, TypeCheckError
+from jaxtyping import Float, Int, TypeCheckError, config
 from torch import Tensor
 
 from ebar.maths.log_space import effective_sample_size
@@ -185,6 +185,17 @@ def test_a_name_that_only_types_know_may_be_anything_and_signatures_stay() -> No
     for options in ({"last": 1}, {"other": ""}):
         with wrong:
             given(1, **options)
+
+
+def test_shapes_are_not_checked_where_jaxtyping_is_told_so() -> None:
+    assert not config.jaxtyping_disable
+    config.update("jaxtyping_disable", True)
+    try:
+        assert scaled(torch.ones(3, 2), torch.ones(1)).shape == (3,)
+    finally:
+        config.update("jaxtyping_disable", False)
+    with wrong:
+        scaled(torch.ones(3, 2), torch.ones(1))
 
 
 def test_ebars_own_functions_and_dataclasses_are_checked() -> None:
