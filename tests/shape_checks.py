@@ -15,18 +15,20 @@ from types import CodeType, FunctionType
 from typing import Any, TypeVar, get_args
 
 import jaxtyping
-from jaxtyping import AbstractArray, config
+from beartype import BeartypeConf, beartype
+from jaxtyping import AbstractArray, TypeCheckError, config
 from jaxtyping._decorator import _destring_annotation
 from jaxtyping._storage import pop_shape_memo, push_shape_memo
 
 original = jaxtyping.jaxtyped
+checker = beartype(conf=BeartypeConf(violation_type=TypeCheckError))  # a TypeError, as jaxtyping's own is
 CALLED = "__beartype_func"  # under which beartype's code keeps the function that it calls
 _known: dict[CodeType, tuple[dict[str, Any], Any, bool]] = {}
 
 
 def install(package: str) -> None:
     """Every function and dataclass of a package is checked from now on; nothing of it may have been imported."""
-    jaxtyping.install_import_hook(package, "beartype.beartype")
+    jaxtyping.install_import_hook(package, f"{__name__}.checker")
     if sys.version_info < (3, 12):  # later ones keep what a protocol asks for, this one gathers it at every check
         found: Any = typing
         found._get_protocol_attrs = functools.cache(found._get_protocol_attrs)
