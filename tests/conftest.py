@@ -2,13 +2,13 @@
 
 import os
 
-from jaxtyping import install_import_hook
+from tests.shape_checks import install
 
 # Some virtual machines announce tile instructions (AMX) and then forbid them: bfloat16 would kill the process.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 # The hook must be in place before anything of ebar is imported.
-install_import_hook("ebar", "beartype.beartype")
+install("ebar")
 
 import pytest  # noqa: E402
 import torch  # noqa: E402

@@ -15,13 +15,16 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+import ebar
 from ebar.cli import COMMANDS as COMMAND_TABLE
 from ebar.cli import main
+from ebar.journeys.gam.settings import Distillation
 from ebar.recipes.spine import samplers
 from tests.example_files import write_example_files
 from tests.test_layers import LAYERS
@@ -98,6 +101,11 @@ def same(value: Any, shown: str) -> bool:
 def test_every_snippet_runs_and_gives_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_example_files(tmp_path)
+    if page.name == "README.md":
+        # Its journey is that of python.md, which test_what_a_user_writes runs in full: here π learns from fewer draws.
+        assert (journey := "gam = ebar.gam(r.model, features, data)") in blocks(page, "python")[0]
+        assert journey in blocks(ROOT / "docs" / WRITTEN, "python")[0]
+        monkeypatch.setattr(ebar, "gam", partial(ebar.gam, distillation=Distillation(size=300, validation=100)))
     namespace: dict[str, Any] = {"__name__": "snippet"}
     assert sum(run(text, namespace) for text in blocks(page, "python")) == sum(
         text.count(ARROW) for text in blocks(page, "python")
@@ -213,8 +221,6 @@ def test_every_command_is_accepted_and_prints_what_the_page_says(
 
 
 def test_a_run_of_any_command_is_opened_by_what_it_is(folder: Path) -> None:
-    import ebar
-
     kinds = {"motif": "Trained", "text": "Trained", "de-en": "Trained", "unit": "Residual", "gam": "Gam"}
     assert {name: type(ebar.load(folder / "runs" / name)).__name__ for name in kinds} == kinds
     opened = ebar.load(folder / "runs" / "gam")

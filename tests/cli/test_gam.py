@@ -3,8 +3,7 @@
 import json
 import os
 import re
-import subprocess
-import sys
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from ebar.cli import main
 from ebar.journeys.gam import figures
 from ebar.recipes.gam.data_efficiency import RECIPE
 from ebar.store.writing import to_json
+from ebar.training.metrics import Lines
+from tests.forked import in_a_process_of_its_own
 
 MODEL = [
     "--backbone.layers", "1", "--backbone.hidden", "4", "--base.epochs", "2", "--distillation.size", "60",
@@ -198,30 +199,29 @@ def test_the_bit_vector_chooses_the_documents_features() -> None:
     assert terms_of(motif, "0110000") == [f"!motif:{motif}0", "!motif:1000101"]
 
 
-# Ctrl-C at the third line of metrics, whatever else the machine does then.
-INTERRUPTED = """
-import os, signal, sys
-from ebar.cli import main
-from ebar.training.metrics import Lines
-write, written = Lines.write, []
-def noted(lines, record):
-    write(lines, record)
-    written.append(record)
-    if len(written) == 3:
-        os.kill(os.getpid(), signal.SIGINT)
-Lines.write = noted
-sys.exit(main())
-"""
+def interrupted(words: list[str]) -> int:
+    """The command, with Ctrl-C at the third line of metrics, whatever else the machine does then."""
+    write, written = Lines.write, []
+
+    def noted(lines: Lines, record: Any) -> None:
+        write(lines, record)
+        written.append(record)
+        if len(written) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Lines, "write", noted)
+        return main(words)
 
 
 def test_stopped_by_ctrl_c_the_same_command_goes_on_to_the_same_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [*SMALL, "--features", "motif:11", "--base.epochs", "10", "--base.patience", "10"]
-    command = [sys.executable, "-c", INTERRUPTED, "gam", "--runs", str(tmp_path), "--name", "stopped", *words]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert done.returncode == 130, done.stderr
-    assert re.search(r"interrupted, and saved in .*stopped: run the same command to go on", done.stdout)
+    command = ["gam", "--runs", str(tmp_path), "--name", "stopped", *words]
+    done = in_a_process_of_its_own(lambda: interrupted(command))
+    assert done.code == 130, done.error
+    assert re.search(r"interrupted, and saved in .*stopped: run the same command to go on", done.out)
     assert (tmp_path / "stopped" / "r" / "metrics.jsonl").read_text()
     assert not (tmp_path / "stopped" / "results.json").exists()
     found = answer(capsys, tmp_path, "stopped", *words)

@@ -1,5 +1,6 @@
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 import torch
@@ -105,7 +106,7 @@ def test_intervals_of_chains_widen_with_their_memory_and_cover(chains: int, step
     # Memory 0.8 makes 9 draws worth one. 400 repetitions of a 95 % interval: 4.5 standard errors below 94 % are
     # 88.6 %, and above 96 % are more than 100 %; taking the draws as independent would cover under 50 %.
     everything = autoregressive(400 * chains, steps, 0.8, generator).reshape(400, chains, steps)
-    found = [moments(drawn_from(values), Features([Looked(values)]))[0][0] for values in everything]
+    found = [moments(drawn_in(*values.shape), Features([Looked(values)]))[0][0] for values in everything]
     covered = sum(estimate.low < 0 < estimate.high for estimate in found) / 400
     assert covered > 0.886
     sizes = torch.tensor([estimate.effective_sample_size for estimate in found])
@@ -114,14 +115,14 @@ def test_intervals_of_chains_widen_with_their_memory_and_cover(chains: int, step
 
 def test_chains_that_never_leave_a_side_warn():
     values = torch.ones(4, 100)
-    (found,) = moments(drawn_from(values), Features([Looked(values, name="motif", low=0.0, high=1.0)]))[0]
+    (found,) = moments(drawn_in(*values.shape), Features([Looked(values, name="motif", low=0.0, high=1.0)]))[0]
     assert "every draw has the feature 'motif'" in str(found.warning)
     assert found.low < 1.0
 
 
 def test_draws_of_chains_say_nothing_of_z():
     with pytest.raises(UserError, match="say nothing of Z"):
-        log_z(drawn_from(torch.ones(4, 100)))
+        log_z(drawn_in(4, 100))
 
 
 @dataclass(frozen=True)
@@ -137,9 +138,9 @@ class Looked:
         return self.values[x.tokens[:, 0], x.tokens[:, 1]]
 
 
-def drawn_from(values: torch.Tensor) -> Weighted:
-    """As `Metropolis` streams its chains."""
-    chains, steps = values.shape
+@cache
+def drawn_in(chains: int, steps: int) -> Weighted:
+    """As `Metropolis` streams so many draws of so many chains."""
     tokens = torch.cartesian_prod(torch.arange(steps), torch.arange(chains)).flip(1)
     groups = torch.cat([chain_groups(chains, steps, step) for step in range(steps)])
     return Weighted(

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +31,7 @@ from ebar.training.distillation import distil
 from ebar.training.moment_matching.newton import Newton
 from ebar.training.optimisers import Adam
 from ebar.types import Clock
+from tests.forked import Ended, in_a_process_of_its_own
 
 DATA = LanguageData(motif="1011", length=8, size=60, test_size=100).read()
 FEATURES = [Motif("1011", absent=True), StartsWith("1", absent=True)]
@@ -224,7 +223,7 @@ def test_stopped_in_every_stage_it_comes_to_the_same(
 
 # What a user writes; killed while π is trained where a folder is given.
 SCRIPT = """
-import os, signal, sys
+import os, signal
 import torch
 from ebar.training.metrics import Lines
 import ebar
@@ -245,27 +244,27 @@ data = LanguageData(motif="11", length=5, size=40, test_size=40).read()
 vocabulary = data.space.vocabulary
 torch.manual_seed(0)
 q = ebar.Autoregressive(ebar.Lstm(vocabulary, layers=1, hidden=4, dropout=0.1), ebar.Softmax(4, vocabulary), data.space)
-r = train(q, data, training=Training(epochs=2), folder=f"{sys.argv[1]}/r")
-kill = sys.argv[2] == "kill"
+r = train(q, data, training=Training(epochs=2), folder=f"{folder}/r")
+kill = to_be_killed
 gam = ebar.gam(
     r.model, [ebar.Expression("0(0|1)0")], data, matching=ebar.Newton(draws=200),
     distillation=Distillation(size=60, validation=20), continuation=Phase(epochs=8, batch_size=20, learning_rate=1e-2),
-    folder=f"{sys.argv[1]}/gam",
+    folder=f"{folder}/gam",
 )
 print(gam.fitted.coefficients.tolist(), [value.sum().item() for value in gam.pi.state_dict().values()])
 """
 
 
 def test_killed_while_the_student_learns_the_same_script_goes_on_to_the_same_model(tmp_path: Path) -> None:
-    def run(folder: str, kill: str) -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-c", SCRIPT, str(tmp_path / folder), kill]
-        return subprocess.run(words, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    def run(folder: str, kill: bool) -> Ended:
+        given = {"folder": tmp_path / folder, "to_be_killed": kill}
+        return in_a_process_of_its_own(lambda: exec(SCRIPT, given))
 
-    assert run("killed", "kill").returncode == -signal.SIGKILL
+    assert run("killed", True).code == -signal.SIGKILL
     assert (tmp_path / "killed" / "gam" / "round-1" / "pi" / "metrics.jsonl").exists()
-    killed, whole = run("killed", "live"), run("whole", "live")
-    assert killed.returncode == whole.returncode == 0, killed.stderr + whole.stderr
-    assert killed.stdout == whole.stdout != ""
+    killed, whole = run("killed", False), run("whole", False)
+    assert killed.code == whole.code == 0, killed.error + whole.error
+    assert killed.out == whole.out != ""
 
 
 def test_figures_stand_beside_the_truth(two_rounds: Gam) -> None:

@@ -76,7 +76,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     runs = {FOLDERS[name]: one for name, one in twins_of(cell, run).items()}
     trained = train_branches(runs, folder, epochs=start, data=corpus)
     twins = {name: trained[place] for name, place in FOLDERS.items()}
-    journey, figures = make_gam(gam, folder / "gam")
+    journey, figures = make_gam(gam, folder / "gam", page=False)
     models = {name: twin.model for name, twin in twins.items()} | {STUDENT: journey.pi}
     curves = {name: twin.history.curve("validation.loss") for name, twin in twins.items()}
     said = {STUDENT: [*journey.rounds[-1].fitted.warnings, *journey.rounds[-1].distilled.warnings]}

@@ -146,8 +146,8 @@ def departures(cells: Sequence[Cell]) -> list[str]:
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
-    """What `ebar gam --config` makes of the cell's configuration: its results.json."""
-    return make_gam(configured(cell["configuration"]), folder)[1].to_dict()
+    """What `ebar gam --config` makes of the cell's configuration: its results.json, without a page that nobody sees."""
+    return make_gam(configured(cell["configuration"]), folder, page=False)[1].to_dict()
 
 
 def configured(tree: Mapping[str, Any]) -> GamConfig:
