@@ -69,7 +69,7 @@ def local() -> dict[str, float]:
     figures: dict[str, float] = {}
     for length in LENGTHS:
         steps = {"full": tuning_step(None, length), "local": tuning_step(CHUNK, length)}
-        best = best_times(steps, rounds=4)
+        best = best_times(steps, rounds=9)
         figures[f"local_speedup at {length:,}"] = best["full"] / best["local"]
         figures |= {f"microseconds per token, {name}, {length:,}": 1e6 * t / TOKENS for name, t in best.items()}
         if length == LENGTHS[-1]:

@@ -23,17 +23,22 @@ from transformers import (
 )
 
 import ebar
-from ebar.backbones.xlnet import XlNetMemory, XlNetOutput
+from ebar.backbones.xlnet import XlNetMemory
 from ebar.data.built_tokeniser import Bpe
 from ebar.data.specials import specials_of, vocabulary_with_specials
 from ebar.data.tokenisers import Alphabet
 from ebar.errors import UserError
 from ebar.models.construction import Autoregressive, assemble
-from ebar.models.xlnet_weights import save_as_hugging_face, xlnet_from_hugging_face
+from ebar.models.xlnet_weights import save_as_hugging_face
 from ebar.types import Space
 
 VOCABULARY, ROWS = 17, 4
 TOLERANCE = 1e-9
+
+
+def xlnet_from_hugging_face(where: Any, **settings: Any) -> Any:
+    """Its backbone is known to be an XlNet here, and its tokeniser to be there."""
+    return ebar.xlnet_from_hugging_face(where, **settings)
 
 
 def network_of(seed: int = 0, **settings: Any) -> Any:
@@ -76,12 +81,11 @@ class Text:
             target_mapping=F.one_hot(self.targets, self.tokens.shape[1]).double(), **settings,
         )  # fmt: skip
 
-    def ours(self, model: Any, memory: XlNetMemory | None, **settings: Any) -> XlNetOutput:
-        output: XlNetOutput = model.backbone(
+    def ours(self, model: Any, memory: XlNetMemory | None, **settings: Any) -> Any:
+        return model.backbone(
             self.tokens, inside=self.inside, segments=self.segments, hidden_from=self.hidden_from,
             targets=self.targets, memory=memory, **settings,
         )  # fmt: skip
-        return output
 
     def blind(self) -> Tensor:
         """Which queries see no key of the text."""
@@ -195,7 +199,7 @@ def spoken(model: Any, tokens: Tensor) -> Tensor:
 
 def test_weights_are_read_from_a_folder_and_saved_again(tmp_path):
     network = saved(tmp_path / "theirs", mem_len=5, clamp_len=4, ff_activation="relu")
-    model = ebar.xlnet_from_hugging_face(tmp_path / "theirs", length=9)
+    model = xlnet_from_hugging_face(tmp_path / "theirs", length=9)
     tokens = torch.randint(0, VOCABULARY, (3, 9))
     assert model.space == Space(VOCABULARY, 9)
     assert model.tokeniser is None
