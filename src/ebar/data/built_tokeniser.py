@@ -188,9 +188,9 @@ def build_tokeniser(
 ) -> Tokeniser:
     """That of the run folder; else that of another run, where one is named; else one made from the texts."""
     if folder is not None and (folder / name).exists():
-        return _read(folder / name)
+        return read_tokeniser_file(folder / name)
     if data.tokeniser_file is not None:
-        return _read(data.tokeniser_file if name == TOKENISER else data.tokeniser_file.with_name(name))
+        return read_tokeniser_file(data.tokeniser_file if name == TOKENISER else data.tokeniser_file.with_name(name))
     entry = TOKENISERS.choose(data.tokeniser)
     try:
         made: Tokeniser = entry.train(texts(), data.vocabulary)
@@ -216,7 +216,7 @@ def read_tokeniser(text: str) -> Tokeniser:
     return read
 
 
-def _read(path: Path) -> Tokeniser:
+def read_tokeniser_file(path: Path) -> Tokeniser:
     try:
         return read_tokeniser(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
