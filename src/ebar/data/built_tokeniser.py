@@ -217,6 +217,7 @@ def read_tokeniser(text: str) -> Tokeniser:
 
 
 def read_tokeniser_file(path: Path) -> Tokeniser:
+    """That of a run folder, say."""
     try:
         return read_tokeniser(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
