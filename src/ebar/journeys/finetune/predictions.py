@@ -110,9 +110,7 @@ def predictions(
             passages = [str(one[0]) for one in texts]
             return [
                 Prediction(text, float(probability))
-                for text, probability in zip(
-                    spelt(found, passages, encoded.characters), found.probability, strict=True
-                )
+                for text, probability in zip(spelt(found, passages, encoded.characters), found.probability, strict=True)
             ]
         values = outcomes(members, encoded.labelled, corpus.task, task=task, batch_size=batch_size)
     if corpus.task in ("regression", "ranking"):
