@@ -97,3 +97,9 @@ def test_words_are_one_piece_each():
 def test_mistakes_are_one_sentence_each(text, tokeniser, words):
     with pytest.raises(UserError, match=words):
         gapped(text, tokeniser).check()
+
+
+def test_what_is_no_word_fills_no_gap_of_whole_words():
+    words = Words(("\n", "red", "the"))
+    gapped = Gapped("the ___ .", words, words.size)
+    assert [gapped.word(0, [piece]) for piece in range(words.size)] == [None, None, "red", "the"]

@@ -74,7 +74,8 @@ class Gapped:
     def word(self, gap: int, pieces: Sequence[int]) -> str | None:
         """The word that pieces spell in a gap; None where they spell none, or its pieces would be others."""
         if not self.spells:
-            return self.tokeniser.decode(list(pieces))
+            whole = self.tokeniser.decode(list(pieces))
+            return whole if whole.strip() and whole != UNKNOWN else None
         spelt = b"".join(self._spellings[piece] or b"" for piece in pieces)
         word = spelt.decode(errors="replace").removeprefix(" ")
         if not LETTERS.fullmatch(word) or not any(letter.isalnum() for letter in word):

@@ -10,7 +10,7 @@ from ebar.evaluation.accuracy import accuracy_by_subset, error_rate
 from ebar.evaluation.answers import answer_scores
 from ebar.evaluation.correlation import matthews_correlation, pearson_correlation, spearman_correlation
 from ebar.evaluation.retrieval import expected_reciprocal_rank, ndcg
-from ebar.journeys.finetune.predictions import BATCH, answers, asks_for_answers, outcomes, spelt
+from ebar.journeys.finetune.predictions import BATCH, answers, asks_for_answers, outcomes, refuses_answers, spelt
 from ebar.modes import evaluation_mode
 from ebar.types import Estimate
 
@@ -33,7 +33,10 @@ def _of_task(
 ) -> dict[str, Estimate]:
     data = corpus.part(part)
     if corpus.task == "span":
-        found = answers(members, data, task=name, answerability=asks_for_answers(corpus), batch_size=batch_size)
+        found = answers(
+            members, data, task=name, answerability=asks_for_answers(corpus), refuses=refuses_answers(corpus),
+            batch_size=batch_size,
+        )  # fmt: skip
         examples = corpus.written[part]
         said = spelt(found, [example.text for example in examples], corpus.characters[part])
         return answer_scores(said, [[answer.text for answer in example.answers] for example in examples])

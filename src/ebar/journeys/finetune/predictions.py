@@ -38,6 +38,7 @@ class Answers(NamedTuple):
     row: Int[Tensor, " questions"]  # the window it was found in
     spans: Spans
     given: Bool[Tensor, " questions"]  # False: the question is said to have no answer
+    probability: Float[Tensor, " questions"]  # of what is said: of the span, or of there being none
 
 
 def outcomes(
@@ -58,9 +59,12 @@ def outcomes(
 
 
 def answers(
-    members: Sequence[Any], data: Labelled, *, task: str, answerability: bool, batch_size: int = BATCH
+    members: Sequence[Any], data: Labelled, *, task: str, answerability: bool, refuses: bool, batch_size: int = BATCH
 ) -> Answers:
-    """Of all windows of a passage the one whose span is likeliest; with answerability, times that of an answer."""
+    """Of all windows of a passage the one whose span is likeliest; with answerability, times that of an answer.
+
+    `refuses`: a question may be said to have no answer, where that is likelier.
+    """
     found = []
     for device, inputs in _batches(members, data, batch_size):
         read = [(model.span_head(task), model.read(to_device(inputs, device))) for model in members]
@@ -73,13 +77,18 @@ def answers(
         if best[question] < 0 or weights[row] > weights[best[question]]:
             best[question] = row
     chosen = Spans(*(part[best] for part in spans))
-    given = chosen.answerable >= 0.5 if answerability else torch.ones(questions, dtype=torch.bool)
-    return Answers(best, chosen, given)
+    given = chosen.answerable >= 0.5 if refuses else torch.ones(questions, dtype=torch.bool)
+    return Answers(best, chosen, given, torch.where(given, weights[best], 1 - chosen.answerable))
 
 
 def asks_for_answers(corpus: LabelledCorpus) -> bool:
-    """Whether some training passage has no answer: then a model learns to say so."""
+    """Whether some window of a training passage has no answer: then a model learns to say so."""
     return corpus.task == "span" and bool((corpus.part("train").labels[:, 0] < 0).any())
+
+
+def refuses_answers(corpus: LabelledCorpus) -> bool:
+    """Whether some training question has no answer in all of its passage: only then one may be said to have none."""
+    return corpus.task == "span" and any(not example.answers for example in corpus.written["train"])
 
 
 @torch.no_grad()
@@ -95,14 +104,13 @@ def predictions(
         if corpus.task == "span":
             assert encoded.characters is not None
             found = answers(
-                members, encoded.labelled, task=task, answerability=asks_for_answers(corpus), batch_size=batch_size
-            )
+                members, encoded.labelled, task=task, answerability=asks_for_answers(corpus),
+                refuses=refuses_answers(corpus), batch_size=batch_size,
+            )  # fmt: skip
             passages = [str(one[0]) for one in texts]
             return [
                 Prediction(text, float(probability))
-                for text, probability in zip(
-                    spelt(found, passages, encoded.characters), found.spans.probability, strict=True
-                )
+                for text, probability in zip(spelt(found, passages, encoded.characters), found.probability, strict=True)
             ]
         values = outcomes(members, encoded.labelled, corpus.task, task=task, batch_size=batch_size)
     if corpus.task in ("regression", "ranking"):

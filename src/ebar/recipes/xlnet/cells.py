@@ -31,6 +31,7 @@ from ebar.training.train import History
 
 PAPER = "Dai 2019 (thesis)"
 ALL = "all"  # labels
+COST = "validation.nll_per_target"  # what is minimised counts the loss of next-sentence prediction too
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
@@ -49,12 +50,21 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
                         folder / f"{task}-{labels or ALL}-{seed}.json",
                         partial(_finetuned, cell, task, labels, seed, folder),
                     )
-                    for seed in range(settings["seeds"])
+                    for seed in seeds_of(cell, settings)
                 ]
             )
             for labels in settings["labels"]
         }
     return found
+
+
+def seeds_of(cell: Cell, settings: Mapping[str, Any]) -> range:
+    """Of fine-tuning, others for each pretraining: new weights, dropout and which examples are labelled differ too.
+
+    So an interval over pretrainings holds all of that, of a network that is not pretrained as well.
+    """
+    first = cell["seed"] * settings["seeds"]
+    return range(first, first + settings["seeds"])
 
 
 def pretraining_config(cell: Cell, folder: Path) -> TrainConfig:
@@ -73,7 +83,7 @@ def _text(name: str, folder: Path) -> str:
 
 
 def _pretrained(cell: Cell, folder: Path) -> dict[str, Any]:
-    """The loss of held-out text, per target; of a network that is not pretrained, its tokeniser alone."""
+    """The cost of held-out text, per target; of a network that is not pretrained, its tokeniser alone."""
     config, place = pretraining_config(cell, folder), folder / "pretrained"
     if cell["scratch"]:
         place.mkdir(exist_ok=True)
@@ -84,9 +94,9 @@ def _pretrained(cell: Cell, folder: Path) -> dict[str, Any]:
     assert run.result is not None
     lines = [line for line in History.read(place) if "validation.loss" in line]
     return {
-        "loss": run.result.best.value,
+        "loss": min(lines, key=lambda line: line["validation.loss"])[COST],
         "steps": run.result.position.step,
-        "curve": [[line["step"], line["validation.loss"]] for line in lines],
+        "curve": [[line["step"], line[COST]] for line in lines],
         "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
     }
 
@@ -169,7 +179,10 @@ def by_task(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
 
 
 def by_seed(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
-    """The same as one for each seed of fine-tuning, of one pretraining."""
+    """The same as one for each seed of fine-tuning, of one pretraining; a single one keeps its interval over items."""
     for own, figure in by_task(cell, result):
+        if len(figure["score"]["each"]) == 1:
+            yield {**own, "seed": 0}, figure
+            continue
         for seed, score in enumerate(figure["score"]["each"]):
             yield {**own, "seed": seed}, {"score": score}

@@ -24,7 +24,7 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     SPANS: {"data": {"spans": False}},
     DIRECTIONS: {"data": {"bidirectional": False}},
     SENTENCES: {"objective": {"next_sentence": True}},
-    LEFT: {"data": {"predict": "left_to_right"}},
+    LEFT: {"data": {"predict": "left_to_right", "bidirectional": False}},
 }
 Tree = dict[str, Any]
 ACCURACY = "accuracy"  # the figure of a task unless it has others

@@ -147,8 +147,10 @@ DEPARTURES = (
 
 def labelled_runs(row: Row, cells: Sequence[Cell]) -> str:
     """What the interval of a single pretraining is over."""
-    seeds = max(settings["seeds"] for cell in cells for settings in cell["tasks"].values())
-    return f"up to {seeds} seeds of fine-tuning, one pretraining" if seeds > 1 else "test examples, one run"
+    task = f"{row.settings.get('task', '')}, "  # with the name of its figure behind it, or without
+    known = {name: settings["seeds"] for cell in cells for name, settings in cell["tasks"].items()}
+    seeds = max((number for name, number in known.items() if task.startswith(f"{name}, ")), default=1)
+    return f"{seeds} seeds of fine-tuning, one pretraining" if seeds > 1 else "test examples, one run"
 
 
 LABELS = Recipe(
