@@ -53,16 +53,29 @@ def test_a_pair_that_follows_by_hand():
 
 
 def test_a_pair_drawn_at_random_by_hand():
-    """A = 4 … 7 (the first cut), B from the sentence that holds place 0.5·(60 − 6) = 27, which begins at 24."""
+    """A = 4 … 7 (the first cut), B from the sentence that holds place 34 + 0.5·(60 − 10 − 34) = 42, which begins at 40.
+
+    Two inputs of 17 tokens, up to place 34, are too near, and so are the last 10, the length of a pair.
+    """
     pairs = compose(text(), np.array([0]), 1, 0, coins(0.3, 0.9, 0.5))
-    assert row(pairs) == [0, 1, 2, 3, 4, 5, 6, 7, 1000, 24, 25, 26, 27, 28, 29, 1000, 1001]
+    assert row(pairs) == [0, 1, 2, 3, 4, 5, 6, 7, 1000, 40, 41, 42, 43, 44, 45, 1000, 1001]
     assert pairs.follows.tolist() == [False]
 
 
+def test_a_random_b_is_no_copy_of_what_stands_near():
+    """Of a text of 600 tokens in 3 columns: nothing of the reused part or of A comes again, wherever the coin falls."""
+    for number in range(40):
+        for share in (0.0, 0.3, 0.6, 0.999):
+            pairs = compose(text(600), np.arange(3), 3, number, np.tile([0.3, 0.9, share], (3, 1)))
+            for tokens in pairs.tokens:
+                plain = [token for token in tokens.tolist() if token < 1000]
+                assert len(set(plain)) == len(plain)
+
+
 def test_without_a_sentence_to_cut_at_b_is_random_and_the_longer_loses():
-    """One sentence of 30: A could have 26 tokens and B, drawn at place 0.9·59 = 53, the 30 of its own."""
+    """One sentence of 30: A could have 26 tokens and B, drawn at place 34 + 14, those from 34 on."""
     pairs = compose(text(sentence=30), np.array([0]), 1, 0, coins(0.9, 0.1, 0.9))
-    assert row(pairs) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 1000, 30, 31, 32, 33, 34, 1000, 1001]
+    assert row(pairs) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 1000, 34, 35, 36, 37, 38, 1000, 1001]
     assert pairs.follows.tolist() == [False]
 
 

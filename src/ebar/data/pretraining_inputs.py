@@ -5,8 +5,8 @@ An input of a column has two parts, the reused one and a pair of texts (Yang et 
     [ reuse tokens of the column | A … SEP B … SEP CLS ]
 
 A goes on where the reused part ends. With chance ½ B is what follows A, otherwise it begins at a sentence drawn at
-random from the same column. The next input of the column begins `reuse` tokens further on, and the memory holds reused
-parts only. So the reused part never sees the pair, whose first tokens come again, to be predicted.
+random from the text, though not near the input. The next input of the column begins `reuse` tokens further on, and the
+memory holds reused parts only. So the reused part never sees the pair, whose first tokens come again, to be predicted.
 
 All is a function of (seed, epoch, number of the input, column): asked for again, an input is the same.
 """
@@ -217,11 +217,11 @@ def compose(
     follows = (cuts > 0) & (coins[:, 1] < 0.5)
     a_end = np.where(cuts > 0, cut, end)
     wanted = np.maximum(1, pair - (a_end - a_begin))
-    drawn = first + (coins[:, 2] * (each - wanted)).astype(int)
+    drawn, least = elsewhere(begin, len(text.tokens), form, coins[:, 2])
     sentence = text.sentences[np.searchsorted(text.sentences, drawn, "right") - 1]
-    b_begin = np.where(follows, a_end, np.maximum(sentence, first))
+    b_begin = np.where(follows, a_end, np.maximum(sentence, least))
     after = np.append(text.sentences, len(text.tokens))[np.searchsorted(text.sentences, drawn + wanted, "left")]
-    b_end = np.where(follows, end, np.minimum(after, last))
+    b_end = np.where(follows, end, after)
     a_size = trimmed(a_end - a_begin, b_end - b_begin, pair)
     place = np.arange(pair + SPECIAL)
     in_a = place < a_size[:, None]
@@ -237,6 +237,22 @@ def compose(
     document = np.searchsorted(text.documents, (begin, begin - form.advance), "right")
     begins = np.full(len(column), number == 0) | (document[0] != document[1])
     return Pairs(tokens, segments, words, follows, begins)
+
+
+def elsewhere(
+    begin: Int[np.ndarray, " rows"], total: int, form: Form, coins: Float[np.ndarray, " rows"]
+) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " rows"]]:
+    """A place of the text for a random B, and the least place that it may begin at.
+
+    Not within two inputs of `begin`, where its tokens would stand in view as a copy of what is to be predicted, unless
+    the text is so short that there is nowhere else.
+    """
+    left = np.maximum(begin - 2 * form.length - form.pair, 0)
+    right = np.minimum(begin + 2 * form.length, total - form.pair)
+    room = left + np.maximum(total - form.pair - right, 0)
+    number = (coins * np.where(room > 0, room, max(1, total - form.pair))).astype(int)
+    behind = (room > 0) & (number >= left)
+    return np.where(behind, right + number - left, number), np.where(behind, right, 0)
 
 
 def trimmed(a: Int[np.ndarray, " rows"], b: Int[np.ndarray, " rows"], total: int) -> Int[np.ndarray, " rows"]:

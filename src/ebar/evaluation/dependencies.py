@@ -74,7 +74,8 @@ def dependencies(
     columns = min(32, len(text.tokens) // text.form.length)
     found: dict[Predict, Dependencies] = {}
     for way in WAYS:
-        own = replace(text, form=replace(text.form, predict=way))
+        both = text.form.bidirectional and way != "left_to_right"
+        own = replace(text, form=replace(text.form, predict=way, bidirectional=both))
         backwards, most = own.backwards(), own.inputs(columns)
         batches = (
             read_inputs(own, backwards, columns, number % most, seed=seed, epoch=number // most)

@@ -174,7 +174,7 @@ def _layout(gapped: Gapped, shares: tuple[int, ...], model: Stepwise) -> _Layout
     at = 0
     tokens = gapped.tokens()
     specials = specials_of(gapped.tokeniser)
-    if max(specials) < model.space.vocabulary:  # as it was pretrained
+    if max(specials) < model.space.vocabulary:  # they ended every input of pretraining, there in a segment of their own
         tokens[-1] = [*tokens[-1], specials.separator, specials.classification]
     for number, fragment in enumerate(tokens):
         given += fragment

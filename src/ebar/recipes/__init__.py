@@ -102,6 +102,7 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "xl/evaluation_speed": Lazy("evaluation with a memory against windows read anew for every token"),
         "xl/long_text": Lazy("a long text written by Transformer-XL, beside what really follows"),
         "local/scaling": Lazy("local attention by length and chunk size, beside LightConv and DynamicConv"),
+        "residual/xlnet": Lazy("an XLNet as the energy, pretrained or warmed up, beside a Transformer"),
         "xlnet/table4_1": Lazy("an XLNet fine-tuned on multiple choice (RACE)", "xlnet.understanding"),
         "xlnet/table4_2": Lazy("the same on answers in a passage (SQuAD)", "xlnet.understanding"),
         "xlnet/table4_3": Lazy("the same on text classification", "xlnet.understanding"),

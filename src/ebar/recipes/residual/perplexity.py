@@ -45,7 +45,8 @@ def _perplexity(rival: Mapping[str, Any]) -> float:
     return math.exp(math.fsum(rival["nats"]) / sum(rival["tokens"]))
 
 
-def _joint(run: Mapping[str, Any]) -> Estimate:
+def joint_perplexity(run: Mapping[str, Any]) -> Estimate:
+    """Of a run, with the interval of Z on its prefixes."""
     value, low, high = (float(run["evaluation"]["perplexity"][name]) for name in ("value", "low", "high"))
     return Estimate(value, low, high, math.nan)
 
@@ -181,7 +182,7 @@ RECIPE = Recipe(
             by=(*MODEL, "parameters"), parts=_rivals,
         ),
         Figures(
-            Figure(name=PERPLEXITY, at=_joint, warns="evaluation.perplexity.verdict", paper=_paper),
+            Figure(name=PERPLEXITY, at=joint_perplexity, warns="evaluation.perplexity.verdict", paper=_paper),
             by=(*MODEL, "energy seed", "parameters"), parts=energy_results,
         ),
         Figures(
