@@ -138,9 +138,9 @@ DEPARTURES = (
     "BooksCorpus and Wikipedia take too long: in their place stands the beginning of novels of Project Gutenberg. "
     "RACE, SQuAD and MNLI are not at hand: in their place stand sentence polarity, subjectivity and movie reviews "
     "(Pang & Lee 2004, 2005), a fixed tenth of which validates and a fifth of which tests. Networks are small and see "
-    "little text. The head reads the mean of all vectors, not that of CLS, and rates of fine-tuning were chosen among a few "
-    "on validation examples of sentence polarity. BERT is here a denoising auto-encoder "
-    "with XLNet's layers, without memory, with next-sentence prediction and single masked tokens."
+    "little text. The head reads the mean of all vectors, not that of CLS, and rates of fine-tuning were chosen among "
+    "a few on validation examples of sentence polarity. BERT is here a denoising auto-encoder with XLNet's layers, "
+    "without memory, with next-sentence prediction and single masked tokens."
 )
 
 
