@@ -9,6 +9,7 @@ from ebar.recipes.recipe import Row
 from ebar.recipes.xlnet import cells
 from ebar.recipes.xlnet.models import LEFT, SCRATCH, SENTENCES, XLNET
 from ebar.recipes.xlnet.tables import LABELS, TABLE4_6, labelled_runs
+from ebar.training.train import History
 
 
 @pytest.mark.parametrize("scale", ["demo", "cpu", "paper"])
@@ -33,7 +34,7 @@ def test_left_to_right_is_not_right_to_left_as_well() -> None:
 def test_the_cost_of_pretraining_is_without_that_of_next_sentences(tmp_path: Path) -> None:
     cell = next(cell for cell in TABLE4_6.grid("demo") if cell["model"] == SENTENCES)
     found = cells._pretrained(cell, tmp_path)
-    lines = [line for line in cells.History.read(tmp_path / "pretrained") if "validation.loss" in line]
+    lines = [line for line in History.read(tmp_path / "pretrained") if "validation.loss" in line]
     assert found["loss"] == lines[-1]["validation.nll_per_target"]
     both = lines[-1]["validation.nll_per_target"] + lines[-1]["validation.next_sentence_nll"]
     assert lines[-1]["validation.loss"] == pytest.approx(both)
@@ -45,7 +46,7 @@ def test_a_single_run_keeps_its_interval_and_says_over_what_it_is() -> None:
 
     cell = {"model": "m", "seed": 0, "tasks": {"one": task(1), "five": task(5)}}
     one = {"value": 0.5, "low": 0.4, "high": 0.6, "each": [0.5]}
-    five = {"value": 0.5, "low": 0.4, "high": 0.6, "each": [0.3, 0.4, 0.5, 0.6, 0.7]}
+    five: dict[str, Any] = {"value": 0.5, "low": 0.4, "high": 0.6, "each": [0.3, 0.4, 0.5, 0.6, 0.7]}
     result = {"tasks": {"one": {"all": {"accuracy": one}}, "five": {"all": {"accuracy": five}}}}
     found = [(own["task"], own["seed"], part["score"]) for own, part in cells.by_seed(cell, result)]
     assert found[0] == ("one", 0, one)
