@@ -1,4 +1,4 @@
-"""`jaxtyping.jaxtyped` for the tests: the same checks of arguments and results, at a third of the cost.
+"""`jaxtyping.jaxtyped` for the tests: the same checks of arguments and results, at less than half the cost.
 
 jaxtyping's own binds every call to a signature and checks arguments twice, before the call and again with the result,
 to say in its message which one was wrong. Here beartype checks each once, around the function itself.

@@ -8,7 +8,7 @@ from ebar.recipes.spine.coverage import MOTIFS, RECIPE
 from ebar.samplers import SAMPLERS
 
 # The recorded coverages lie between 0.93 and 0.97. Of 96 repetitions at 0.93, fewer than 76 cover once in 390,000 runs;
-# over the 105 comparisons here that is one false alarm in 3,700 at most. Draws taken for independent where they are
+# over the 100 comparisons here that is one false alarm in 3,900. Draws taken for independent where they are
 # not cover log Z in none of 60 (rejection, resampling) or in a tenth (smc).
 REPETITIONS, FEWEST = 96, 76
 
