@@ -25,6 +25,7 @@ def write_example_files(folder: Path) -> None:
     (folder / "pairs.tsv").write_text("guten Tag\tgood day\nguten Morgen\tgood morning\n" * 10)
     (folder / "german.txt").write_text("guten Tag\n")
     write_labelled(folder)
+    (folder / "films.tsv").write_text("".join(f"{line}\n" for line in opinions()))
     (folder / "new.txt").write_text("the film was great\na poor plot\n")
     write_language_model(folder)
 
@@ -37,6 +38,18 @@ def write_labelled(folder: Path) -> None:
     for kind, name in names.items():
         toy_labelled(kind, "train", folder / "labelled").rename(folder / name)
     shutil.rmtree(folder / "labelled")
+
+
+def opinions(count: int = 120) -> list[str]:
+    """Short sentences with a good or a bad word, and which of them it is."""
+    coin = random.Random(2)
+    found = []
+    for _ in range(count):
+        label, kind = coin.choice([("positive", ["good", "fine", "great"]), ("negative", ["bad", "poor", "awful"])])
+        words = coin.choices(["the", "film", "plot", "was", "a", "of"], k=coin.randrange(3, 7))
+        words.insert(coin.randrange(len(words) + 1), coin.choice(kind))
+        found.append(f"{' '.join(words)}\t{label}")
+    return found
 
 
 def sequences(count: int = 200) -> list[str]:

@@ -19,7 +19,7 @@ from tests.models.examples import lstm
 def test_tables_hold_what_the_protocols_ask_for():
     for backbone in BACKBONES.values():
         assert isinstance(backbone(3), Backbone)
-        assert isinstance(backbone(3), Quick)
+        assert isinstance(backbone(3), Quick) or backbone.any_order  # which draws by repeated `advance`
     for head in HEADS.values():
         assert isinstance(head(4, 3), Head)
 

@@ -133,7 +133,7 @@ FORMS = st.builds(
 
 
 @given(FORMS, st.integers(0, 2**40), st.integers(1, 9), st.integers(1, 5))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_every_input(form, seed, sentence, columns):
     whole = text(300, sentence, form)
     back = whole.backwards()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.random import Generator, Philox
 
@@ -57,7 +57,6 @@ def test_blocks_are_shuffled_alike_and_follow_one_another():
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40), st.data())
-@settings(deadline=None)
 def test_no_target_sees_itself_and_nothing_leaks_back(seed, places, data):
     """Whatever reaches a prediction, through any number of layers, is neither the target nor ranked after it."""
     drawn = generator(seed)
@@ -80,7 +79,6 @@ def test_no_target_sees_itself_and_nothing_leaks_back(seed, places, data):
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 8), st.booleans(), st.data())
-@settings(deadline=None)
 def test_as_many_targets_as_asked_for_none_of_them_special(seed, places, context, spans, data):
     drawn = generator(seed)
     starts, functional = drawn.random((2, 3, places)) < data.draw(st.sampled_from([0.0, 0.3, 0.9]))
