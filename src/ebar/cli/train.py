@@ -1,7 +1,7 @@
 """`ebar train`: fit an autoregressive model."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,30 +24,30 @@ class TrainPlace(RunFolder):
 def main(words: Sequence[str]) -> int:
     """Train, or go on with a run that was interrupted."""
     config, place = read(words, MANUAL, TrainConfig, TrainPlace)
-    return carry_out_training(config, place)
+    return carry_out_training(config, place, train_as)
 
 
-def carry_out_training(config: TrainConfig, place: TrainPlace) -> int:
-    """Train as configured, and say how it ended."""
+def carry_out_training(
+    config: Any, place: TrainPlace, journey: Callable[..., Any], *, monitor: str = "loss", unit: str = " nats per token"
+) -> int:
+    """Train as configured, and say how it ended: at which value of the validation figure that is monitored."""
 
     def work() -> Result:
-        trained = train_as(config, place.folder, quiet=place.json, replace_config=place.replace_config)
-        assert trained.result is not None  # of a run that was trained, not loaded
-        return trained.result
+        result: Result = journey(config, place.folder, quiet=place.json, replace_config=place.replace_config).result
+        return result
 
     def show(result: Result) -> None:
         best = result.best
         held_out = (
-            "" if best.value is None else f"; best validation loss {best.value:.6f} nats per token at step {best.step}"
+            "" if best.value is None else f"; best validation {monitor} {best.value:.6f}{unit} at step {best.step}"
         )
         where = f"step {result.position.step}, epoch {result.position.epoch}"
         sys.stdout.write(f"finished ({result.reason}) at {where}{held_out}\n{place.folder}\n")
 
     with distributed.processes(config.device):
-        return carry_out(place, work, to_dict=training_figures, show=show)
+        return carry_out(place, work, to_dict=_figures, show=show)
 
 
-def training_figures(result: Result) -> dict[str, Any]:
-    """How a training ended, for programs."""
+def _figures(result: Result) -> dict[str, Any]:
     position = result.position
     return {"reason": result.reason, "step": position.step, "epoch": position.epoch, "best": result.best}

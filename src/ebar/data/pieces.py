@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from ebar.automata.lift import byte_level
 from ebar.data.tokenisers import check_tokens
@@ -14,34 +14,27 @@ TOKENS = 8000  # where no number is given
 
 
 @dataclass(frozen=True, slots=True)
-class Bpe:
-    """Pieces of words, merged from bytes: every text has tokens, and comes back from them exactly.
+class Pieces:
+    """What all tokenisers of pieces have in common: pieces of words, bytes at least, spelt as `tokenizers` says.
 
-    Tokens that together are no UTF-8 decode to U+FFFD where they are not.
+    Every text has tokens, and comes back from them exactly. Tokens that together are no UTF-8 decode to U+FFFD where
+    they are not.
     """
+
+    kind: ClassVar[str]  # its name in TOKENISERS
 
     model: str  # the JSON text of `tokenizers`
     _tokenizer: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _open(self)
+        tokenizer = tokenizer_from_json(self.model)
+        object.__setattr__(self, "_tokenizer", tokenizer)
+        object.__setattr__(self, "model", tokenizer.to_str())  # as the library writes it, so that equal ones are equal
 
-    @staticmethod
-    def read(fields: dict[str, Any]) -> "Bpe":
+    @classmethod
+    def read(cls, fields: dict[str, Any]) -> "Pieces":
         """From what `to_json` wrote."""
-        return Bpe(json.dumps(fields["model"], ensure_ascii=False))
-
-    @staticmethod
-    def train(texts: Iterable[str], size: int | None = None) -> "Bpe":
-        """At most `size` tokens, the 256 bytes first; fewer where the texts have nothing more to merge."""
-        size = TOKENS if size is None else size
-        if size < 256:
-            raise ValueError(f"byte-pair encoding starts from 256 bytes, so a size of {size} is too small")
-        library = tokenizers()
-        trainer = library.trainers.BpeTrainer(
-            vocab_size=size, show_progress=False, special_tokens=[], initial_alphabet=_bytes(library)
-        )
-        return Bpe(_trained(library, library.models.BPE(), trainer, texts))
+        return cls(json.dumps(fields["model"], ensure_ascii=False))
 
     @property
     def size(self) -> int:
@@ -65,29 +58,38 @@ class Bpe:
         return [*byte_level([self._tokenizer.id_to_token(token) for token in range(self.size)])]
 
     def to_json(self) -> str:
-        return json.dumps({"kind": "bpe", "model": json.loads(self.model)}, ensure_ascii=False) + "\n"
+        return json.dumps({"kind": self.kind, "model": json.loads(self.model)}, ensure_ascii=False) + "\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Unigram:
+class Bpe(Pieces):
+    """Pieces of words, merged from bytes: every text has tokens, and comes back from them exactly."""
+
+    __slots__ = ()
+    kind = "bpe"
+
+    @staticmethod
+    def train(texts: Iterable[str], size: int | None = None) -> "Bpe":
+        """At most `size` tokens, the 256 bytes first; fewer where the texts have nothing more to merge."""
+        size = TOKENS if size is None else size
+        if size < 256:
+            raise ValueError(f"byte-pair encoding starts from 256 bytes, so a size of {size} is too small")
+        library = tokenizers()
+        trainer = library.trainers.BpeTrainer(
+            vocab_size=size, show_progress=False, special_tokens=[], initial_alphabet=_bytes(library)
+        )
+        return Bpe(_trained(library, library.models.BPE(), trainer, texts))
+
+
+class Unigram(Pieces):
     """Pieces of words with a chance each; a text becomes its likeliest pieces (Kudo 2018, as in SentencePiece).
 
     The 256 bytes are pieces too: every text has tokens, and comes back from them exactly, blanks, line breaks and
     characters that training did not see included. A blank belongs to the word after it. SentencePiece writes one before
-    the first word of a text as well, and then does not know whether it was there; here none is added. Tokens that
-    together are no UTF-8 decode to U+FFFD where they are not.
+    the first word of a text as well, and then does not know whether it was there; here none is added.
     """
 
-    model: str  # the JSON text of `tokenizers`
-    _tokenizer: Any = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        _open(self)
-
-    @staticmethod
-    def read(fields: dict[str, Any]) -> "Unigram":
-        """From what `to_json` wrote."""
-        return Unigram(json.dumps(fields["model"], ensure_ascii=False))
+    __slots__ = ()
+    kind = "unigram"
 
     @staticmethod
     def train(texts: Iterable[str], size: int | None = None) -> "Unigram":
@@ -103,30 +105,6 @@ class Unigram:
             vocab_size=size, show_progress=False, special_tokens=[], initial_alphabet=_bytes(library)
         )
         return Unigram(_settled(_trained(library, library.models.Unigram(), trainer, texts)))
-
-    @property
-    def size(self) -> int:
-        return int(self._tokenizer.get_vocab_size())
-
-    def encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text).ids)
-
-    def encode_many(self, texts: list[str]) -> list[list[int]]:
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
-
-    def locate(self, text: str) -> list[tuple[int, int]]:
-        """For each token, its first character in the text and the one after its last."""
-        return list(self._tokenizer.encode(text).offsets)
-
-    def decode(self, tokens: list[int]) -> str:
-        check_tokens(tokens, self.size)
-        return str(self._tokenizer.decode(tokens, skip_special_tokens=False))
-
-    def spellings(self) -> list[bytes | None]:
-        return [*byte_level([self._tokenizer.id_to_token(token) for token in range(self.size)])]
-
-    def to_json(self) -> str:
-        return json.dumps({"kind": "unigram", "model": json.loads(self.model)}, ensure_ascii=False) + "\n"
 
 
 def _settled(model: str) -> str:
@@ -144,12 +122,6 @@ def _settled(model: str) -> str:
     settled = [(piece, round(score, 6)) for piece, score in scores.items()]
     described["model"]["vocab"] = sorted(settled, key=lambda pair: (-pair[1], pair[0]))
     return json.dumps(described, ensure_ascii=False)
-
-
-def _open(tokeniser: Bpe | Unigram) -> None:
-    tokenizer = tokenizer_from_json(tokeniser.model)
-    object.__setattr__(tokeniser, "_tokenizer", tokenizer)
-    object.__setattr__(tokeniser, "model", tokenizer.to_str())  # as the library writes it, so that equal ones are equal
 
 
 def _bytes(library: Any) -> list[str]:

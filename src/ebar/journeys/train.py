@@ -140,7 +140,7 @@ def train(
             objective,
             batches,
             players,
-            _plan(training, until),
+            plan_of(training, until=until),
             generator=source,
             # The same random numbers at every evaluation, where an objective draws some: epochs are compared, not luck.
             validation=lambda: evaluate_objective(judge, held_out, generator=Generator(device).manual_seed(seed)),
@@ -179,7 +179,8 @@ def _players(
     return players
 
 
-def _plan(training: Training, until: int | None) -> Plan:
+def plan_of(training: Training, *, until: int | None = None, monitor: str = "loss") -> Plan:
+    """How long a training goes on, and what decides its best weights."""
     return Plan(
         epochs=training.epochs if until is None else min(until, training.epochs),
         accumulate=training.accumulate,
@@ -188,6 +189,7 @@ def _plan(training: Training, until: int | None) -> Plan:
         patience=Patience(
             evaluations=training.patience, in_all=training.patience_in_all, excluding=training.patience_excluding
         ),
+        monitor=monitor,
     )
 
 

@@ -25,7 +25,7 @@ from ebar.journeys.finetune.made import (
     tasks_of,
 )
 from ebar.journeys.finetune.predictions import BATCH, Prediction, predictions
-from ebar.journeys.train import seed_of
+from ebar.journeys.train import plan_of, seed_of
 from ebar.models.task.encoders import task_encoder
 from ebar.store.writing import to_json
 from ebar.training import distributed
@@ -38,9 +38,8 @@ from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import Run, open_run
 from ebar.training.state import restore
-from ebar.training.stopping import Patience
 from ebar.training.tasks import Mixing
-from ebar.training.train import History, Plan, Result, train_to_best
+from ebar.training.train import History, Result, train_to_best
 from ebar.types import Estimate
 
 COURSE = Training(epochs=10, batch_size=32, patience=3, clip=1.0)
@@ -178,7 +177,7 @@ def finetune(
             objective,
             batches,
             players,
-            _plan(training, monitor),
+            plan_of(training, monitor=monitor),
             generator=generator,
             validation=lambda: evaluate_objective(objective, held_out, generator=Generator(device).manual_seed(drawn)),
             sinks=sinks,
@@ -186,19 +185,6 @@ def finetune(
         history = History.read(run.folder)
     own.eval()
     return Finetuned(model=own, tasks=tasks, history=history, result=result, folder=folder)
-
-
-def _plan(training: Training, monitor: str) -> Plan:
-    return Plan(
-        epochs=training.epochs,
-        accumulate=training.accumulate,
-        validate_epochs=training.evaluate_every,
-        checkpoint_every=training.checkpoint_every,
-        patience=Patience(
-            evaluations=training.patience, in_all=training.patience_in_all, excluding=training.patience_excluding
-        ),
-        monitor=monitor,
-    )
 
 
 def _keep(run: Run, model: Any, tasks: Mapping[str, LabelledCorpus]) -> None:
