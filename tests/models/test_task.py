@@ -89,16 +89,17 @@ def test_what_reads_both_ways_is_found_and_what_does_not_is_refused():
         task_encoder(assemble(Space(12, 6), "lstm", {"layers": 1, "hidden": 8}))
 
 
-def test_the_summary_head_by_hand():
-    """h = (1, −1) at CLS; V = [[1, 0], [0, 2]], W = (3, 1), c = ½: 3·tanh 1 + tanh(−2) + ½."""
-    head = SummaryHead(2, 1).eval()
+@pytest.mark.parametrize(("mean", "summary"), [(False, (1, -1)), (True, (5, 4))])
+def test_the_summary_head_by_hand(mean, summary):
+    """h = (1, −1) at CLS, (5, 4) in the mean; V = [[1, 0], [0, 2]], W = (3, 1), c = ½: 3·tanh h₁ + tanh 2h₂ + ½."""
+    head = SummaryHead(2, 1, mean=mean).eval()
     with torch.no_grad():
         head.project.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
         head.project.bias.zero_()
         head.out.weight.copy_(torch.tensor([[3.0, 1.0]]))
         head.out.bias.fill_(0.5)
     hidden = torch.tensor([[[9.0, 9.0], [1.0, -1.0], [7.0, 7.0]]])
-    expected = 3 * math.tanh(1) + math.tanh(-2) + 0.5
+    expected = 3 * math.tanh(summary[0]) + math.tanh(2 * summary[1]) + 0.5
     assert float(head(hidden, torch.tensor([2])).detach()) == pytest.approx(expected, abs=1e-6)
 
 
