@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +21,11 @@ from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.store.differences import differences, listed_names
 from ebar.store.writing import to_json
 from ebar.training import distributed
-from ebar.training.batches import Batches, Budgeted, OnDevice, lengths_of, steps_in
+from ebar.training.batches import Batches, Budgeted, OnDevice, Source, lengths_of, steps_in
 from ebar.training.course import Training
 from ebar.training.loop import evaluate_objective
-from ebar.training.metrics import Console, tensorboard
+from ebar.training.metrics import Console
+from ebar.training.metrics import tensorboard as tensorboard_sink
 from ebar.training.optimisers import Adam, Constant, OptimiserConfig, Schedule, for_steps
 from ebar.training.players import Player, Players
 from ebar.training.randomness import seeded
@@ -110,12 +112,50 @@ def train(
         objective, judge = OnStream.of(objective, model, batches), OnStream.of(judge, model, held_out)
     players = _players(model, objective, training, optimiser, schedule)
 
+    def keep(run: Run) -> None:
+        _keep(run, data)
+        if trunk is not None:
+            continue_from(Run(trunk), run, players)
+
+    result, history = train_in_folder(
+        folder, objective, batches, players, plan_of(training, until=until), description=description, seed=seed,
+        generator=source, replace_config=replace_config, tensorboard=training.tensorboard, quiet=quiet, keep=keep,
+        same=lambda run: _same_files(run, data),
+        # The same random numbers at every evaluation, where an objective draws some: epochs are compared, not luck.
+        validation=lambda: evaluate_objective(judge, held_out, generator=Generator(device).manual_seed(seed)),
+    )  # fmt: skip
+    return Trained(model=model, data=data, history=history, result=result, folder=folder)
+
+
+def train_in_folder(
+    folder: Path | None,
+    objective: Objective,
+    batches: Source,
+    players: Players,
+    plan: Plan,
+    *,
+    description: str,
+    seed: int,
+    generator: Generator,
+    validation: Callable[[], dict[str, float]],
+    keep: Callable[[Run], None],
+    same: Callable[[Run], None] = lambda run: None,
+    replace_config: bool = False,
+    tensorboard: bool = False,
+    quiet: bool = True,
+) -> tuple[Result, History]:
+    """From the folder's newest checkpoint, if there is one, to the best weights; without a folder, in a temporary one.
+
+    `keep` writes what is needed to open the run beside its checkpoints. A folder with another description goes on only
+    with `replace_config`, if `same` finds nothing to refuse and its newest checkpoint fits the players.
+    """
+
     def check(run: Run, changed: list[str]) -> None:
         if "optimiser.kind" in changed:
             raise UserError("The state of one optimiser is of no use to another: choose another name.")
-        _same_files(run, data)
+        same(run)
         if (newest := run.checkpoints.newest()) is not None:
-            restore(newest, players, source)  # as training will, once the configuration is replaced
+            restore(newest, players, generator)  # as training will, once the configuration is replaced
 
     with ExitStack() as stack:
         run = stack.enter_context(
@@ -129,25 +169,14 @@ def train(
             )
         )
         if distributed.rank() == 0:
-            _keep(run, data)
-            if trunk is not None:
-                continue_from(Run(trunk), run, players)
+            keep(run)
         sinks: list[Any] = [] if quiet or not sys.stderr.isatty() else [Console()]
-        if training.tensorboard and distributed.rank() == 0:
-            sinks.append(stack.enter_context(tensorboard(run.folder / "tensorboard")))
+        if tensorboard and distributed.rank() == 0:
+            sinks.append(stack.enter_context(tensorboard_sink(run.folder / "tensorboard")))
         result = train_to_best(
-            run,
-            objective,
-            batches,
-            players,
-            plan_of(training, until=until),
-            generator=source,
-            # The same random numbers at every evaluation, where an objective draws some: epochs are compared, not luck.
-            validation=lambda: evaluate_objective(judge, held_out, generator=Generator(device).manual_seed(seed)),
-            sinks=sinks,
+            run, objective, batches, players, plan, generator=generator, validation=validation, sinks=sinks
         )
-        history = History.read(run.folder)
-    return Trained(model=model, data=data, history=history, result=result, folder=folder)
+        return result, History.read(run.folder)
 
 
 def seed_of(folder: Path | None) -> int:

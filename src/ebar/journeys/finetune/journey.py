@@ -1,8 +1,6 @@
 """Fine-tuning a network on labelled data: the validation part decides when to stop, the test part is not looked at."""
 
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,21 +23,19 @@ from ebar.journeys.finetune.made import (
     tasks_of,
 )
 from ebar.journeys.finetune.predictions import BATCH, Prediction, predictions
-from ebar.journeys.train import plan_of, seed_of
+from ebar.journeys.train import plan_of, seed_of, train_in_folder
 from ebar.models.task.encoders import task_encoder
 from ebar.store.writing import to_json
 from ebar.training import distributed
 from ebar.training.batches import steps_in
 from ebar.training.course import Training
 from ebar.training.loop import evaluate_objective
-from ebar.training.metrics import Console, tensorboard
 from ebar.training.optimisers import AdamW, LinearDecay, OptimiserConfig, Schedule, for_steps
 from ebar.training.players import Player
 from ebar.training.randomness import seeded
-from ebar.training.run import Run, open_run
-from ebar.training.state import restore
+from ebar.training.run import Run
 from ebar.training.tasks import Mixing
-from ebar.training.train import History, Result, train_to_best
+from ebar.training.train import History, Result
 from ebar.types import Estimate
 
 COURSE = Training(epochs=10, batch_size=32, patience=3, clip=1.0)
@@ -150,39 +146,12 @@ def finetune(
     )
     players = {"model": player}
 
-    def check(run: Run, changed: list[str]) -> None:
-        if "optimiser.kind" in changed:
-            raise UserError("The state of one optimiser is of no use to another: choose another name.")
-        if (newest := run.checkpoints.newest()) is not None:
-            restore(newest, players, generator)
-
-    with ExitStack() as stack:
-        run = stack.enter_context(
-            open_run(
-                folder,
-                config=description,
-                seed=drawn,
-                replace_config=replace_config,
-                check=check,
-                advice="choose another name, or give --replace_config to go on with this one",
-            )
-        )
-        if distributed.rank() == 0:
-            _keep(run, model, tasks)
-        sinks: list[Any] = [] if quiet or not sys.stderr.isatty() else [Console()]
-        if training.tensorboard and distributed.rank() == 0:
-            sinks.append(stack.enter_context(tensorboard(run.folder / "tensorboard")))
-        result = train_to_best(
-            run,
-            objective,
-            batches,
-            players,
-            plan_of(training, monitor=monitor),
-            generator=generator,
-            validation=lambda: evaluate_objective(objective, held_out, generator=Generator(device).manual_seed(drawn)),
-            sinks=sinks,
-        )
-        history = History.read(run.folder)
+    result, history = train_in_folder(
+        folder, objective, batches, players, plan_of(training, monitor=monitor), description=description, seed=drawn,
+        generator=generator, replace_config=replace_config, tensorboard=training.tensorboard, quiet=quiet,
+        keep=lambda run: _keep(run, model, tasks),
+        validation=lambda: evaluate_objective(objective, held_out, generator=Generator(device).manual_seed(drawn)),
+    )  # fmt: skip
     own.eval()
     return Finetuned(model=own, tasks=tasks, history=history, result=result, folder=folder)
 
