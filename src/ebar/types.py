@@ -412,3 +412,16 @@ class Objective(Protocol):
     """Turns a batch into losses, each for one player; the loop takes one optimiser step per loss, in order."""
 
     def losses(self, batch: Any, clock: Clock, *, generator: Generator) -> Iterator[Loss]: ...
+
+
+@runtime_checkable
+class Game(Objective, Protocol):
+    """An objective whose next losses depend on what the last step did, and each of them on the whole batch.
+
+    It moves the players it wants to: a loss that it does not yield moves nobody. The loop neither cuts its batches nor
+    shares them out, so that it computes, and decides, the same in one process and in several.
+    """
+
+    def after_step(self, metrics: Mapping[str, float]) -> str | None:
+        """Told what a step did; the reason why training should stop, or None. What it remembers must be in a player."""
+        ...

@@ -13,7 +13,7 @@ from ebar.maths.rows import process_share
 from ebar.training import distributed
 from ebar.training.batches import Source
 from ebar.training.players import Player, Players
-from ebar.types import Clock, Loss, Objective
+from ebar.types import Clock, Game, Loss, Objective
 
 
 class Position(NamedTuple):
@@ -33,6 +33,7 @@ class Step(NamedTuple):
 
     position: Position  # from where the next step starts
     metrics: dict[str, float]
+    halt: str | None = None  # why a game asks to stop, if it does
 
     @property
     def number(self) -> int:
@@ -66,7 +67,7 @@ def fit(
     A step takes one batch, and one optimiser step for each loss the objective yields, in order, so that a
     later loss sees what the earlier ones have moved. A loss reaches its own player's parameters only. The
     batch is cut into `accumulate` parts per process, which changes memory, not the result: gradients add up to
-    those of Σ w·L / Σ w over all parts of all processes.
+    those of Σ w·L / Σ w over all parts of all processes. The batch of a `Game` is not cut.
     """
     for player in players.values():
         player.module.train()
@@ -74,7 +75,7 @@ def fit(
     for batch, epoch, taken in _stream(batches, start):
         metrics = _take_step(objective, batch, players, position.clock, accumulate, generator)
         position = Position(position.step + 1, epoch, taken)
-        yield Step(position, metrics)
+        yield Step(position, metrics, objective.after_step(metrics) if isinstance(objective, Game) else None)
 
 
 def _stream(batches: Source, start: Position) -> Iterator[tuple[Any, int, int]]:
@@ -95,7 +96,10 @@ def _stream(batches: Source, start: Position) -> Iterator[tuple[Any, int, int]]:
 def _take_step(
     objective: Objective, batch: Any, players: Players, clock: Clock, accumulate: int, generator: Generator
 ) -> dict[str, float]:
-    parts = process_share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=accumulate)
+    if isinstance(objective, Game):
+        parts = [(batch, 1.0)]
+    else:
+        parts = process_share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=accumulate)
     pending = [(objective.losses(part, clock, generator=generator), counted) for part, counted in parts]
     metrics: dict[str, float] = {}
     # Part by part, not all losses first: only one part's graph is alive at a time.

@@ -60,10 +60,10 @@ class Plan:
 
 
 class Result(NamedTuple):
-    """How a run ended. Interrupted, it goes on when it is run again."""
+    """How a run ended. Interrupted, it goes on when it is run again. A game that halted has its reason."""
 
-    status: Literal["finished", "interrupted"]
-    reason: str  # steps, epochs, patience; or signal
+    status: Literal["finished", "interrupted", "halted"]
+    reason: str  # steps, epochs, patience; or signal; or why a game asked to stop
     position: Position
     best: Best
 
@@ -83,7 +83,8 @@ def train_run(
 
     On CPU the result is the same to the last bit however often it was killed or interrupted on the way.
     `validation` is called with modules in evaluation mode, averaged parameters and no gradients. Afterwards
-    the players hold the last weights; `run.checkpoints.best()` has the best.
+    the players hold the last weights; `run.checkpoints.best()` has the best. Where a game halts, no checkpoint is
+    written of what made it halt: the newest is one of before.
     """
     if plan.steps is None and plan.epochs is None and plan.patience is None:
         raise UserError("Nothing says when training ends: give steps, epochs or patience.")
@@ -126,6 +127,9 @@ def train_run(
                 raise _kept(run, error, writes) from error
             position = step.position
             bar.advance(1)
+            if step.halt is not None:
+                log(step.metrics)
+                return _ended(run, Result("halted", step.halt, position, best), writes)
             if step.number % plan.log_every == 0:
                 log(step.metrics)
                 if timing is not None:
@@ -148,10 +152,13 @@ def train_run(
                 checkpoint()
             if interrupted:
                 return Result("interrupted", "signal", position, best)
-        result = Result("finished", reason, position, best)
-        if writes:
-            run.write("results.json", to_json(result, indent=1))
-        return result
+        return _ended(run, Result("finished", reason, position, best), writes)
+
+
+def _ended(run: Run, result: Result, writes: bool) -> Result:
+    if writes:
+        run.write("results.json", to_json(result, indent=1))
+    return result
 
 
 def _resume(run: Run, players: Players, generator: Generator) -> tuple[Position, Best, int | None]:
