@@ -22,10 +22,9 @@ from ebar.training.randomness import seeded
 from ebar.training.train import History, load_players
 
 
-def read_game_data(config: GameConfig, folder: Path | None = None) -> GameData:
+def read_game_data(config: GameConfig) -> GameData:
     """The data of a game."""
-    read = config.data.make(GAME_DATA).read(seed=config.seed, folder=folder)
-    return game_data(read, dtype=getattr(torch, config.precision))
+    return game_data(config.data.make(GAME_DATA).read(seed=config.seed), dtype=getattr(torch, config.precision))
 
 
 def build_networks(config: GameConfig, shape: tuple[int, ...]) -> dict[str, Any]:
@@ -50,7 +49,7 @@ def game_as(
         random = seeded(config.seed, device=config.device, rank=distributed.rank())
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"The networks cannot be put on {config.device!r}: {str(error).splitlines()[0]}.") from None
-    rows = read_game_data(config, folder) if data is None else game_data(data, dtype=getattr(torch, config.precision))
+    rows = read_game_data(config) if data is None else game_data(data, dtype=getattr(torch, config.precision))
     made = build_networks(config, rows.shape)
     return game(
         rows,
@@ -77,7 +76,7 @@ def game_as(
 def load_game(folder: Path) -> Played:
     """The networks of a run folder with their last good weights, and its data."""
     config = read_game(folder)
-    rows = read_game_data(config, folder)
+    rows = read_game_data(config)
     made = build_networks(config, rows.shape)
     load_players(made, folder)
     for module in made.values():

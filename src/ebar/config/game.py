@@ -5,8 +5,8 @@ Train a generator and an energy against each other, on points or images: a calib
 fails is halted, with the reason; its last good state is kept. Run it again to go on where it was stopped.
 
 Example:
-    ebar game train --name biased --data.name biased_gaussians --entropy.weight 0.15 --costs.margin 10
-    ebar game train --name flat --data.name biased_gaussians --entropy.kind constant
+    ebar game train --name biased --data.mixture biased_gaussians --entropy.weight 0.15 --costs.margin 10
+    ebar game train --name flat --data.mixture biased_gaussians --entropy.kind constant
     ebar game train --name digits --data.kind images --data.train train-images-idx3-ubyte.gz --entropy.form unit
 """
 

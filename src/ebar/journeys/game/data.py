@@ -1,15 +1,20 @@
 """Points and images as a game is given them: floating-point rows, of images a batch at a time."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ebar.data.images import Images
+from ebar.data.images import Images, ImagesData
+from ebar.data.points import Points, PointsData
 from ebar.errors import UserError
+from ebar.tables import Table
+
+# A line here puts a kind of data in the configuration of games and on their command line.
+GAME_DATA: Table[Any] = Table("data", {"points": PointsData, "images": ImagesData})
 
 Rows = Any  # Float[Tensor, "rows ..."], or `Pictures`
 
@@ -35,6 +40,7 @@ class GameData:
 
     parts: Mapping[str, Rows]  # train, and what else there is
     origin: Mapping[str, Any] | None = None  # how they were read, if they were
+    mixture: str | None = None  # by name, where the truth is known
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -61,6 +67,10 @@ def game_data(data: Any, *, dtype: torch.dtype | None = None) -> GameData:
     dtype = dtype or torch.get_default_dtype()
     if isinstance(data, GameData):
         return data
+    if isinstance(data, Points):
+        points = {name: getattr(data, name).to(dtype) for name in ("train", "validation", "test")}
+        source = None if data.source is None else {"kind": data.source.kind, **asdict(data.source)}
+        return GameData(parts=points, origin=source, mixture=data.mixture)
     if isinstance(data, Tensor):
         data = {"train": data}
     origin, parts = getattr(data, "origin", None), data if isinstance(data, Mapping) else getattr(data, "parts", {})
