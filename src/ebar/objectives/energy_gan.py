@@ -140,7 +140,7 @@ class EnergyGan:
                 yield Loss(entropy, "inference")
             through = (pull * samples).sum()  # its gradient is the one taken above; its value is put right
             value = through - through.detach() + whole.detach()
-            yield Loss(value, "generator", {**metrics, "entropy_term": float(entropy.detach())})
+            yield Loss(value, "generator", {**({} if moves[0] else metrics), "entropy_term": float(entropy.detach())})
 
     def _metrics(
         self, data: Tensor, samples: Tensor, of_data: Tensor, of_samples: Tensor, cost: Tensor

@@ -245,8 +245,8 @@ class InverseEpoch:
 class EpochDecay:
     """1 for the first epochs, then less by the same factor each epoch, down to `floor`.
 
-    The public code of Dai et al. 2017a has 10, 0.985 and 0.05 on four Gaussians, 0, 0.985 and 0.05 on the biased mixture, 200, 0.99 and 0.05 on
-    spirals, 0, 0.8 and 0.001 on digits.
+    The public code of Dai et al. 2017a has 10, 0.985 and 0.05 on four Gaussians, 0, 0.985 and 0.05 on the biased
+    mixture, 200, 0.99 and 0.05 on spirals, 0, 0.8 and 0.001 on digits.
     """
 
     constant: int = 0

@@ -37,6 +37,10 @@ class Played:
     result: Result | None = None  # how training ended; None where the run was loaded
     folder: Path | None = None  # None where it was trained in memory
 
+    def curve(self, name: str) -> list[tuple[int, float]]:
+        """(step, value) of what is logged with whoever moved first: gap, energy_data, energy_samples, spread."""
+        return sorted(self.history.curve(f"discriminator.{name}") + self.history.curve(f"generator.{name}"))
+
     def sample(self, n: int, *, generator: Generator | None = None) -> Float[Tensor, "n ..."]:
         """Draws of the generator."""
         random = default_generator(next(self.generator.parameters()).device) if generator is None else generator
