@@ -22,3 +22,13 @@ def of_shape(values: object, wanted: tuple[int, ...], what: str) -> Tensor:
 def _named(values: object) -> str:
     name = type(values).__name__
     return "nothing: does it return its result?" if values is None else f"a {name}"
+
+
+def rows_of_shape(x: Tensor, wanted: tuple[int, ...], what: str) -> Tensor:
+    """x, where each of its rows is a point or an image of the wanted shape; else one sentence says what came."""
+    if x.shape[1:] != wanted or x.dim() == 0:
+        came, needed = (" × ".join(map(str, shape)) or "no numbers" for shape in (x.shape[1:], wanted))
+        raise UserError(
+            f"{what} was made for rows of {needed}, not of {came}: give data of that size, or make another."
+        )
+    return x
