@@ -56,8 +56,8 @@ ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 
         "control tune": Command("make a model of its own of it, by policy gradient with low-rank adapters"),
         "game": Command(
             "a generator and an energy trained against each other, on points or images: train, sample, rank",
-            about="""A generator draws, an energy tells its draws from the data; with an entropy in the generator's cost the
-energy keeps the density of the data, −α·log p (calibrated energy GAN), where without one it becomes flat.""",
+            about="""A generator draws, an energy tells its draws from the data; with an entropy in the generator's cost
+the energy keeps the density of the data, −α·log p (calibrated energy GAN), where without one it becomes flat.""",
             example="""\
 ebar game train --name biased --data.mixture biased_gaussians --entropy.weight 0.15 --costs.margin 10
   ebar game sample runs/biased --n 5

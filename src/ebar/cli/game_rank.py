@@ -28,7 +28,7 @@ from ebar.data.points import read_points_file
 from ebar.errors import UserError
 from ebar.journeys.game.data import Pictures
 from ebar.journeys.game.played import Played
-from ebar.journeys.game.report import image_sheet
+from ebar.report.image_sheet import image_sheet
 from ebar.store.writing import replace, saving
 
 MANUAL = Manual.of(__doc__)
@@ -54,15 +54,14 @@ def main(words: Sequence[str]) -> int:
     played = load_game(config.run)
     x = _rows(played, config.input)
     ranking = played.rank(x)
-    order = ranking.order
-    ends = torch.cat([order[: config.n], order[max(config.n, len(order) - config.n) :]])
+    ends = torch.cat([ranking.first(config.n), ranking.last(min(config.n, max(0, len(x) - config.n)))])
     if config.output is not None:
         if x.dim() != 4:
             raise UserError("Points are printed, not drawn: leave out --output.")
         with saving(str(config.output)):
             replace(config.output, image_sheet(x[ends]))
     if config.json:
-        show_json({"rows": len(x), "order": order.tolist(), "energies": ranking.energies.tolist()})
+        show_json({"rows": len(x), "order": ranking.order.tolist(), "energies": ranking.energies.tolist()})
         return 0
     for row in ends.tolist():
         numbers = x[row].tolist() if x.dim() == 2 else []

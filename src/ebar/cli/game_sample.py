@@ -21,7 +21,8 @@ from ebar.cli.show import show_json
 from ebar.config.drawing import OfRun
 from ebar.config.reader import Manual, option, read
 from ebar.errors import UserError
-from ebar.journeys.game.report import image_sheet
+from ebar.journeys.game.played import energies_of
+from ebar.report.image_sheet import image_sheet
 from ebar.store.writing import replace, saving
 
 MANUAL = Manual.of(__doc__)
@@ -45,7 +46,7 @@ def main(words: Sequence[str]) -> int:
     played = load_game(config.run)
     weight = next(played.generator.parameters())
     drawn = played.sample(config.n, generator=Generator(weight.device).manual_seed(config.seed))
-    energies = played.energies(drawn).tolist()
+    energies = energies_of(played, drawn).tolist()
     if drawn.dim() == 4 and config.output is None:
         raise UserError("Images are written to a sheet: give --output, a PNG file.")
     if config.output is not None:
