@@ -47,7 +47,10 @@ class Regions(NamedTuple):
 @in_evaluation_mode
 @torch.no_grad()
 def decision_regions(logits: Callable[[Tensor], Tensor], grid: Grid) -> Regions:
-    """The class and the energy at each node; `logits` are a classifier's own, or those its last layer makes of features."""
+    """The class and the energy at each node.
+
+    `logits` are a classifier's own or, on a plane of features, those that its last layer makes of them.
+    """
     parameter = next((weight for module in modules_in(logits) for weight in module.parameters()), torch.empty(0))
     nodes = grid.nodes().to(parameter)
     found = torch.cat([logits(rows) for rows in nodes.split(ROWS)]).double().cpu()

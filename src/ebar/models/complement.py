@@ -20,7 +20,9 @@ class ComplementGenerator(nn.Module):
     low: Tensor
     high: Tensor
 
-    def __init__(self, *, shape: tuple[int, ...], manifold: str = "four_spins", tries: Count = 8, margin: NonNegative = 0.25):
+    def __init__(
+        self, *, shape: tuple[int, ...], manifold: str = "four_spins", tries: Count = 8, margin: NonNegative = 0.25
+    ):
         """Noise is `tries` points of the box, of which a sample is the first that is not on the manifold.
 
         Where all of them are, it is the last; of 8 that happens less than once in a million. Dai 2019 (thesis), C.4.
