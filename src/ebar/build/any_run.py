@@ -7,11 +7,13 @@ from typing import Any
 
 import yaml
 
+from ebar.build.classify import load_classified
 from ebar.build.control import open_control
 from ebar.build.finetune import load_finetuned
 from ebar.build.gam import load_gam
 from ebar.build.residual import load_residual
 from ebar.build.train import load_trained
+from ebar.config.classify import ClassifyConfig
 from ebar.config.control import ControlConfig
 from ebar.config.finetune import FinetuneConfig
 from ebar.config.gam import GamConfig
@@ -27,11 +29,12 @@ OPENERS: dict[type, Callable[[Path], Any]] = {
     ResidualConfig: load_residual,
     ControlConfig: open_control,
     FinetuneConfig: load_finetuned,
+    ClassifyConfig: load_classified,
 }
 
 
 def load(folder: Path | str) -> Any:
-    """What a journey left in a folder: a `Trained`, a GAM, a residual, controlled or fine-tuned model, at its best."""
+    """What a journey left in a folder: a `Trained`, a GAM, a residual, controlled, fine-tuned … model, at its best."""
     folder = Path(folder)
     try:
         tree = yaml.safe_load(renamed((folder / "config.yaml").read_text(encoding="utf-8")))
