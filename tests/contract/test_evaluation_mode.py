@@ -385,6 +385,9 @@ DOES_NOT_MEASURE = {
     "evaluation.energy_distributions": "energy_distributions",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
     "evaluation.exposure_bias": "win_rate",
+    "evaluation.finite_semi_supervised": "FeatureSpace.conditions FeatureSpace.correct FeatureSpace.discriminators "
+    "FeatureSpace.separated cover error_rate fake_class_maximum fake_class_objective supervised_maximum "
+    "supervised_objective twin",
     "evaluation.moments": "frequency mean_length moment_distance true_moment true_moments",
     "evaluation.next_words": "NextWords.others NextWords.under_base NextWords.under_joint Strata.share",
     "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per cost_of_windows",
