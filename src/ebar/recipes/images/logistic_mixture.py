@@ -29,7 +29,7 @@ SCALES: dict[str, dict[str, Any]] = {
     },
     "cpu": {
         **MNIST, "data.limit": 32_000, "data.validation_size": 1000, "backbone.features": 16, "backbone.layers": 4,
-        "optimiser.learning_rate": 4e-3, "schedule.warmup": 50, "training.epochs": 1, "training.batch_size": 16,
+        "optimiser.learning_rate": 8e-3, "schedule.warmup": 50, "training.epochs": 1, "training.batch_size": 16,
         "measures.images": 10_000,
     },
     # Width, components and rate are those with which Dai et al. 2017b trained PixelCNN++ on MNIST: 160 features, three
