@@ -89,6 +89,7 @@ from ebar.features.regular import Motif as Motif
 from ebar.features.regular import StartsWith as StartsWith
 from ebar.features.regular import Word as Word
 from ebar.heads.adaptive import AdaptiveSoftmax as AdaptiveSoftmax
+from ebar.heads.logistic_mixture import LogisticMixture as LogisticMixture
 from ebar.heads.mixture import MixtureOfContexts as MixtureOfContexts
 from ebar.heads.mixture import MixtureOfSoftmaxes as MixtureOfSoftmaxes
 from ebar.heads.softmax import Softmax as Softmax
@@ -130,6 +131,7 @@ from ebar.models.ngram import NGram as NGram
 from ebar.models.original_awd_lstm import awd_lstm_from_original as awd_lstm_from_original
 from ebar.models.original_weights import transformer_xl_from_original as transformer_xl_from_original
 from ebar.models.pretrained import Pretrained as Pretrained
+from ebar.models.raster_density import RasterDensity as RasterDensity
 from ebar.models.tabular import Tabular as Tabular
 from ebar.models.tilted import Tilted as Tilted
 from ebar.models.truncated import Prompted as Prompted

@@ -80,6 +80,7 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "earm/cases": Lazy("translations side by side, what differs from the reference in italics", "earm.tables"),
         "earm/recent": Lazy("how many recent factors E-ARM's gradient goes through", "earm.language"),
         "earm/without_ce": Lazy("the contrastive term by itself, from scratch and after pre-training", "earm.language"),
+        "images/logistic_mixture": Lazy("bits per dimension of a mixture of logistics and of a softmax, 256 levels"),
         "residual/perplexity": Lazy("perplexity intervals of joint models, beside the base, RALM and BALM"),
         "residual/bounded": Lazy("an energy with |E| ≤ 3 beside one without a bound, and what can be certified"),
         "residual/per_step": Lazy("perplexity at every place of a continuation, the last exactly", "residual.tables"),
