@@ -18,7 +18,7 @@ from ebar.journeys.description import architecture, entry
 from ebar.journeys.train import seed_of, train_in_folder
 from ebar.maths.randomness import folded
 from ebar.models.classifiers import MlpClassifier, initialise
-from ebar.models.generators import SoftplusGenerator
+from ebar.models.generators import SoftplusGenerator, StartsFromData
 from ebar.models.inference import GaussianInference
 from ebar.objectives.bad_gan import CLASSIFIER, GENERATOR, BadGan, Density, Terms
 from ebar.store.differences import as_yaml
@@ -119,9 +119,9 @@ def classify(
     centile of the densities of unlabelled training examples, never of test ones.
 
     The lowest error on the validation part chooses the epoch; the test part is for `Classified.evaluate`. With a
-    folder, training continues from its newest checkpoint; nothing is initialised again. A game that diverges or collapses
-    ends with its reason in `result`, and the last good checkpoint kept. Stopped by SIGINT or SIGTERM, it saves a
-    checkpoint and raises `Interrupted`.
+    folder, training continues from its newest checkpoint; nothing is initialised again. A game that diverges or
+    collapses ends with its reason in `result`, and the last good checkpoint kept. Stopped by SIGINT or SIGTERM, it
+    saves a checkpoint and raises `Interrupted`.
     """
     folder = None if folder is None else Path(folder)
     drawn = seed_of(folder) if seed is None else seed
@@ -136,7 +136,10 @@ def classify(
     weight = next(classifier.parameters())
     device = str(weight.device)
     if folder is None or not Checkpoints(folder / "checkpoints").steps():
-        initialise(classifier, as_numbers(data.unlabelled[: training.initialise_on]).to(weight))
+        first = as_numbers(data.unlabelled[: training.initialise_on]).to(weight)
+        initialise(classifier, first)
+        if isinstance(generator, StartsFromData):
+            generator.start_from(first)
     threshold = float("inf")
     if density is not None and terms.low_density:
         threshold = density_centile(
