@@ -48,30 +48,29 @@ PLANS = {
 WIDEST = 8  # units of channels that noise becomes first
 
 
-def plan_for(size: int) -> Plan:
-    """The layers for images of this height and width."""
-    if size not in PLANS:
-        known = ", ".join(f"{one}×{one}" for one in PLANS)
-        raise UserError(f"There are no convolutions for images of {size}×{size} pixels: scale or cut them to {known}.")
-    return PLANS[size]
+def plan_for(shape: tuple[int, ...]) -> Plan:
+    """The layers for images of this shape: channels, height, width."""
+    if len(shape) != 3 or shape[1] != shape[2] or shape[1] not in PLANS:
+        came, known = "×".join(map(str, shape[1:] or shape)), ", ".join(f"{size}×{size}" for size in PLANS)
+        raise UserError(f"There are no convolutions for data of {came}: give images of {known} pixels.")
+    return PLANS[shape[1]]
 
 
 class ConvolutionalEncoder(nn.Module):
     """Image → vector: convolutions, each with a leaky rectifier.
 
-    With `normalise`, batch normalisation comes before each rectifier, as the authors have it. Its statistics are of the
-    batch at hand while training and running means later: an energy then depends, in training, on what else is in the
+    With `normalised`, batch normalisation comes before each rectifier, as the authors have it. Its statistics are
+    those of the batch at hand in training and running means later: an energy in training depends on what else is in its
     batch.
     """
 
-    def __init__(self, *, size: int, channels: int = 1, features: int = 64, normalise: bool = True):
+    def __init__(self, shape: tuple[int, ...], *, features: int = 64, normalised: bool = True):
         super().__init__()
-        plan = plan_for(size)
-        self.shape = (channels, size, size)
+        plan, channels = plan_for(shape), shape[0]
         layers: list[nn.Module] = []
         for units, stride in plan.down:
-            layers.append(nn.Conv2d(channels, units * features, ACROSS[stride], stride, padding=1, bias=not normalise))
-            layers += [nn.BatchNorm2d(units * features)] if normalise else []
+            layers.append(nn.Conv2d(channels, units * features, ACROSS[stride], stride, padding=1, bias=not normalised))
+            layers += [nn.BatchNorm2d(units * features)] if normalised else []
             layers.append(nn.LeakyReLU(SLOPE))
             channels = units * features
         self.layers = nn.Sequential(*layers, nn.Flatten())
@@ -79,9 +78,6 @@ class ConvolutionalEncoder(nn.Module):
         initialise(self)
 
     def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch features"]:
-        if x.shape[1:] != self.shape:
-            wanted, came = ("×".join(map(str, shape)) for shape in (self.shape, x.shape[1:]))
-            raise UserError(f"The network reads images of {wanted} (channels, height, width), and these are {came}.")
         found: Tensor = self.layers(2 * x - 1)
         return found
 
@@ -89,15 +85,15 @@ class ConvolutionalEncoder(nn.Module):
 class ConvolutionalDecoder(nn.Module):
     """Noise → image in [0, 1]: a linear layer, then transposed convolutions with batch normalisation and rectifiers."""
 
-    def __init__(self, *, latent: int, size: int, channels: int = 1, features: int = 64):
+    def __init__(self, latent: int, shape: tuple[int, ...], *, features: int = 64):
         super().__init__()
-        plan = plan_for(size)
+        plan = plan_for(shape)
         wide = WIDEST * features
         self.linear = nn.Linear(latent, wide * plan.smallest**2, bias=False)
         layers: list[nn.Module] = [nn.Unflatten(1, (wide, plan.smallest, plan.smallest))]
         for units, stride in plan.up:
             layers += [nn.BatchNorm2d(wide), nn.ReLU()]
-            narrow = units * features or channels
+            narrow = units * features or shape[0]
             layers.append(nn.ConvTranspose2d(wide, narrow, ACROSS[stride], stride, padding=1, bias=units == 0))
             wide = narrow
         self.layers = nn.Sequential(*layers, nn.Sigmoid())

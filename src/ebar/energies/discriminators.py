@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ebar.backbones.dcgan import ConvolutionalEncoder, initialise
 from ebar.backbones.dense import dense_layers, normal_layer
 from ebar.bounds import Amount, Count, Natural
 from ebar.shapes import of_points
@@ -50,10 +51,42 @@ class MlpDiscriminator(nn.Module):
         return energy_of(self.head(self.features(x)).squeeze(-1), self.positive)
 
 
+class DcganDiscriminator(nn.Module):
+    """Convolutions, for images of 28×28, 32×32 or 64×64 pixels in [0, 1] (B.8.1)."""
+
+    def __init__(
+        self, *, shape: tuple[int, ...], features: Count = 64, normalised: bool = True, positive: bool = False
+    ):  # fmt: skip
+        """Convolutions with leaky rectifiers, then one linear layer.
+
+        Args:
+            shape: Of one image.
+            features: Channels of the first layer.
+            normalised: Whether there is batch normalisation. With it, energies in training depend on the rest of their
+                batch, and data and samples, which come in different ones, are each set to the same mean.
+            positive: Energies above 0, by a softplus, as EBGAN needs them.
+        """
+        super().__init__()
+        self.shape, self.positive = tuple(shape), positive
+        self.layers = ConvolutionalEncoder(self.shape, features=features, normalised=normalised)
+        self.width = self.layers.width
+        self.head = nn.Linear(self.width, 1)
+        initialise(self.head)
+
+    def features(self, x: Float[Tensor, "batch ..."]) -> Float[Tensor, "batch width"]:
+        found: Tensor = self.layers(rows_of_shape(x, self.shape, "The discriminator"))
+        return found
+
+    def forward(self, x: Float[Tensor, "batch ..."], context: Context | None = None) -> Float[Tensor, " batch"]:
+        return energy_of(self.head(self.features(x)).squeeze(-1), self.positive)
+
+
 def energy_of(score: Float[Tensor, " batch"], positive: bool) -> Float[Tensor, " batch"]:
     """The last layer's number, or its softplus."""
     return F.softplus(score) if positive else score
 
 
 # A line here puts a discriminator in the configuration and on the command line. `shape` is that of one x.
-DISCRIMINATORS: Table[Any] = Table("discriminator", {"mlp": MlpDiscriminator}, given=("shape",))
+DISCRIMINATORS: Table[Any] = Table(
+    "discriminator", {"mlp": MlpDiscriminator, "dcgan": DcganDiscriminator}, given=("shape",)
+)

@@ -23,14 +23,14 @@ AT_ONCE = 500  # rows
 class Labelled(NamedTuple):
     """Rows with their classes."""
 
-    x: Float[Tensor, "rows *shape"]
+    x: Float[Tensor, "rows ..."]
     labels: Int[Tensor, " rows"]
 
 
 @torch.no_grad()
 @in_evaluation_mode
 def fixed_features(
-    features: Callable[[Tensor], Tensor], x: Float[Tensor, "rows *shape"]
+    features: Callable[[Tensor], Tensor], x: Float[Tensor, "rows ..."]
 ) -> Float[Tensor, "rows features"]:  # fmt: skip
     """The features of all rows, in evaluation mode."""
     return torch.cat([features(part).flatten(1).float() for part in x.split(AT_ONCE)])

@@ -37,7 +37,7 @@ class Ranking(NamedTuple):
 
 @torch.no_grad()
 @in_evaluation_mode
-def rank_by_energy(energy: Energy[Tensor], x: Float[Tensor, "rows *shape"]) -> Ranking:
+def rank_by_energy(energy: Energy[Tensor], x: Float[Tensor, "rows ..."]) -> Ranking:
     """Rows by their energy, in evaluation mode; of equal energies the earlier row comes first."""
     if len(x) == 0:
         raise UserError("There is nothing to rank: give one row at least.")
@@ -47,9 +47,7 @@ def rank_by_energy(energy: Energy[Tensor], x: Float[Tensor, "rows *shape"]) -> R
     return Ranking(energies.argsort(stable=True), energies)
 
 
-def distance_to_mean(
-    x: Float[Tensor, "rows *shape"], mean: Float[Tensor, "*shape"]
-) -> Float[Tensor, " rows"]:  # fmt: skip
+def distance_to_mean(x: Float[Tensor, "rows ..."], mean: Float[Tensor, "..."]) -> Float[Tensor, " rows"]:
     """The Euclidean distance of each row to the mean of other data, the training data as a rule."""
     return (x.double() - mean.double()).flatten(1).norm(dim=1)
 

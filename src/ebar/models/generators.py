@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
+from ebar.backbones.dcgan import ConvolutionalDecoder
 from ebar.backbones.dense import dense_layers, normal_layer
 from ebar.bounds import Amount, Count, Natural
 from ebar.errors import UserError
@@ -82,5 +83,31 @@ class MlpGenerator(nn.Module):
         return sample_generator(self, n, context, generator=generator)
 
 
+class DcganGenerator(nn.Module):
+    """Transposed convolutions, for images of 28×28, 32×32 or 64×64 pixels in [0, 1] (B.8.1)."""
+
+    def __init__(self, *, shape: tuple[int, ...], latent: Count = 10, law: Law = "normal", features: Count = 64):
+        """A linear layer, then transposed convolutions with batch normalisation and rectifiers.
+
+        Args:
+            shape: Of one image.
+            latent: Numbers of noise that an image is made from.
+            law: Of the noise.
+            features: An eighth of the channels that noise becomes first.
+        """
+        super().__init__()
+        self.shape, self.latent, self.law = tuple(shape), latent, law
+        self.layers = ConvolutionalDecoder(latent, self.shape, features=features)
+
+    def forward(self, noise: Float[Tensor, "rows latent"]) -> Float[Tensor, "rows channels height width"]:
+        made: Tensor = self.layers(noise)
+        return made
+
+    def sample(
+        self, n: int, context: Context | None = None, *, generator: Generator
+    ) -> Float[Tensor, "n channels height width"]:  # fmt: skip
+        return sample_generator(self, n, context, generator=generator)
+
+
 # A line here puts a generator in the configuration and on the command line. `shape` is that of one x.
-GENERATORS: Table[Any] = Table("generator", {"mlp": MlpGenerator}, given=("shape",))
+GENERATORS: Table[Any] = Table("generator", {"mlp": MlpGenerator, "dcgan": DcganGenerator}, given=("shape",))
