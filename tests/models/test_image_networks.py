@@ -8,7 +8,7 @@ from ebar.energies.discriminators import DISCRIMINATORS
 from ebar.errors import UserError
 from ebar.models.generators import GENERATORS, ImplicitGenerator
 from ebar.models.inference import GaussianInference
-from ebar.objectives.energy_gan import EnergyGan
+from ebar.objectives.energy_gan import EnergyGan, Together
 from ebar.objectives.entropy_terms import NeighbourEntropy, VariationalEntropy
 from ebar.training.batches import Batches
 from ebar.training.games import WithNoise
@@ -30,7 +30,7 @@ def test_a_step_on_made_up_images_moves_every_player(shape, entropy):
     inference = None
     if entropy.infers:
         inference = GaussianInference(DISCRIMINATORS.make("dcgan", {"features": 1}, shape=shape), 3)
-    game = EnergyGan(generator=made, energy=energy, inference=inference, entropy=entropy, control=None)
+    game = EnergyGan(generator=made, energy=energy, inference=inference, entropy=entropy, control=Together())
     modules = {"generator": made, "discriminator": energy} | ({"inference": inference} if inference else {})
     players = {
         name: Player(module=module, optimiser=torch.optim.Adam(module.parameters(), lr=1e-2))
