@@ -16,7 +16,7 @@ from typing import Literal
 from ebar.bounds import Amount, Count, Location, Natural
 from ebar.config.reader import Chosen, Manual, choice, read_file
 from ebar.data.labelled_images import LabelledImagesData
-from ebar.journeys.classify.journey import GENERATOR_OPTIMISER, OPTIMISER, GameTraining
+from ebar.journeys.classify.journey import GENERATOR_OPTIMISER, OPTIMISER, ClassifyTraining
 from ebar.models.classifiers import CLASSIFIERS
 from ebar.models.generators import GENERATORS
 from ebar.objectives.bad_gan import Terms
@@ -67,7 +67,7 @@ class ClassifyConfig:
     optimiser: Chosen = choice(OPTIMISERS, "adam")
     generator_optimiser: Chosen = choice(OPTIMISERS, "adam")
     schedule: Chosen = choice(SCHEDULES, "held_linear")
-    training: GameTraining = field(default_factory=GameTraining)
+    training: ClassifyTraining = field(default_factory=ClassifyTraining)
 
 
 def read_classify(folder: Path) -> ClassifyConfig:

@@ -37,7 +37,7 @@ MONITOR = "error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GameTraining:
+class ClassifyTraining:
     """How long, and in what batches."""
 
     epochs: Count = 30
@@ -101,7 +101,7 @@ def classify(
     encoder: GaussianInference | None = None,
     density: Density | None = None,
     terms: Terms = Terms(),  # noqa: B008 — immutable
-    training: GameTraining = GameTraining(),  # noqa: B008
+    training: ClassifyTraining = ClassifyTraining(),  # noqa: B008
     optimiser: OptimiserConfig = OPTIMISER,
     generator_optimiser: OptimiserConfig = GENERATOR_OPTIMISER,
     schedule: Schedule = HeldLinear(),  # noqa: B008
@@ -238,7 +238,7 @@ def _check_shapes(data: FewLabels, classifier: Any, generator: Any) -> None:
 
 def _description(
     data: FewLabels, seed: int, classifier: nn.Module, generator: nn.Module | None, encoder: nn.Module | None,
-    density: Any, terms: Terms, training: GameTraining, optimiser: OptimiserConfig,
+    density: Any, terms: Terms, training: ClassifyTraining, optimiser: OptimiserConfig,
     generator_optimiser: OptimiserConfig, schedule: Schedule,
 ) -> str:  # fmt: skip
     networks: Mapping[str, Any] = {"classifier": classifier, "generator": generator, "encoder": encoder}

@@ -52,8 +52,8 @@ SCALES: Mapping[str, Mapping[str, Any]] = {
     "demo": {
         "corpus": MNIST, "data.train": "toy/train.npz", "data.test": "toy/test.npz", "data.validation_size": 60,
         "labels": 6, "encoder.hidden": 8, **ADAM, "training.epochs": 2, "training.batch_size": 20,
-        "training.labelled_size": 6, "training.initialise_on": 100, "training.samples": 50, "training.density_images": 40,
-        "terms.low_density_share": 1.0, "terms.low_density_rows": 5,
+        "training.labelled_size": 6, "training.initialise_on": 100, "training.samples": 50,
+        "training.density_images": 40, "terms.low_density_share": 1.0, "terms.low_density_rows": 5,
         "density": {"limit": 40, "features": 4, "layers": 1, "components": 2, "batch_size": 10, "epochs": 1},
     },
     "cpu": {
@@ -63,8 +63,8 @@ SCALES: Mapping[str, Mapping[str, Any]] = {
     },
     # The authors' settings, but for a validation part; those of SVHN and CIFAR-10 by path.
     "paper": {
-        "corpus": MNIST, **DIGITS, "data.validation_size": 5000, "labels": 100, **ADAM, "optimiser.betas": [0.5, 0.9999],
-        "generator_optimiser.betas": [0.0, 0.9999], "training.epochs": 2000, "training.batch_size": 100,
+        "corpus": MNIST, **DIGITS, "data.validation_size": 5000, "labels": 100, **ADAM,
+        "optimiser.betas": [0.5, 0.9999], "generator_optimiser.betas": [0.0, 0.9999], "training.epochs": 2000, "training.batch_size": 100,
         "training.labelled_size": 100, "terms.low_density_start": 0.009,
         "density": {"limit": 50_000, "features": 160, "layers": 6, "components": 10, "batch_size": 16, "epochs": 50},
     },
