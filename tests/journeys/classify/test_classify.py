@@ -16,7 +16,7 @@ from ebar.errors import UserError
 from ebar.journeys.classify.journey import Classified, ClassifyTraining, classify
 from ebar.models.classifiers import MlpClassifier
 from ebar.models.generators import SoftplusGenerator
-from ebar.objectives.bad_gan import Terms
+from ebar.objectives.bad_gan import BadGanTerms
 from ebar.training import train as training_module
 from ebar.training.run import Checkpoints
 from ebar.training.semi_supervised import FewLabelBatches
@@ -76,7 +76,9 @@ def test_classes_are_learnt_and_both_epochs_reported(data: FewLabels) -> None:
 
 
 def test_labels_alone_need_no_generator(data: FewLabels) -> None:
-    found = classify(data, classifier=networks()["classifier"], terms=Terms(supervised=True), training=QUICK, seed=1)
+    found = classify(
+        data, classifier=networks()["classifier"], terms=BadGanTerms(supervised=True), training=QUICK, seed=1
+    )
     assert found.best.generator is None
     assert set(found.evaluate()) == {"error", "true_share"}
 
@@ -89,7 +91,7 @@ def test_a_run_stopped_between_checkpoints_goes_on_to_the_same_bit_and_is_initia
 
     original = journey.initialise
     monkeypatch.setattr(journey, "initialise", lambda *arguments: (calls.append(1), original(*arguments)))
-    terms = Terms(pull_away=0.1)
+    terms = BadGanTerms(pull_away=0.1)
     whole = classify(data, **networks(), terms=terms, training=QUICK, seed=1, folder=tmp_path / "whole")
     fit = training_module.fit
 
@@ -116,7 +118,7 @@ def test_a_game_that_collapses_halts_with_its_reason_and_keeps_an_earlier_checkp
     data: FewLabels, tmp_path: Path
 ) -> None:
     found = classify(
-        data, **networks(), terms=Terms(collapsed=100.0), training=QUICK, seed=1, folder=tmp_path / "run"
+        data, **networks(), terms=BadGanTerms(collapsed=100.0), training=QUICK, seed=1, folder=tmp_path / "run"
     )  # fmt: skip
     assert found.result is not None
     assert found.result.status == "halted"
@@ -132,7 +134,7 @@ def test_the_threshold_comes_from_unlabelled_training_images(data: FewLabels) ->
         assert not bool(torch.isin(x.flatten(1).sum(1), torch.tensor([float("nan")])).any())
         return -x.flatten(1).sum(1)
 
-    terms = Terms(low_density=0.1, low_density_share=1.0, low_density_start=0.0, low_density_rows=7)
+    terms = BadGanTerms(low_density=0.1, low_density_share=1.0, low_density_start=0.0, low_density_rows=7)
     found = classify(data, **networks(), density=density, terms=terms, training=replace(QUICK, epochs=1), seed=1)
     assert seen[0] == 30
     assert set(seen[1:]) == {7}

@@ -20,7 +20,7 @@ from ebar.maths.randomness import folded
 from ebar.models.classifiers import MlpClassifier, initialise
 from ebar.models.generators import SoftplusGenerator, StartsFromData
 from ebar.models.inference import GaussianInference
-from ebar.objectives.bad_gan import CLASSIFIER, GENERATOR, BadGan, Density, Terms
+from ebar.objectives.bad_gan import CLASSIFIER, GENERATOR, BadGan, BadGanTerms, Density
 from ebar.store.differences import as_yaml
 from ebar.store.fingerprint import fingerprint
 from ebar.training import distributed
@@ -100,7 +100,7 @@ def classify(
     generator: nn.Module | None = None,
     encoder: GaussianInference | None = None,
     density: Density | None = None,
-    terms: Terms = Terms(),  # noqa: B008 — immutable
+    terms: BadGanTerms = BadGanTerms(),  # noqa: B008 — immutable
     training: ClassifyTraining = ClassifyTraining(),  # noqa: B008
     optimiser: OptimiserConfig = OPTIMISER,
     generator_optimiser: OptimiserConfig = GENERATOR_OPTIMISER,
@@ -238,7 +238,7 @@ def _check_shapes(data: FewLabels, classifier: Any, generator: Any) -> None:
 
 def _description(
     data: FewLabels, seed: int, classifier: nn.Module, generator: nn.Module | None, encoder: nn.Module | None,
-    density: Any, terms: Terms, training: ClassifyTraining, optimiser: OptimiserConfig,
+    density: Any, terms: BadGanTerms, training: ClassifyTraining, optimiser: OptimiserConfig,
     generator_optimiser: OptimiserConfig, schedule: Schedule,
 ) -> str:  # fmt: skip
     networks: Mapping[str, Any] = {"classifier": classifier, "generator": generator, "encoder": encoder}
