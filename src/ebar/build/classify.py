@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from ebar.build.train import load_trained
 from ebar.config.classify import MANUAL, ClassifyConfig, read_classify
 from ebar.config.reader import described, to_yaml
 from ebar.data.labelled_images import FewLabels
@@ -15,6 +16,7 @@ from ebar.journeys.classify.journey import Classified, Pair, classify, generator
 from ebar.models.classifiers import CLASSIFIERS
 from ebar.models.generators import GENERATORS
 from ebar.models.inference import GaussianInference
+from ebar.models.raster_density import RasterDensity
 from ebar.objectives.bad_gan import CLASSIFIER, GENERATOR, Density
 from ebar.training import distributed
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES
@@ -83,7 +85,7 @@ def density_of(config: ClassifyConfig) -> Density | None:
         return None
     if config.density is None:
         raise UserError("The low-density term needs a density of images: name the folder of a run by --density.")
-    raise UserError(f"{config.density} has no head that gives images a density.")
+    return RasterDensity(load_trained(Path(config.density)).model).log_density
 
 
 def load_classified(folder: Path) -> Classified:

@@ -16,10 +16,10 @@ from typing import Literal
 from ebar.bounds import Amount, Count, Location, Natural
 from ebar.config.reader import Chosen, Manual, choice, read_file
 from ebar.data.labelled_images import LabelledImagesData
-from ebar.journeys.classify.journey import GENERATOR_OPTIMISER, OPTIMISER, GameTraining
+from ebar.journeys.classify.journey import GENERATOR_OPTIMISER, OPTIMISER, ClassifyTraining
 from ebar.models.classifiers import CLASSIFIERS
 from ebar.models.generators import GENERATORS
-from ebar.objectives.bad_gan import Terms
+from ebar.objectives.bad_gan import BadGanTerms
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES
 
 MANUAL = Manual.of(
@@ -63,11 +63,11 @@ class ClassifyConfig:
     encoder: EncoderOptions = field(default_factory=EncoderOptions)
     density: Location | None = None
     """Folder of a run of `ebar train` on images with the logistic mixture head, for terms.low_density."""
-    terms: Terms = field(default_factory=Terms)
+    terms: BadGanTerms = field(default_factory=BadGanTerms)
     optimiser: Chosen = choice(OPTIMISERS, "adam")
     generator_optimiser: Chosen = choice(OPTIMISERS, "adam")
     schedule: Chosen = choice(SCHEDULES, "held_linear")
-    training: GameTraining = field(default_factory=GameTraining)
+    training: ClassifyTraining = field(default_factory=ClassifyTraining)
 
 
 def read_classify(folder: Path) -> ClassifyConfig:

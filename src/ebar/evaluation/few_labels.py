@@ -67,5 +67,5 @@ def log_densities(log_density: Any, x: Tensor, *, rows: int = 50) -> Float[Tenso
 def _share(which: Bool[Tensor, " batch"]) -> Estimate:
     if len(which) == 0:
         raise UserError("There are no examples to count: give one at least.")
-    count = float(which.sum())
-    return Estimate(count / len(which), *wilson(count, len(which)), float(len(which)))
+    count, total = float(which.sum()), float(len(which))
+    return Estimate(count / total, *wilson(count, total), total)

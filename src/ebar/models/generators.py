@@ -36,6 +36,13 @@ class ImplicitGenerator(Protocol):
     def __call__(self, noise: Float[Tensor, "rows latent"]) -> Float[Tensor, "rows ..."]: ...
 
 
+@runtime_checkable
+class StartsFromData(Protocol):
+    """A generator some of whose first weights come from data, once: not again when training is resumed."""
+
+    def start_from(self, x: Float[Tensor, "batch ..."]) -> None: ...
+
+
 def sample_generator(
     model: Any, n: int, context: Context | None = None, *, generator: Generator
 ) -> Float[Tensor, "n ..."]:
@@ -117,7 +124,7 @@ class SoftplusGenerator(nn.Module):
 
     def __init__(
         self, *, shape: tuple[int, ...], latent: Count = 100, law: Law = "uniform",
-        widths: tuple[Count, ...] = (500, 500),
+        widths: tuple[Count, ...] = (500, 500), from_mean: bool = True,
     ):  # fmt: skip
         """FC-BN-softplus for each width, then a weight-normalised FC(width, shape) and a sigmoid.
 
@@ -126,20 +133,29 @@ class SoftplusGenerator(nn.Module):
             latent: Numbers of noise that a sample is made from.
             law: Of the noise.
             widths: Units of each hidden layer.
+            from_mean: Whether it starts from the mean image, where data are given to start from; the papers do not.
         """
         super().__init__()
-        self.shape, self.latent, self.law = tuple(shape), latent, law
+        self.shape, self.latent, self.law, self.from_mean = tuple(shape), latent, law, from_mean
         parts: list[nn.Module] = []
         for inputs, units in itertools.pairwise((latent, *widths)):
             # Batch normalisation takes away what a bias adds.
             parts += [nn.Linear(inputs, units, bias=False), nn.BatchNorm1d(units), nn.Softplus()]
         last = (latent, *widths)[-1]
-        self.layers = nn.Sequential(
-            *parts, weight_normalised(last, math.prod(self.shape), trainable=True), nn.Sigmoid()
-        )
+        self.last = weight_normalised(last, math.prod(self.shape), trainable=True)
+        self.layers = nn.Sequential(*parts)
+
+    @torch.no_grad()
+    def start_from(self, x: Float[Tensor, "batch ..."]) -> None:
+        """Biases of the last layer become logits of the mean image, no nearer to 0 and 1 than 0.01.
+
+        Adam moves a bias by the learning rate at most, so that dark margins would take thousands of steps.
+        """
+        if self.from_mean:
+            self.last.bias.copy_(x.mean(0).flatten().clamp(0.01, 0.99).logit())
 
     def forward(self, noise: Float[Tensor, "rows latent"]) -> Float[Tensor, "rows ..."]:
-        made: Tensor = self.layers(noise)
+        made: Tensor = self.last(self.layers(noise)).sigmoid()
         return made.view(len(noise), *self.shape)
 
     def sample(

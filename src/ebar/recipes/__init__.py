@@ -130,6 +130,10 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "mos/table_a13": Lazy("how much longer a training step takes with a mixture", "mos.timing"),
         "mos/table_a14": Lazy("next words of a mixture of contexts and of softmaxes, side by side", "mos.cases"),
         "mos/figure_a1": Lazy("how singular values of log-probabilities are spread", "mos.tables"),
+        "badgan/table_c1": Lazy("few labels: supervised only, feature matching and its terms", "badgan.tables"),
+        "badgan/table_c2": Lazy("ablation of the bad GAN: VI, LD, Ent, the threshold of LD", "badgan.tables"),
+        "badgan/figure_c5": Lazy("images of the bad GAN's generators", "badgan.tables"),
+        "badgan/figure_c6": Lazy("how far the assumption of the bad GAN's theory holds, by epoch", "badgan.tables"),
         "mos/dynamic": Lazy("dynamic evaluation of SmolLM2-135M on novels"),
     },
 )

@@ -18,9 +18,9 @@ from ebar.journeys.description import architecture, entry
 from ebar.journeys.train import seed_of, train_in_folder
 from ebar.maths.randomness import folded
 from ebar.models.classifiers import MlpClassifier, initialise
-from ebar.models.generators import SoftplusGenerator
+from ebar.models.generators import SoftplusGenerator, StartsFromData
 from ebar.models.inference import GaussianInference
-from ebar.objectives.bad_gan import CLASSIFIER, GENERATOR, BadGan, Density, Terms
+from ebar.objectives.bad_gan import CLASSIFIER, GENERATOR, BadGan, BadGanTerms, Density
 from ebar.store.differences import as_yaml
 from ebar.store.fingerprint import fingerprint
 from ebar.training import distributed
@@ -37,7 +37,7 @@ MONITOR = "error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GameTraining:
+class ClassifyTraining:
     """How long, and in what batches."""
 
     epochs: Count = 30
@@ -100,8 +100,8 @@ def classify(
     generator: nn.Module | None = None,
     encoder: GaussianInference | None = None,
     density: Density | None = None,
-    terms: Terms = Terms(),  # noqa: B008 — immutable
-    training: GameTraining = GameTraining(),  # noqa: B008
+    terms: BadGanTerms = BadGanTerms(),  # noqa: B008 — immutable
+    training: ClassifyTraining = ClassifyTraining(),  # noqa: B008
     optimiser: OptimiserConfig = OPTIMISER,
     generator_optimiser: OptimiserConfig = GENERATOR_OPTIMISER,
     schedule: Schedule = HeldLinear(),  # noqa: B008
@@ -119,9 +119,9 @@ def classify(
     centile of the densities of unlabelled training examples, never of test ones.
 
     The lowest error on the validation part chooses the epoch; the test part is for `Classified.evaluate`. With a
-    folder, training continues from its newest checkpoint; nothing is initialised again. A game that diverges or collapses
-    ends with its reason in `result`, and the last good checkpoint kept. Stopped by SIGINT or SIGTERM, it saves a
-    checkpoint and raises `Interrupted`.
+    folder, training continues from its newest checkpoint; nothing is initialised again. A game that diverges or
+    collapses ends with its reason in `result`, and the last good checkpoint kept. Stopped by SIGINT or SIGTERM, it
+    saves a checkpoint and raises `Interrupted`.
     """
     folder = None if folder is None else Path(folder)
     drawn = seed_of(folder) if seed is None else seed
@@ -136,7 +136,10 @@ def classify(
     weight = next(classifier.parameters())
     device = str(weight.device)
     if folder is None or not Checkpoints(folder / "checkpoints").steps():
-        initialise(classifier, as_numbers(data.unlabelled[: training.initialise_on]).to(weight))
+        first = as_numbers(data.unlabelled[: training.initialise_on]).to(weight)
+        initialise(classifier, first)
+        if isinstance(generator, StartsFromData):
+            generator.start_from(first)
     threshold = float("inf")
     if density is not None and terms.low_density:
         threshold = density_centile(
@@ -235,7 +238,7 @@ def _check_shapes(data: FewLabels, classifier: Any, generator: Any) -> None:
 
 def _description(
     data: FewLabels, seed: int, classifier: nn.Module, generator: nn.Module | None, encoder: nn.Module | None,
-    density: Any, terms: Terms, training: GameTraining, optimiser: OptimiserConfig,
+    density: Any, terms: BadGanTerms, training: ClassifyTraining, optimiser: OptimiserConfig,
     generator_optimiser: OptimiserConfig, schedule: Schedule,
 ) -> str:  # fmt: skip
     networks: Mapping[str, Any] = {"classifier": classifier, "generator": generator, "encoder": encoder}
