@@ -59,11 +59,15 @@ class GaussianMixture(nn.Module):
 
     def mean(self) -> Float[Tensor, "..."]:
         """E[x]."""
-        return torch.tensordot(self.weights, self.means, 1)
+        return self._average(self.means)
 
     def variance(self) -> Float[Tensor, "..."]:
         """Of each coordinate: E[v] + E[μ²] − E[μ]²."""
-        return torch.tensordot(self.weights, self.variances + self.means.square(), 1) - self.mean().square()
+        return self._average(self.variances + self.means.square()) - self.mean().square()
+
+    def _average(self, values: Float[Tensor, "components ..."]) -> Float[Tensor, "..."]:
+        found: Tensor = torch.tensordot(self.weights, values, 1)
+        return found
 
 
 class UniformBox(nn.Module):
