@@ -46,8 +46,7 @@ def test_a_file_is_cut_into_parts_without_a_point_in_common(tmp_path: Path, name
 def test_parts_of_their_own_files_are_taken_whole(tmp_path: Path):
     for part, rows in (("train", 5), ("validation", 3), ("test", 2)):
         np.savez(tmp_path / f"{part}.npz", np.full((rows, 2), rows))
-    files = {part: tmp_path / f"{part}.npz" for part in ("validation", "test")}
-    data = read_points(tmp_path / "train.npz", **files)
+    data = read_points(tmp_path / "train.npz", validation=tmp_path / "validation.npz", test=tmp_path / "test.npz")
     assert [len(part) for part in (data.train, data.validation, data.test)] == [5, 3, 2]
 
 
