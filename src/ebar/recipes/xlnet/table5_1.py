@@ -62,7 +62,7 @@ CELLS = {
     "cpu": attentions(
         SHORT,
         {POLARITY: snippets("sentence_polarity", [1000], 5),
-         **{reviews_of(length): snippets("movie_reviews", [500], 3, length, epochs=3, batch=8192 // length)
+         **{reviews_of(length): snippets("movie_reviews", [300], 3, length, epochs=2, batch=4096 // length)
             for length in LENGTHS}},
         chunk=16,
         update={"layers": 2, "hidden": 128, "heads": 4, "chunk": 64, "lengths": LENGTHS, "tokens": 2048},
