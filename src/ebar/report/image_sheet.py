@@ -1,4 +1,4 @@
-"""Sheets of images as PNG: samples, and completions beside what was given of them."""
+"""Sheets of images as PNG: samples, completions beside what was given of them, images with some of them framed."""
 
 import base64
 import struct
@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from ebar.types import Sequences
@@ -18,6 +18,7 @@ Picture = UInt8[Tensor, "height width 3"]
 
 PAPER = (255, 255, 255)
 GIVEN = (60, 110, 200)  # of what is given: a tint and a frame of blue
+FRAME = (220, 50, 47)  # around real images among generated ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,23 @@ def completion_sheet(
     return png(_grid(rows, scale))
 
 
+def image_sheet(
+    images: Float[Tensor, "images channels height width"], framed: Bool[Tensor, " images"] | None = None, *,
+    columns: int = 10, scale: int = 2,
+) -> bytes:  # fmt: skip
+    """Images in [0, 1] side by side, some of them (the real ones, say) in a red frame, as the bytes of a PNG file."""
+    if images.shape[1] not in (1, 3):
+        raise ValueError(f"one channel is grey and three are colours, {images.shape[1]} are neither")
+    bright = (images.detach().double().clamp(0, 1) * 255).round().to(torch.uint8)
+    pictures = list(bright.movedim(1, -1).expand(-1, -1, -1, 3).repeat_interleave(scale, 1).repeat_interleave(scale, 2))
+    for number, picture in enumerate(pictures):
+        around = FRAME if framed is not None and bool(framed[number]) else PAPER
+        edged = torch.tensor(around, dtype=torch.uint8).repeat(picture.shape[0] + 2, picture.shape[1] + 2, 1)
+        edged[1:-1, 1:-1] = picture
+        pictures[number] = edged
+    return png(_grid([pictures[at : at + columns] for at in range(0, len(pictures), columns)], 1))
+
+
 def _tinted(picture: Picture, known: Tensor) -> Picture:
     tint = torch.tensor(GIVEN)
     mixed = (picture.double() * 0.65 + tint * 0.35).round().to(torch.uint8)
@@ -102,6 +120,12 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 def write_sheets(sheets: Mapping[str, str], path: Path) -> None:
     """Sheets, each a PNG in base 64, below one another with their names, as one SVG file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'<?xml version="1.0" encoding="utf-8"?>\n{sheets_as_svg(sheets)}\n')
+
+
+def sheets_as_svg(sheets: Mapping[str, str]) -> str:
+    """Sheets, each a PNG in base 64, below one another with their names."""
     parts, top, widest = [], 0, 0
     for name, text in sheets.items():
         width, height = struct.unpack(">II", base64.b64decode(text)[16:24])
@@ -111,8 +135,4 @@ def write_sheets(sheets: Mapping[str, str], path: Path) -> None:
         )
         top, widest = top + 30 + height, max(widest, width, 9 * len(name))
     body = "\n".join(parts)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    size = f'width="{widest}" height="{top}"'
-    path.write_text(
-        f'<?xml version="1.0" encoding="utf-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" {size}>\n{body}\n</svg>\n'
-    )
+    return f'<svg xmlns="http://www.w3.org/2000/svg" width="{widest}" height="{top}">\n{body}\n</svg>'

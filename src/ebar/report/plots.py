@@ -62,20 +62,23 @@ class Dots:
 
 def plot_panels(panels: Sequence[Panel | Dots], path: Path | None = None) -> str:
     """All panels side by side, as SVG text; written to `path` if one is given."""
-    pyplot = _pyplot()
-    figure, axes = pyplot.subplots(
-        1, len(panels), figsize=(5.2 * len(panels), 3.6), squeeze=False, layout="constrained"
-    )
+    plots = pyplot()
+    figure, axes = plots.subplots(1, len(panels), figsize=(5.2 * len(panels), 3.6), squeeze=False, layout="constrained")
     for panel, ax in zip(panels, axes[0], strict=True):
         if isinstance(panel, Dots):
             _draw_dots(panel, ax)
         else:
             _draw_panel(panel, ax)
+    return written(plots, figure, path)
+
+
+def written(plots: Any, figure: Any, path: Path | None, **how: Any) -> str:
+    """A figure of matplotlib as SVG text, also in a file if one is given; the figure is closed."""
     text = io.StringIO()
     # No date and fixed identifiers: the same figures give the same file.
-    with pyplot.rc_context({"svg.hashsalt": "ebar"}):
-        figure.savefig(text, format="svg", metadata={"Date": None})
-    pyplot.close(figure)
+    with plots.rc_context({"svg.hashsalt": "ebar"}):
+        figure.savefig(text, format="svg", metadata={"Date": None}, **how)
+    plots.close(figure)
     svg = text.getvalue()
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -127,15 +130,16 @@ def _short(name: str, most: int = 30) -> str:
     return (name if len(name) <= most else name[: most - 1] + "…").replace("$", r"\$")
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """matplotlib's pyplot, drawing into files only."""
     try:
         import matplotlib
     except ImportError:
         raise UserError("Plots need matplotlib: pip install 'ebar[report]'.") from None
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot as plots
 
-    return pyplot
+    return plots
 
 
 def title_of(feature: Feature) -> str:
