@@ -8,22 +8,46 @@ A function without shapes in its signature needs no record of the sizes of axes.
 import dataclasses
 import functools
 import inspect
+import operator
 import sys
 import typing
 from collections.abc import Callable
-from types import CodeType, FunctionType
-from typing import Any, TypeVar, get_args
+from types import CodeType, FunctionType, UnionType
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
 import jaxtyping
 from beartype import BeartypeConf, beartype
+from beartype.vale import IsInstance
 from jaxtyping import AbstractArray, TypeCheckError, config
 from jaxtyping._decorator import _destring_annotation
 from jaxtyping._storage import pop_shape_memo, push_shape_memo
 
 original = jaxtyping.jaxtyped
-checker = beartype(conf=BeartypeConf(violation_type=TypeCheckError))  # a TypeError, as jaxtyping's own is
+configured = beartype(conf=BeartypeConf(violation_type=TypeCheckError))  # a TypeError, as jaxtyping's own is
 CALLED = "__beartype_func"  # under which beartype's code keeps the function that it calls
 _known: dict[CodeType, tuple[dict[str, Any], Any, bool]] = {}
+
+
+def checker(thing: Any) -> Any:
+    """beartype, which refuses generic NamedTuples: of these it checks the class alone."""
+    hints = getattr(thing, "__annotations__", {})
+    known = {name: _by_class(hint) for name, hint in hints.items()}
+    if any(known[name] is not hint for name, hint in hints.items()):
+        thing.__annotations__ = known
+    return configured(thing)
+
+
+def _by_class(hint: Any) -> Any:
+    """An annotation with every generic NamedTuple in it replaced by its class."""
+    origin, parts = get_origin(hint) or hint, get_args(hint)
+    if isinstance(origin, type) and issubclass(origin, tuple) and Generic in origin.__bases__:
+        return Annotated[object, IsInstance[origin]]
+    if isinstance(hint, list):  # the arguments of a Callable
+        return [_by_class(part) for part in hint]
+    simple = tuple(_by_class(part) for part in parts)
+    if not simple or all(new is old for new, old in zip(simple, parts, strict=True)):
+        return hint
+    return functools.reduce(operator.or_, simple) if origin in (Union, UnionType) else origin[simple]
 
 
 def install(package: str) -> None:

@@ -35,6 +35,7 @@ from ebar.data.tokenisers import Alphabet as Alphabet
 from ebar.data.tokenisers import Bytes as Bytes
 from ebar.data.tokenisers import Words as Words
 from ebar.energies.conditional import ConditionalLinear as ConditionalLinear
+from ebar.energies.discriminators import MlpDiscriminator as MlpDiscriminator
 from ebar.energies.kinds import xlnet_energy as xlnet_energy
 from ebar.energies.linear import Linear as Linear
 from ebar.energies.linear import OwnLogits as OwnLogits
@@ -100,6 +101,8 @@ from ebar.journeys.evaluate import evaluate as evaluate
 from ebar.journeys.finetune.ensemble import ensemble as ensemble
 from ebar.journeys.finetune.journey import finetune as finetune
 from ebar.journeys.gam.journey import gam as gam
+from ebar.journeys.game.journey import GameTraining as GameTraining
+from ebar.journeys.game.journey import game as game
 from ebar.journeys.infill import infill as infill
 from ebar.journeys.pretrain import pretrain as pretrain
 from ebar.journeys.residual.journey import residual as residual
@@ -121,6 +124,8 @@ from ebar.models.construction import transformer as transformer
 from ebar.models.construction import transformer_xl as transformer_xl
 from ebar.models.construction import wrap as wrap
 from ebar.models.construction import xlnet as xlnet
+from ebar.models.generators import MlpGenerator as MlpGenerator
+from ebar.models.inference import GaussianInference as GaussianInference
 from ebar.models.ngram import NGram as NGram
 from ebar.models.original_awd_lstm import awd_lstm_from_original as awd_lstm_from_original
 from ebar.models.original_weights import transformer_xl_from_original as transformer_xl_from_original
@@ -131,8 +136,19 @@ from ebar.models.truncated import Prompted as Prompted
 from ebar.models.xlnet_weights import save_as_hugging_face as save_as_hugging_face
 from ebar.models.xlnet_weights import xlnet_from_hugging_face as xlnet_from_hugging_face
 from ebar.objectives.activation_regularisation import ActivationRegularised as ActivationRegularised
+from ebar.objectives.adversarial_costs import Ebgan as Ebgan
+from ebar.objectives.adversarial_costs import EnergyGap as EnergyGap
+from ebar.objectives.adversarial_costs import FGan as FGan
+from ebar.objectives.adversarial_costs import OriginalGan as OriginalGan
 from ebar.objectives.conditional_moments import ConditionalMoments as ConditionalMoments
 from ebar.objectives.earm import Earm as Earm
+from ebar.objectives.energy_gan import EnergyGan as EnergyGan
+from ebar.objectives.energy_gan import GapControl as GapControl
+from ebar.objectives.energy_gan import HaltRule as HaltRule
+from ebar.objectives.energy_gan import Together as Together
+from ebar.objectives.entropy_terms import ConstantTerm as ConstantTerm
+from ebar.objectives.entropy_terms import NeighbourEntropy as NeighbourEntropy
+from ebar.objectives.entropy_terms import VariationalEntropy as VariationalEntropy
 from ebar.objectives.policy_gradient import PolicyGradient as PolicyGradient
 from ebar.objectives.scheduled_sampling import MaximumLikelihood as MaximumLikelihood
 from ebar.objectives.scheduled_sampling import ScheduledSampling as ScheduledSampling
@@ -156,6 +172,7 @@ from ebar.training.batches import Budgeted as Budgeted
 from ebar.training.course import Training as Training
 from ebar.training.distillation.distil import distil as distil
 from ebar.training.distillation.distilled import Distilled as Distilled
+from ebar.training.games import WithNoise as WithNoise
 from ebar.training.loop import fit as fit
 from ebar.training.moment_matching import match_moments as match_moments
 from ebar.training.moment_matching.first_order import ImportanceMoments as ImportanceMoments
@@ -165,6 +182,7 @@ from ebar.training.moment_matching.newton import Newton as Newton
 from ebar.training.optimisers import Adam as Adam
 from ebar.training.optimisers import AdamW as AdamW
 from ebar.training.optimisers import Asgd as Asgd
+from ebar.training.optimisers import EpochDecay as EpochDecay
 from ebar.training.optimisers import Sgd as Sgd
 from ebar.training.players import Player as Player
 from ebar.training.triggered import TriggeredAsgd as TriggeredAsgd

@@ -3,6 +3,8 @@
 from torch import Tensor
 
 from ebar.errors import UserError
+from ebar.maths.rows import count_rows
+from ebar.types import PointSpace, Sequences
 
 
 def of_shape(values: object, wanted: tuple[int, ...], what: str) -> Tensor:
@@ -24,11 +26,30 @@ def _named(values: object) -> str:
     return "nothing: does it return its result?" if values is None else f"a {name}"
 
 
-def rows_of_shape(x: Tensor, wanted: tuple[int, ...], what: str) -> Tensor:
-    """x, where each of its rows is a point or an image of the wanted shape; else one sentence says what came."""
-    if x.shape[1:] != wanted or x.dim() == 0:
-        came, needed = (" × ".join(map(str, shape)) or "no numbers" for shape in (x.shape[1:], wanted))
-        raise UserError(
-            f"{what} was made for rows of {needed}, not of {came}: give data of that size, or make another."
-        )
+def counted(x: object) -> str:
+    """How many there are of x, in words: "3 sequences"."""
+    return f"{count_rows(x)} {'sequences' if isinstance(x, Sequences) else 'points'}"
+
+
+FEW = 8  # numbers of a point that a sentence can hold
+
+
+def shown(x: object, row: int) -> str:
+    """One row of x in an error's sentence: a sequence by its tokens, a point by its numbers, an image by its row."""
+    if isinstance(x, Sequences):
+        return f"the sequence {x.prefix(row)}"
+    if isinstance(x, Tensor) and x[row].numel() <= FEW:
+        return f"the point {x[row].tolist()}"
+    return f"the point in row {row}"
+
+
+def of_points(x: object, space: PointSpace) -> Tensor:
+    """x, where it is a float tensor of points of this space, rows first."""
+    wanted = f"[rows, {', '.join(map(str, space.shape))}]"
+    if not isinstance(x, Tensor):
+        raise UserError(f"Points are a float tensor of shape {wanted}, not a {type(x).__name__}.")
+    if x.ndim == 0 or tuple(x.shape[1:]) != space.shape:
+        raise UserError(f"Points must have shape {wanted}, not {list(x.shape)}.")
+    if not x.is_floating_point():
+        raise UserError(f"Points are numbers of a float type, not {x.dtype}: convert them with .float().")
     return x

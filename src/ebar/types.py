@@ -11,14 +11,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 from torch.nn import functional as F
+from typing_extensions import TypeVar
 
 from ebar.errors import UserError
+from ebar.maths.rows import take
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,20 @@ class Space:
         return replace(self, length=most, completes=False)
 
 
+@dataclass(frozen=True, slots=True)
+class PointSpace:
+    """Where x lives that is no sequence: float tensors of one shape, rows first.
+
+    Points of a plane have the shape (2,), images (channels, height, width), with values in [0, 1].
+    """
+
+    shape: tuple[int, ...]
+
+    def after(self, context: "Context | None") -> "PointSpace":
+        """The space of x in this context, which a context never changes."""
+        return self
+
+
 class Sequences(NamedTuple):
     """A batch of sequences."""
 
@@ -109,6 +125,13 @@ class Sequences(NamedTuple):
         width = max(part.tokens.shape[1] for part in parts)
         padded = [F.pad(part.tokens, (0, width - part.tokens.shape[1])) for part in parts]
         return Sequences(torch.cat(padded), torch.cat([part.lengths for part in parts]))
+
+
+# What x is: sequences where nothing is said; else a float tensor of points or images, rows first.
+X = TypeVar("X", default=Sequences)
+X_co = TypeVar("X_co", covariant=True, default=Sequences)
+X_contra = TypeVar("X_contra", contravariant=True, default=Sequences)
+Space_co = TypeVar("Space_co", covariant=True, default=Space)
 
 
 class Context(NamedTuple):
@@ -189,13 +212,13 @@ def room(space: Space, context: Context | None, batch: int, device: torch.device
     return coming.repeat_interleave(draws_per_context(batch, context)).to(device)
 
 
-class Weighted(NamedTuple):
+class Weighted(NamedTuple, Generic[X]):
     """Properly weighted draws: E[w·f(x)] = Σₓ P(x)·f(x) for every f, so E[w] = Z, per row of the context.
 
     They carry what an estimator needs to know about how they were drawn, so that no caller has to pass it on.
     """
 
-    x: Sequences  # rows × draws of them, context-major
+    x: X  # rows × draws of them, context-major
     log_weights: Float[Tensor, "rows draws"]
     # Draws of the same number may depend on one another, those of different numbers do not. None: all are independent.
     groups: Int[Tensor, " draws"] | None = None
@@ -206,31 +229,25 @@ class Weighted(NamedTuple):
     target: Any = None  # what was drawn from, and in which context, where that is known
     context: Context | None = None
 
-    def select(self, draws: Int[Tensor, " selected"] | slice) -> "Weighted":
+    def select(self, draws: Int[Tensor, " selected"] | slice) -> "Weighted[X]":
         """Some of the draws, the same in every row: properly weighted if the choice does not depend on weights."""
         rows, n = self.log_weights.shape
         index = torch.arange(n, device=self.log_weights.device)[draws]
         everywhere = (torch.arange(rows, device=index.device)[:, None] * n + index).flatten()
         return self._replace(
-            x=self.x.select(everywhere.to(self.x.lengths.device)),
+            x=take(self.x, everywhere),
             log_weights=self.log_weights[:, index],
             groups=None if self.groups is None else self.groups[index],
             strata=None if self.strata is None else self.strata[index],
         )
 
     @staticmethod
-    def join(parts: "Sequence[Weighted]", *, one_stream: bool = False) -> "Weighted":
+    def join(parts: "Sequence[Weighted[X]]", *, one_stream: bool = False) -> "Weighted[X]":
         """The draws of all parts, of the same rows of context. Parts are independent of one another, unless they come
         from one stream, whose groups have their numbers in common."""
         rows = parts[0].log_weights.shape[0]
-        width = max(part.x.tokens.shape[1] for part in parts)
-        padded, lengths = [], []
-        for part in parts:
-            tokens, draws = part.x.tokens, part.log_weights.shape[1]
-            padded.append(F.pad(tokens, (0, width - tokens.shape[1])).view(rows, draws, width))
-            lengths.append(part.x.lengths.view(rows, draws))
         return parts[0]._replace(
-            x=Sequences(torch.cat(padded, 1).flatten(0, 1), torch.cat(lengths, 1).flatten()),
+            x=_side_by_side([part.x for part in parts], rows),
             log_weights=torch.cat([part.log_weights for part in parts], 1),
             groups=_joined_groups(parts, one_stream),
             strata=_joined_strata(parts),
@@ -238,7 +255,16 @@ class Weighted(NamedTuple):
         )
 
 
-def _joined_groups(parts: Sequence[Weighted], one_stream: bool) -> Int[Tensor, " draws"] | None:
+def _side_by_side(parts: list[Any], rows: int) -> Any:
+    """Of batches of context-major rows, the draws of each row of the context one after another."""
+    if isinstance(parts[0], Tensor):
+        return torch.cat([part.reshape(rows, len(part) // rows, *part.shape[1:]) for part in parts], 1).flatten(0, 1)
+    width = max(part.tokens.shape[1] for part in parts)
+    padded = [F.pad(part.tokens, (0, width - part.tokens.shape[1])) for part in parts]
+    return Sequences(_side_by_side(padded, rows), _side_by_side([part.lengths for part in parts], rows))
+
+
+def _joined_groups(parts: Sequence[Weighted[Any]], one_stream: bool) -> Int[Tensor, " draws"] | None:
     if all(part.groups is None for part in parts):
         return None
     found, first = [], 0
@@ -249,7 +275,7 @@ def _joined_groups(parts: Sequence[Weighted], one_stream: bool) -> Int[Tensor, "
     return torch.cat([own.to(found[0].device) for own in found])
 
 
-def _joined_strata(parts: Sequence[Weighted]) -> Int[Tensor, " draws"] | None:
+def _joined_strata(parts: Sequence[Weighted[Any]]) -> Int[Tensor, " draws"] | None:
     """Laws of the same number in different parts are taken for one: that can only widen an interval."""
     if all(part.strata is None for part in parts):
         return None
@@ -293,10 +319,6 @@ class Estimate(NamedTuple):
         return f"{self.value:.6g} [{self.low:.6g}, {self.high:.6g}] ({self.level:.0%}, ESS {size}){flag}"
 
 
-X_contra = TypeVar("X_contra", contravariant=True)
-X = TypeVar("X")
-
-
 @runtime_checkable
 class Scored(Protocol[X_contra]):
     """An unnormalised density: it can be asked for a score, not for a sample."""
@@ -306,32 +328,32 @@ class Scored(Protocol[X_contra]):
 
 @runtime_checkable
 class Energy(Protocol[X_contra]):
-    """A cost of the whole sequence: lower is likelier."""
+    """A cost of the whole x: lower is likelier."""
 
     def __call__(self, x: X_contra, context: Context | None = None) -> Float[Tensor, " batch"]: ...
 
 
 @runtime_checkable
-class Distribution(Protocol):
-    """A normalised distribution: it can sample and be evaluated."""
+class Distribution(Protocol[X, Space_co]):
+    """A normalised distribution, which can sample and be evaluated; of points, `Distribution[Tensor, PointSpace]`."""
 
     @property
-    def space(self) -> Space: ...
+    def space(self) -> Space_co: ...
 
-    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]: ...
+    def log_prob(self, x: X, context: Context | None = None) -> Float[Tensor, " batch"]: ...
 
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Sequences:
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> X:
         """n draws for each row of the context, context-major."""
         ...
 
 
 @runtime_checkable
-class SamplesWithLogProb(Protocol):
+class SamplesWithLogProb(Protocol[X_co]):
     """A distribution that knows the log-probability of its draws from having drawn them."""
 
     def sample_with_log_prob(
         self, n: int, context: Context | None = None, *, generator: Generator
-    ) -> tuple[Sequences, Float[Tensor, " batch"]]: ...
+    ) -> tuple[X_co, Float[Tensor, " batch"]]: ...
 
 
 @runtime_checkable
@@ -344,7 +366,7 @@ class State(Protocol):
 
 
 @runtime_checkable
-class Stepwise(Distribution, Protocol):
+class Stepwise(Distribution[Sequences, Space], Protocol):
     """A distribution that can be advanced along a prefix.
 
     log_softmax of what `start` and `advance` return is the distribution of the next token, whatever the
@@ -375,9 +397,9 @@ class Sampler(Protocol):
     weighted: ClassVar[bool]  # True: its draws are properly weighted. False: they tend to p, and say nothing of Z
 
     def stream(
-        self, target: "Target", n: int, *, proposal: Distribution | None = None, context: Context | None = None,
-        generator: Generator,
-    ) -> Iterator[Weighted]:  # fmt: skip
+        self, target: "Target[Any]", n: int, *, proposal: Distribution[Any, Any] | None = None,
+        context: Context | None = None, generator: Generator,
+    ) -> Iterator[Weighted[Any]]:  # fmt: skip
         """At least n draws for each row of the context, in batches of bounded size.
 
         Over the batches of one stream, draws of the same group number depend on one another.
@@ -385,7 +407,7 @@ class Sampler(Protocol):
         ...
 
 
-Target = Scored[Sequences] | Distribution  # a tilted model, or a distribution, whose log Z is 0
+Target = Scored[X] | Distribution[X, Any]  # a tilted model, or a distribution, whose log Z is 0
 
 
 class Clock(NamedTuple):

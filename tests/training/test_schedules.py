@@ -22,6 +22,9 @@ WORKED = [  # name, options, step, epoch, factor
     ("inverse_square_root", {"warmup": 4}, 15, 0, 0.5),
     ("inverse_epoch", {}, 999, 0, 1.0),
     ("inverse_epoch", {}, 999, 3, 0.25),
+    ("epoch_decay", {"constant": 2, "decay": 0.5, "floor": 0.2}, 999, 2, 1.0),
+    ("epoch_decay", {"constant": 2, "decay": 0.5, "floor": 0.2}, 999, 4, 0.25),
+    ("epoch_decay", {"constant": 2, "decay": 0.5, "floor": 0.2}, 999, 5, 0.2),
 ]
 
 

@@ -10,11 +10,13 @@ import yaml
 from ebar.build.control import open_control
 from ebar.build.finetune import load_finetuned
 from ebar.build.gam import load_gam
+from ebar.build.game import load_game
 from ebar.build.residual import load_residual
 from ebar.build.train import load_trained
 from ebar.config.control import ControlConfig
 from ebar.config.finetune import FinetuneConfig
 from ebar.config.gam import GamConfig
+from ebar.config.game import GameConfig
 from ebar.config.residual import ResidualConfig
 from ebar.config.train import TrainConfig
 from ebar.errors import UserError
@@ -27,11 +29,15 @@ OPENERS: dict[type, Callable[[Path], Any]] = {
     ResidualConfig: load_residual,
     ControlConfig: open_control,
     FinetuneConfig: load_finetuned,
+    GameConfig: load_game,
 }
 
 
 def load(folder: Path | str) -> Any:
-    """What a journey left in a folder: a `Trained`, a GAM, a residual, controlled or fine-tuned model, at its best."""
+    """What a journey left in a folder: a `Trained`, a GAM, a residual, controlled or fine-tuned model, a game.
+
+    At its best, or where nothing was held out as it was last.
+    """
     folder = Path(folder)
     try:
         tree = yaml.safe_load(renamed((folder / "config.yaml").read_text(encoding="utf-8")))

@@ -54,6 +54,18 @@ ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 
         "control fit": Command("find how much each feature must count, and check it on fresh draws"),
         "control sample": Command("draw text of the controlled model, with weights"),
         "control tune": Command("make a model of its own of it, by policy gradient with low-rank adapters"),
+        "game": Command(
+            "a generator and an energy trained against each other, on points or images: train, sample, rank",
+            about="""A generator draws, an energy tells its draws from the data; with an entropy in the generator's cost
+the energy keeps the density of the data, −α·log p (calibrated energy GAN), where without one it becomes flat.""",
+            example="""\
+ebar game train --name biased --data.mixture biased_gaussians --entropy.weight 0.15 --costs.margin 10
+  ebar game sample runs/biased --n 5
+  ebar game rank runs/biased --n 10""",
+        ),
+        "game train": Command("train both players; a game that fails is halted, its last good state kept"),
+        "game sample": Command("draws of the generator: points as text, images as a PNG sheet"),
+        "game rank": Command("data by energy, the likeliest first"),
         "sample": Command("draw from a trained model, or from the model tilted by an energy"),
         "decode": Command("translate or continue lines: beam search, greedy, sampling, energy resampling"),
         "distil": Command("draws of a tilted model, to a file to train on; stopped at any instant, it goes on"),

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 from ebar.backbones.dcgan import ConvolutionalEncoder, initialise
 from ebar.backbones.dense import dense_layers, normal_layer
 from ebar.bounds import Amount, Count, Natural
-from ebar.shapes import rows_of_shape
+from ebar.shapes import of_points
 from ebar.tables import Table
-from ebar.types import Context
+from ebar.types import Context, PointSpace
 
 
 class MlpDiscriminator(nn.Module):
@@ -44,7 +44,7 @@ class MlpDiscriminator(nn.Module):
         self.head = normal_layer(nn.Linear(self.width, 1), deviation)
 
     def features(self, x: Float[Tensor, "batch ..."]) -> Float[Tensor, "batch width"]:
-        found: Tensor = self.layers(rows_of_shape(x, self.shape, "The discriminator").flatten(1))
+        found: Tensor = self.layers(of_points(x, PointSpace(self.shape)).flatten(1))
         return found
 
     def forward(self, x: Float[Tensor, "batch ..."], context: Context | None = None) -> Float[Tensor, " batch"]:

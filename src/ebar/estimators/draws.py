@@ -6,7 +6,7 @@ effective sample size perfect and the interval a point, all three of them wrong:
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,8 +16,10 @@ from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.features.feature import Feature, Features
 from ebar.maths.importance import all_warnings, check_weights, unseen_side
+from ebar.maths.rows import count_rows
 from ebar.models.tilted import Tilted
-from ebar.types import Context, Sequences, Weighted
+from ebar.shapes import counted
+from ebar.types import Context, Weighted
 
 FEWEST_GROUPS = 10
 
@@ -30,7 +32,7 @@ class Support:
         self.smallest: Tensor | None = None
         self.largest: Tensor | None = None
 
-    def see(self, x: Sequences, rows: int, context: Context | None = None) -> None:
+    def see(self, x: Any, rows: int, context: Context | None = None) -> None:
         """Take note of more draws, context-major."""
         if self.energy is None or len(self.energy.features) == 0:
             return
@@ -82,9 +84,9 @@ class Units(NamedTuple):
 
 @torch.no_grad()
 def read_units(
-    draws: Weighted | Iterable[Weighted],
+    draws: Weighted[Any] | Iterable[Weighted[Any]],
     *,
-    features: Features | None = None,
+    features: Features[Any] | None = None,
     target: object = None,
     context: Context | None = None,
 ) -> Units:
@@ -94,7 +96,7 @@ def read_units(
     feature.
     """
     support: Support | None = None
-    parts: list[Weighted] = []
+    parts: list[Weighted[Any]] = []
     values: list[Tensor] = []
     for batch in _batches(draws):
         rows, size = check_draws(batch)
@@ -107,15 +109,14 @@ def read_units(
         if features is not None:
             seen = features(batch.x, where).to(weights).reshape(rows, size, len(features))
         values.append(seen)
-        nothing = batch.x._replace(tokens=batch.x.tokens[:, :0])
-        parts.append(batch._replace(x=nothing, log_weights=weights))
+        parts.append(batch._replace(x=weights.new_empty(rows * size, 0), log_weights=weights))
     if support is None:
         raise ValueError("there are no draws to estimate from")
     return _units(Weighted.join(parts, one_stream=True), torch.cat(values, 1), features, support)
 
 
 def _units(
-    drawn: Weighted, values: Float[Tensor, "rows draws features"], features: Features | None, support: Support
+    drawn: Weighted[Any], values: Float[Tensor, "rows draws features"], features: Features[Any] | None, support: Support
 ) -> Units:
     weights, (rows, draws) = drawn.log_weights, drawn.log_weights.shape
     shares = torch.where(weights.isneginf().all(1, keepdim=True), 1 / draws, torch.softmax(weights, 1))[:, :, None]
@@ -169,18 +170,18 @@ def few_groups(groups: int) -> str | None:
     return f"only {groups} independent groups of draws: the interval needs {FEWEST_GROUPS} or more"
 
 
-def check_draws(draws: Weighted) -> tuple[int, int]:
+def check_draws(draws: Weighted[Any]) -> tuple[int, int]:
     """How many rows and draws there are, where every draw has its weight."""
-    found, count = tuple(draws.log_weights.shape), len(draws.x.lengths)
+    found, count = tuple(draws.log_weights.shape), count_rows(draws.x)
     if len(found) != 2 or found[0] * found[1] != count:
         raise UserError(
-            f"{count} sequences need log-weights of shape [rows of the context, draws], such as [1, {count}], and "
+            f"{counted(draws.x)} need log-weights of shape [rows of the context, draws], such as [1, {count}], and "
             f"have {list(found)}."
         )
     return found[0], found[1]
 
 
-def _batches(draws: Weighted | Iterable[Weighted]) -> Iterator[Weighted]:
+def _batches(draws: Weighted[Any] | Iterable[Weighted[Any]]) -> Iterator[Weighted[Any]]:
     if isinstance(draws, Weighted):
         yield draws
     else:

@@ -13,7 +13,7 @@ from ebar.estimators.draws import Units, few_groups, read_units
 from ebar.maths.importance import all_warnings, check_weights, diagnose
 from ebar.maths.jackknife import half_width, log_fall, log_mean_bounds, variance
 from ebar.maths.log_space import effective_sample_size
-from ebar.types import Context, Estimate, Weighted
+from ebar.types import Context, Estimate, Weighted, X
 
 
 class LogZ(NamedTuple):
@@ -30,7 +30,7 @@ class LogZ(NamedTuple):
 
 
 def log_z(
-    draws: Weighted | Iterable[Weighted],
+    draws: Weighted[X] | Iterable[Weighted[X]],
     *,
     target: object = None,
     context: Context | None = None,

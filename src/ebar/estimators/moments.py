@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,12 +16,12 @@ from ebar.maths.jackknife import half_width, log_rest, variance
 from ebar.maths.log_space import effective_sample_size, normalised
 from ebar.maths.proportions import wilson
 from ebar.models.tilted import bound_features
-from ebar.types import Context, Estimate, Weighted
+from ebar.types import Context, Estimate, Weighted, X
 
 
 def moments(
-    draws: Weighted | Iterable[Weighted],
-    features: Features | Sequence[Feature],
+    draws: Weighted[X] | Iterable[Weighted[X]],
+    features: Features[X] | Sequence[Feature[X]],
     *,
     target: object = None,
     context: Context | None = None,
@@ -39,7 +40,7 @@ def moments(
     return moments_of(read_units(draws, features=features, target=target, context=context), features, level=level)
 
 
-def moments_of(units: Units, features: Features, *, level: float = 0.95) -> list[list[Estimate]]:
+def moments_of(units: Units, features: Features[Any], *, level: float = 0.95) -> list[list[Estimate]]:
     """Moments of units already read."""
     columns = [
         weighted_mean(
@@ -67,7 +68,7 @@ def moments_of(units: Units, features: Features, *, level: float = 0.95) -> list
 
 
 def feature_means(
-    log_weights: Float[Tensor, " draws"], values: Float[Tensor, "draws features"], features: Features, level: float
+    log_weights: Float[Tensor, " draws"], values: Float[Tensor, "draws features"], features: Features[Any], level: float
 ) -> list[Estimate]:
     """The mean of each feature over independent weighted draws."""
     found = []
@@ -78,7 +79,7 @@ def feature_means(
 
 
 def means_by_name(
-    values: Float[Tensor, "draws features"], features: Features, log_weights: Float[Tensor, " draws"] | None = None
+    values: Float[Tensor, "draws features"], features: Features[Any], log_weights: Float[Tensor, " draws"] | None = None
 ) -> dict[str, Estimate]:
     """The mean of each feature over draws that are independent: weighted, or without weights the plain mean."""
     weights = torch.zeros(len(values), dtype=torch.float64) if log_weights is None else log_weights

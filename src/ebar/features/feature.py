@@ -1,7 +1,8 @@
 """What a feature is, and how a family of them is evaluated: vectorised, and once per sample."""
 
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -12,14 +13,15 @@ from ebar.automata.deterministic import Dfa
 from ebar.automata.lift import Reading
 from ebar.errors import UserError
 from ebar.maths.orders import arranged
+from ebar.maths.rows import count_rows
 from ebar.modes import evaluation_mode
-from ebar.shapes import of_shape
-from ebar.types import Context, Sequences, spread
+from ebar.shapes import counted, of_shape, shown
+from ebar.types import Context, Sequences, X, X_contra, spread
 
 
 @runtime_checkable
-class Feature(Protocol):
-    """A bounded real function of a whole sequence (and of its context, where it wants to look)."""
+class Feature(Protocol[X_contra]):
+    """A bounded real function of a whole x, sequence or point (and of its context, where it wants to look)."""
 
     @property
     def name(self) -> str: ...
@@ -32,7 +34,7 @@ class Feature(Protocol):
     @property
     def high(self) -> float: ...
 
-    def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]: ...
+    def __call__(self, x: X_contra, context: Context | None = None) -> Float[Tensor, " batch"]: ...
 
 
 @runtime_checkable
@@ -79,13 +81,13 @@ class _Kept(NamedTuple):
     values: Float[Tensor, "batch features"]
 
 
-class Features:
+class Features(Generic[X]):
     """φ(x) = (φ₁(x), …, φₖ(x)), each evaluated once for a given batch and kept as long as the batch lives.
 
     Features are about x, not about a prefix before it. In a context with an order they are about the arranged text.
     """
 
-    def __init__(self, features: "tuple[Feature, ...] | list[Feature]"):
+    def __init__(self, features: "Sequence[Feature[X]]"):
         self.features = tuple(features)
         self._kept: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
@@ -96,36 +98,40 @@ class Features:
     def names(self) -> list[str]:
         return [feature.name for feature in self.features]
 
-    def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, "batch features"]:
+    def __call__(self, x: X, context: Context | None = None) -> Float[Tensor, "batch features"]:
         # Known again by the very tensors and their versions: a batch changed in place is seen anew.
-        tensors = [*x] if context is None else [*x, *context.given]
-        if context is not None and context.order is not None:
-            tensors.append(context.order)
+        tensors: list[Tensor] = [*x] if isinstance(x, Sequences) else [cast(Tensor, x)]
+        if context is not None:
+            tensors += [*context.given, *([] if context.order is None else [context.order])]
         if any(tensor.is_inference() for tensor in tensors):  # these have no version
             return self._evaluate(x, context)
+        first, *others = tensors
         versions = tuple(tensor._version for tensor in tensors)
-        if x.tokens in self._kept:
-            kept: _Kept = self._kept[x.tokens]
-            same = all(seen() is tensor for seen, tensor in zip(kept.seen, tensors[1:], strict=False))
+        if first in self._kept:
+            kept: _Kept = self._kept[first]
+            same = all(seen() is tensor for seen, tensor in zip(kept.seen, others, strict=False))
             if same and kept.versions == versions:
                 return kept.values
         values = self._evaluate(x, context)
-        self._kept[x.tokens] = _Kept(tuple(TensorWeakRef(tensor) for tensor in tensors[1:]), versions, values)
+        self._kept[first] = _Kept(tuple(TensorWeakRef(tensor) for tensor in others), versions, values)
         return values
 
-    def _evaluate(self, x: Sequences, context: Context | None) -> Float[Tensor, "batch features"]:
-        rows = spread(context, len(x.lengths))
+    def _evaluate(self, x: X, context: Context | None) -> Float[Tensor, "batch features"]:
+        found: Any = x
+        rows = spread(context, count_rows(x))
         if rows is not None and rows.order is not None:
-            x, rows = arranged(x, rows), Context(rows.given)
+            found, rows = arranged(found, rows), Context(rows.given)
         with evaluation_mode(*self.features):
-            columns = [_checked(feature, x, rows) for feature in self.features]
-        return torch.stack(columns, 1) if columns else torch.zeros(len(x.lengths), 0, device=x.tokens.device)
+            columns = [_checked(feature, found, rows) for feature in self.features]
+        if columns:
+            return torch.stack(columns, 1)
+        device = found.tokens.device if isinstance(found, Sequences) else found.device
+        return torch.zeros(count_rows(x), 0, device=device)
 
 
-def _checked(feature: Feature, x: Sequences, context: Context | None) -> Float[Tensor, " batch"]:
-    count = len(x.lengths)
-    values = of_shape(feature(x, context), (count,), f"Feature {feature.name!r} of {count} sequences")
+def _checked(feature: Feature[X], x: X, context: Context | None) -> Float[Tensor, " batch"]:
+    values = of_shape(feature(x, context), (count_rows(x),), f"Feature {feature.name!r} of {counted(x)}")
     if not bool(torch.isfinite(values).all()):
         row = int((~torch.isfinite(values)).nonzero()[0])
-        raise UserError(f"Feature {feature.name!r} is not finite on the sequence {x.prefix(row)}.")
+        raise UserError(f"Feature {feature.name!r} is not finite on {shown(x, row)}.")
     return values

@@ -137,7 +137,7 @@ def train_in_folder(
     description: str,
     seed: int,
     generator: Generator,
-    validation: Callable[[], dict[str, float]],
+    validation: Callable[[], dict[str, float]] | None,
     keep: Callable[[Run], None],
     same: Callable[[Run], None] = lambda run: None,
     replace_config: bool = False,

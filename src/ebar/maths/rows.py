@@ -48,6 +48,11 @@ def count_rows(tree: Any) -> int:
     return counts.pop()
 
 
+def device_of(tree: Any) -> torch.device:
+    """Where the tensors of a tree are."""
+    return next(iter(named_tensors(tree).values())).device
+
+
 def put(tree: Any, rows: Int[Tensor, " selected"], values: Any) -> None:
     """Writes some rows of each tensor of a tree, in place; `values` is a tree of the same form."""
     written = named_tensors(values)

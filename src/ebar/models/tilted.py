@@ -6,7 +6,7 @@ How the tokens of a model spell text, so that features need not be bound by hand
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic
 
 import torch
 from jaxtyping import Float
@@ -15,14 +15,23 @@ from torch import Generator, Tensor, nn
 from ebar.automata.lift import Reading
 from ebar.features.feature import Feature, Features, bind
 from ebar.maths.orders import arranged
+from ebar.maths.rows import count_rows
 from ebar.modes import evaluation_mode
-from ebar.shapes import of_shape
-from ebar.types import Context, Distribution, Energy, SamplesWithLogProb, Scored, Sequences, Space, context_rows
+from ebar.shapes import counted, of_shape
+from ebar.types import (
+    Context,
+    Distribution,
+    Energy,
+    SamplesWithLogProb,
+    Scored,
+    Sequences,
+    Space_co,
+    X,
+    context_rows,
+)
 
 
-def measured_energy(
-    energy: Energy[Sequences], x: Sequences, context: Context | None = None
-) -> Float[Tensor, " batch"]:  # fmt: skip
+def measured_energy(energy: Energy[X], x: X, context: Context | None = None) -> Float[Tensor, " batch"]:
     """E(x, C) in evaluation mode, whatever mode the energy is in."""
     with evaluation_mode(energy):
         return checked_energy(energy, x, context)
@@ -30,8 +39,8 @@ def measured_energy(
 
 @torch.no_grad()
 def propose(
-    source: Distribution, n: int, context: Context | None, generator: Generator
-) -> tuple[Sequences, Float[Tensor, " batch"]]:
+    source: Distribution[X, Any], n: int, context: Context | None, generator: Generator
+) -> tuple[X, Float[Tensor, " batch"]]:
     """n draws for each row of the context and their log-probability, in evaluation mode.
 
     Where the source knows the log-probability from drawing (`SamplesWithLogProb`), the draws are not scored again.
@@ -43,32 +52,36 @@ def propose(
             x = source.sample(n, context, generator=generator)
             log_prob = score(source, x, context)
     drawn = (context_rows(context) * n,)
-    of_shape(x.lengths, drawn, f"The lengths of {n} draws for each context")
+    if isinstance(x, Sequences):
+        of_shape(x.lengths, drawn, f"The lengths of {n} draws for each context")
+    else:
+        of_shape(x, (*drawn, *source.space.shape), f"The points of {n} draws for each context")
     return x, of_shape(log_prob, drawn, f"The log-probabilities of {n} draws for each context")
 
 
-def checked_energy(energy: Energy[Sequences], x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+def checked_energy(energy: Energy[X], x: X, context: Context | None = None) -> Float[Tensor, " batch"]:
     """E(x, C) in the energy's own mode, as an objective wants it that trains the energy.
 
     In a context with an order an energy is given the arranged text, which holds the given tokens, and no context. Those
     with an attribute `any_order` that is True read the order themselves, as all of ebar's own do.
     """
+    found: Any = x
     if context is not None and context.order is not None and not getattr(energy, "any_order", False):
-        x, context = arranged(x, context), None
-    return of_shape(energy(x, context), (len(x.lengths),), f"The energy of {len(x.lengths)} sequences")
+        found, context = arranged(found, context), None
+    return of_shape(energy(found, context), (count_rows(x),), f"The energy of {counted(x)}")
 
 
 def score(
-    model: Distribution | Scored[Sequences], x: Sequences, context: Context | None = None
-) -> Float[Tensor, " batch"]:
+    model: Distribution[X, Any] | Scored[X], x: X, context: Context | None = None
+) -> Float[Tensor, " batch"]:  # fmt: skip
     """log_prob where there is one, log_score otherwise, in evaluation mode."""
     with evaluation_mode(model):
         if isinstance(model, Distribution):
-            return of_shape(model.log_prob(x, context), (len(x.lengths),), f"log_prob of {len(x.lengths)} sequences")
-        return of_shape(model.log_score(x, context), (len(x.lengths),), f"log_score of {len(x.lengths)} sequences")
+            return of_shape(model.log_prob(x, context), (count_rows(x),), f"log_prob of {counted(x)}")
+        return of_shape(model.log_score(x, context), (count_rows(x),), f"log_score of {counted(x)}")
 
 
-class Tilted(nn.Module):
+class Tilted(nn.Module, Generic[X, Space_co]):
     """P(x|C) = base(x|C)·exp(−energy(x, C)).
 
     A GAM when the energy is linear in features, a Residual EBM when it is a network.
@@ -77,16 +90,16 @@ class Tilted(nn.Module):
     energy itself.
     """
 
-    def __init__(self, base: Distribution, energy: Energy[Sequences]):
+    def __init__(self, base: Distribution[X, Space_co], energy: Energy[X]):
         super().__init__()
         self.base = base
         self.energy = energy
 
     @property
-    def space(self) -> Space:
+    def space(self) -> Space_co:
         return self.base.space
 
-    def log_score(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+    def log_score(self, x: X, context: Context | None = None) -> Float[Tensor, " batch"]:
         return score(self.base, x, context) - measured_energy(self.energy, x, context)
 
 
@@ -100,7 +113,7 @@ def reading_of_model(model: Any) -> Reading | None:
     return None
 
 
-def bound_features(features: Features | Sequence[Feature], model: Any) -> Features:
+def bound_features(features: Features[X] | Sequence[Feature[X]], model: Any) -> Features[X]:
     """The features for a model's tokens; where its reading is not known, only such as are bound already can be used."""
     if isinstance(features, Features):
         return features

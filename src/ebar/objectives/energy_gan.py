@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -12,9 +12,34 @@ from ebar.bounds import Amount, Natural, NonNegative
 from ebar.maths.rows import evenly
 from ebar.objectives.adversarial_costs import Costs, EnergyGap
 from ebar.objectives.entropy_terms import EntropyTerm, NeighbourEntropy
+from ebar.tables import Table
 from ebar.types import Clock, Loss
 
 ROWS = 128  # of which distances are measured, to see whether samples collapse
+
+
+@runtime_checkable
+class Control(Protocol):
+    """Decides who moves."""
+
+    @property
+    def first(self) -> float:
+        """The gap before the first step."""
+        ...
+
+    def movers(self, gap: float, clock: Clock) -> tuple[bool, bool]:
+        """Whether the discriminator moves, and whether the generator does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """Both players move in every step."""
+
+    first: ClassVar[float] = 0.0
+
+    def movers(self, gap: float, clock: Clock) -> tuple[bool, bool]:
+        return True, True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +60,13 @@ class GapControl:
     """Epochs at the beginning in which both always move."""
 
     def movers(self, gap: float, clock: Clock) -> tuple[bool, bool]:
-        """Whether the discriminator moves, and whether the generator does."""
         if clock.epoch < self.together or self.low < gap < self.high:
             return True, True
         return (True, False) if gap > self.high else (False, True)
+
+
+# A line here puts a control in the configuration and on the command line.
+CONTROLS: Table[Any] = Table("control", {"gap": GapControl, "together": Together})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +93,7 @@ class GameMemory(nn.Module):
         super().__init__()
         self.register_buffer("gap", torch.tensor(first, dtype=torch.float64))
         self.register_buffer("steps", torch.tensor(0))
-        self.register_buffer("spread_out", torch.tensor(False))
+        self.register_buffer("spread_out", torch.tensor(0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,18 +111,17 @@ class EnergyGan:
     inference: Any = None
     costs: Costs = field(default_factory=EnergyGap)
     entropy: EntropyTerm = field(default_factory=NeighbourEntropy)
-    control: GapControl | None = field(default_factory=GapControl)
+    control: Control = field(default_factory=GapControl)
     halt: HaltRule = field(default_factory=HaltRule)
     smoothness: float = 0.0  # of E_data[c²] + E_gen[c²] in the discriminator's cost
     memory: GameMemory = field(init=False)
 
     def __post_init__(self) -> None:
-        first = 0.0 if self.control is None else self.control.first
-        object.__setattr__(self, "memory", GameMemory(first))
+        object.__setattr__(self, "memory", GameMemory(self.control.first))
 
     def losses(self, batch: Any, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
         data, noise = batch
-        moves = (True, True) if self.control is None else self.control.movers(float(self.memory.gap), clock)
+        moves = self.control.movers(float(self.memory.gap), clock)
         samples: Tensor = self.generator(noise)
         points = samples.detach().requires_grad_()
         of_data, of_samples = self.energy(data), self.energy(points)
@@ -113,7 +140,7 @@ class EnergyGan:
                 yield Loss(entropy, "inference")
             through = (pull * samples).sum()  # its gradient is the one taken above; its value is put right
             value = through - through.detach() + whole.detach()
-            yield Loss(value, "generator", {**metrics, "entropy_term": float(entropy.detach())})
+            yield Loss(value, "generator", {**({} if moves[0] else metrics), "entropy_term": float(entropy.detach())})
 
     def _metrics(
         self, data: Tensor, samples: Tensor, of_data: Tensor, of_samples: Tensor, cost: Tensor
@@ -139,7 +166,7 @@ class EnergyGan:
                 "discriminator runs away; lower its learning rate, give a margin, or move it less often."
             )
         if found["spread"] > rule.collapse:
-            memory.spread_out.fill_(True)
+            memory.spread_out.fill_(1)
         elif found["spread"] < rule.collapse and (bool(memory.spread_out) or int(memory.steps) > rule.grace):
             return (
                 f"The mean distance between samples is {found['spread']:.2g} of that between data: the generator has "

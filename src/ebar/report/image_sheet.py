@@ -120,6 +120,12 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 def write_sheets(sheets: Mapping[str, str], path: Path) -> None:
     """Sheets, each a PNG in base 64, below one another with their names, as one SVG file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'<?xml version="1.0" encoding="utf-8"?>\n{sheets_as_svg(sheets)}\n')
+
+
+def sheets_as_svg(sheets: Mapping[str, str]) -> str:
+    """Sheets, each a PNG in base 64, below one another with their names."""
     parts, top, widest = [], 0, 0
     for name, text in sheets.items():
         width, height = struct.unpack(">II", base64.b64decode(text)[16:24])
@@ -129,8 +135,4 @@ def write_sheets(sheets: Mapping[str, str], path: Path) -> None:
         )
         top, widest = top + 30 + height, max(widest, width, 9 * len(name))
     body = "\n".join(parts)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    size = f'width="{widest}" height="{top}"'
-    path.write_text(
-        f'<?xml version="1.0" encoding="utf-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" {size}>\n{body}\n</svg>\n'
-    )
+    return f'<svg xmlns="http://www.w3.org/2000/svg" width="{widest}" height="{top}">\n{body}\n</svg>'

@@ -6,7 +6,7 @@ that stream: between two batches the caller's own mode is in force.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -17,7 +17,8 @@ from ebar.maths.randomness import default_generator
 from ebar.models.tilted import Tilted, measured_energy, propose, score
 from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
-from ebar.types import Context, Distribution, Sampler, Sequences, Target, Weighted, context_rows
+from ebar.shapes import shown
+from ebar.types import Context, Distribution, Sampler, Target, Weighted, X, context_rows
 
 
 @runtime_checkable
@@ -48,7 +49,7 @@ class Foresighted(Protocol):
         ...
 
 
-def proposal_for(target: Target, proposal: Distribution | None) -> Distribution:
+def proposal_for(target: Target[X], proposal: Distribution[X, Any] | None) -> Distribution[X, Any]:
     """The proposal given, or the target's base, or the target itself where it can be sampled from."""
     if proposal is not None:
         return proposal
@@ -62,7 +63,7 @@ def proposal_for(target: Target, proposal: Distribution | None) -> Distribution:
 @torch.no_grad()
 @in_evaluation_mode
 def log_weights(
-    target: Target, proposal: Distribution, x: Sequences, log_q: Float[Tensor, " batch"], context: Context | None
+    target: Target[X], proposal: Distribution[X, Any], x: X, log_q: Float[Tensor, " batch"], context: Context | None
 ) -> Float[Tensor, " batch"]:
     """log P(x|C) − log proposal(x|C), for x from the proposal.
 
@@ -79,20 +80,20 @@ def log_weights(
     bad = log_w.isnan() | (log_w == torch.inf)
     if bool(bad.any()):
         row = int(bad.nonzero()[0])
-        raise UserError(f"The weight of the sequence {x.prefix(row)} is {float(log_w[row])}: check the energy there.")
+        raise UserError(f"The weight of {shown(x, row)} is {float(log_w[row])}: check the energy there.")
     return log_w
 
 
-class Setting(NamedTuple):
+class Setting(NamedTuple, Generic[X]):
     """What is drawn from, with the help of which proposal, in which context."""
 
-    target: Target
-    given: Distribution | None  # the proposal, where one was given
+    target: Target[X]
+    given: Distribution[X, Any] | None  # the proposal, where one was given
     context: Context | None
     generator: Generator
 
     @property
-    def proposal(self) -> Distribution:
+    def proposal(self) -> Distribution[X, Any]:
         """The one given, or the target's base, or the target itself where it can be sampled from."""
         return proposal_for(self.target, self.given)
 
@@ -100,11 +101,11 @@ class Setting(NamedTuple):
     def rows(self) -> int:
         return context_rows(self.context)
 
-    def propose(self, n: int) -> tuple[Sequences, Float[Tensor, " batch"]]:
+    def propose(self, n: int) -> tuple[X, Float[Tensor, " batch"]]:
         """n proposals for each row of the context, and their log-probabilities."""
         return propose(self.proposal, n, self.context, self.generator)
 
-    def log_weights(self, x: Sequences, log_q: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+    def log_weights(self, x: X, log_q: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
         return log_weights(self.target, self.proposal, x, log_q, self.context)
 
 
@@ -115,13 +116,13 @@ class BatchSampler(ABC):
     weighted: ClassVar[bool] = True
 
     def stream(
-        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
-        generator: Generator,
-    ) -> Iterator[Weighted]:  # fmt: skip
+        self, target: Target[X], n: int, *, proposal: Distribution[X, Any] | None = None,
+        context: Context | None = None, generator: Generator,
+    ) -> Iterator[Weighted[X]]:  # fmt: skip
         return self.batches(Setting(target, proposal, context, generator), n)
 
     @abstractmethod
-    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+    def batches(self, setting: Setting[Any], n: int) -> Iterator[Weighted[Any]]:
         """At least n draws for each row of the context."""
 
 
@@ -149,7 +150,7 @@ def group_size(n: int) -> int:
     return max(SMALLEST_GROUP, -(-n // GROUPS))
 
 
-def numbered(batches: Iterable[Weighted]) -> Iterator[Weighted]:
+def numbered(batches: Iterable[Weighted[X]]) -> Iterator[Weighted[X]]:
     """The batches of a stream, each with groups of its own."""
     first = 0
     for batch in batches:
@@ -160,30 +161,30 @@ def numbered(batches: Iterable[Weighted]) -> Iterator[Weighted]:
 
 def stream(
     sampler: Sampler,
-    target: Target,
+    target: Target[X],
     n: int,
     *,
-    proposal: Distribution | None = None,
+    proposal: Distribution[X, Any] | None = None,
     context: Context | None = None,
     generator: Generator | None = None,
-) -> Iterator[Weighted]:
+) -> Iterator[Weighted[X]]:
     """The sampler's own stream, whose batches know what they are drawn from, with a progress bar."""
     generator = default_generator() if generator is None else generator
     with bar("sampling", context_rows(context) * n, "draws") as progress:
         for batch in sampler.stream(target, n, proposal=proposal, context=context, generator=generator):
             yield batch._replace(target=target, context=context)
-            progress.advance(len(batch.x.lengths))
+            progress.advance(batch.log_weights.numel())
 
 
 def draw(
     sampler: Sampler,
-    target: Target,
+    target: Target[X],
     n: int,
     *,
-    proposal: Distribution | None = None,
+    proposal: Distribution[X, Any] | None = None,
     context: Context | None = None,
     generator: Generator | None = None,
-) -> Weighted:
+) -> Weighted[X]:
     """Exactly n draws for each row of the context, with a progress bar where bars are shown.
 
     Without a generator, randomness comes from torch's own state. All draws are held in memory at once: what needs only

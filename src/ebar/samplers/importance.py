@@ -15,8 +15,9 @@ from torch import Generator, Tensor
 from ebar.bounds import Count
 from ebar.errors import UserError, choose
 from ebar.maths.log_space import effective_sample_size, log_mean_exp
+from ebar.maths.rows import device_of, take
 from ebar.samplers.draw import BatchSampler, Setting, group_size, numbered, shares
-from ebar.types import Context, Distribution, Weighted, context_rows
+from ebar.types import Context, Distribution, Weighted, X, context_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class Ancestral(BatchSampler):
     batch_size: Count = 4096
     """Sequences at a time, over all rows of the context."""
 
-    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+    def batches(self, setting: Setting[X], n: int) -> Iterator[Weighted[X]]:
         target = setting.target
         if not isinstance(target, Distribution):
             raise UserError(
@@ -37,7 +38,7 @@ class Ancestral(BatchSampler):
             raise UserError("Ancestral sampling draws from the target itself: leave the proposal out.")
         for size in shares(n, setting.context, self.batch_size):
             x = target.sample(size, setting.context, generator=setting.generator)
-            yield Weighted(x, torch.zeros(setting.rows, size, device=x.tokens.device))
+            yield Weighted(x, torch.zeros(setting.rows, size, device=device_of(x)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class Importance(BatchSampler):
     batch_size: Count = 4096
     """Sequences at a time, over all rows of the context."""
 
-    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+    def batches(self, setting: Setting[X], n: int) -> Iterator[Weighted[X]]:
         for size in shares(n, setting.context, self.batch_size):
             x, log_q = setting.propose(size)
             yield Weighted(x, setting.log_weights(x, log_q).view(setting.rows, size))
@@ -73,10 +74,10 @@ class Resampling(BatchSampler):
     batch_size: Count = 65_536
     """Proposals at a time, over all rows of the context."""
 
-    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+    def batches(self, setting: Setting[X], n: int) -> Iterator[Weighted[X]]:
         return numbered(self._pools(setting, n))
 
-    def _pools(self, setting: Setting, n: int) -> Iterator[Weighted]:
+    def _pools(self, setting: Setting[X], n: int) -> Iterator[Weighted[X]]:
         resample = choose(RESAMPLERS, self.resampling, "resampling scheme")
         rows, many = setting.rows, self.proposals_per_draw
         for size, pools in particle_systems(
@@ -86,7 +87,7 @@ class Resampling(BatchSampler):
             log_w = setting.log_weights(x, log_q).view(rows * pools, size * many)
             chosen = flat_indices(resample(log_w, size, setting.generator), size * many)
             log_z = log_mean_exp(log_w)[:, None].expand(-1, size)
-            yield Weighted(x.select(chosen), log_z.reshape(rows, pools * size), in_groups(pools, size, log_w.device))
+            yield Weighted(take(x, chosen), log_z.reshape(rows, pools * size), in_groups(pools, size, log_w.device))
 
 
 def systematic(log_weights: Float[Tensor, "rows pool"], n: int, generator: Generator) -> Int[Tensor, "rows n"]:

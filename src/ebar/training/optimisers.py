@@ -241,6 +241,26 @@ class InverseEpoch:
         return _warm(clock.step, self.warmup) / (1 + clock.epoch)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochDecay:
+    """1 for the first epochs, then less by the same factor each epoch, down to `floor`.
+
+    The public code of Dai et al. 2017a has 10, 0.985 and 0.05 on four Gaussians, 0, 0.985 and 0.05 on the biased
+    mixture, 200, 0.99 and 0.05 on spirals, 0, 0.8 and 0.001 on digits.
+    """
+
+    constant: int = 0
+    """Epochs before it falls."""
+    decay: float = 0.985
+    """The factor."""
+    floor: float = 0.05
+    """The least that it becomes."""
+    warmup: int = 0
+
+    def factor(self, clock: Clock) -> float:
+        return _warm(clock.step, self.warmup) * max(self.floor, self.decay ** max(0, clock.epoch - self.constant))
+
+
 SCHEDULES: Table[Any] = Table(
     "schedule",
     {
@@ -249,5 +269,6 @@ SCHEDULES: Table[Any] = Table(
         "cosine": Cosine,
         "inverse_square_root": InverseSquareRoot,
         "inverse_epoch": InverseEpoch,
+        "epoch_decay": EpochDecay,
     },
 )

@@ -231,11 +231,12 @@ def train_to_best(
     plan: Plan,
     *,
     generator: Generator,
-    validation: Callable[[], Mapping[str, float]],
+    validation: Callable[[], Mapping[str, float]] | None,
     sinks: Sequence[Sink] = (),
 ) -> Result:
     """`train_run`, after which the players have their best weights and are in evaluation mode.
 
+    Where nothing is held out these are those of the newest checkpoint: the last, or where a game halted the last good.
     Stopped by a signal it raises `Interrupted`, with the result of the training so far as its argument.
     """
     result = train_run(
@@ -253,12 +254,17 @@ def train_to_best(
 
 def load_best(module: nn.Module, folder: Path, *, player: str = "model") -> None:
     """Gives a module the best weights of a run folder."""
+    load_players({player: module}, folder)
+
+
+def load_players(modules: Mapping[str, nn.Module], folder: Path) -> None:
+    """Gives the modules of some players the best weights of a run folder."""
     checkpoint = Checkpoints(folder / "checkpoints").best()
     if checkpoint is None:
         raise UserError(f"{folder} has no checkpoint yet: train it first.")
-    # The state of an objective is saved as a player of its own: it is no part of the module.
-    own = {name: weights for name, weights in checkpoint.weights.items() if name == player}
-    restore_weights(replace(checkpoint, weights=own), {player: Player(module=module)})
+    # The state of an objective is saved as a player of its own: it is no part of the modules.
+    own = {name: weights for name, weights in checkpoint.weights.items() if name in modules}
+    restore_weights(replace(checkpoint, weights=own), {name: Player(module=one) for name, one in modules.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,87 @@
+"""A game as a configuration says, and a game's run opened."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ebar.config.game import MANUAL, GameConfig, read_game
+from ebar.config.reader import described, to_yaml
+from ebar.energies.discriminators import DISCRIMINATORS
+from ebar.errors import UserError
+from ebar.journeys.game.data import GAME_DATA, GameData, game_data
+from ebar.journeys.game.journey import game, networks
+from ebar.journeys.game.played import Played
+from ebar.models.generators import GENERATORS
+from ebar.objectives.adversarial_costs import COSTS
+from ebar.objectives.energy_gan import CONTROLS
+from ebar.objectives.entropy_terms import ENTROPIES
+from ebar.training import distributed
+from ebar.training.optimisers import OPTIMISERS, SCHEDULES
+from ebar.training.randomness import seeded
+from ebar.training.train import History, load_players
+
+
+def read_game_data(config: GameConfig) -> GameData:
+    """The data of a game."""
+    return game_data(config.data.make(GAME_DATA).read(seed=config.seed), dtype=getattr(torch, config.precision))
+
+
+def build_networks(config: GameConfig, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Of the players, by name; weights are drawn from torch's global state: seed it before."""
+    made = networks(
+        shape,
+        config.entropy.make(ENTROPIES),
+        generator=config.generator.make(GENERATORS, shape=shape),
+        energy=config.discriminator.make(DISCRIMINATORS, shape=shape),
+        like={"kind": config.discriminator.kind, **config.discriminator.options},
+    )
+    for module in made.values():
+        module.to(torch.device(config.device), getattr(torch, config.precision))
+    return made
+
+
+def game_as(
+    config: GameConfig, folder: Path | None, *, data: Any = None, replace_config: bool = False, quiet: bool = True
+) -> Played:
+    """Seeds all random sources, reads the data, builds the networks and plays, in that order."""
+    try:
+        random = seeded(config.seed, device=config.device, rank=distributed.rank())
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"The networks cannot be put on {config.device!r}: {str(error).splitlines()[0]}.") from None
+    rows = read_game_data(config) if data is None else game_data(data, dtype=getattr(torch, config.precision))
+    made = build_networks(config, rows.shape)
+    return game(
+        rows,
+        generator=made["generator"],
+        energy=made["discriminator"],
+        inference=made.get("inference"),
+        costs=config.costs.make(COSTS),
+        entropy=config.entropy.make(ENTROPIES),
+        control=config.control.make(CONTROLS),
+        halt=config.halt,
+        smoothness=config.smoothness,
+        training=config.training,
+        optimiser=config.optimiser.make(OPTIMISERS),
+        schedule=config.schedule.make(SCHEDULES),
+        seed=config.seed,
+        random=random,
+        folder=folder,
+        description=to_yaml(config) if folder is None else described(folder, MANUAL, config),
+        replace_config=replace_config,
+        quiet=quiet,
+    )
+
+
+def load_game(folder: Path) -> Played:
+    """The networks of a run folder with their last good weights, and its data."""
+    config = read_game(folder)
+    rows = read_game_data(config)
+    made = build_networks(config, rows.shape)
+    load_players(made, folder)
+    for module in made.values():
+        module.eval()
+    return Played(
+        generator=made["generator"], energy=made["discriminator"], inference=made.get("inference"), data=rows,
+        weight=config.entropy.make(ENTROPIES).weight, history=History.read(folder), folder=folder,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""A generator and an energy, trained against each other."""
