@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Generator, Tensor
 
 from ebar.evaluation.grid import (
@@ -28,7 +27,6 @@ from ebar.recipes.layout import Claim, Layout, Points
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.report.contours import Field, plot_fields
 from ebar.store.writing import plain
-from ebar.types import Estimate
 
 FOUR, BIASED, SPIRALS = "Gaussian mixture", "biased mixture", "two spirals"
 NAMES = {FOUR: "four_gaussians", BIASED: "biased_gaussians", SPIRALS: "spirals"}
@@ -244,7 +242,8 @@ TABLE_B2 = Recipe(
         Layout(rows=("mixture", "method"), caption="The energy: KL between the data's density and e^(−c/α), and as the "
                "thesis has it, e^−c",
                figures=tuple(kl_name(*pair) for pair in [(DATA, LEARNT), (DATA, PLAIN), (LEARNT, DATA), (PLAIN, DATA),
-                                                         (WIDE, LEARNT), (WIDE, PLAIN), (LEARNT, WIDE), (PLAIN, WIDE)])),
+                                                         (WIDE, LEARNT), (WIDE, PLAIN), (LEARNT, WIDE),
+                                                         (PLAIN, WIDE)])),
         Layout(rows=("mixture", "method"), caption="The energy beside the empirical distribution and the generator",
                figures=tuple(kl_name(*pair) for pair in [(EMPIRICAL, LEARNT), (EMPIRICAL, PLAIN), (LEARNT, EMPIRICAL),
                                                          (PLAIN, EMPIRICAL), (GENERATED, LEARNT), (GENERATED, PLAIN),

@@ -13,7 +13,12 @@ from ebar.recipes.layout import Claim, Layout, Points
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.report.image_sheet import write_sheets
 
-COMMON = {"data.kind": "images", "generator.kind": "dcgan", "discriminator.kind": "dcgan", "schedule.kind": "epoch_decay"}
+COMMON = {
+    "data.kind": "images",
+    "generator.kind": "dcgan",
+    "discriminator.kind": "dcgan",
+    "schedule.kind": "epoch_decay",
+}
 # The authors' settings (public code): NIST for digits; CIFAR-10 and, with other weights of the entropy, CelebA.
 NIST: dict[str, Any] = {
     "generator.latent": 10, "neighbours.weight": 4.0, "neighbours.neighbours": 20, "neighbours.form": "unit",
@@ -87,9 +92,14 @@ def _sheets(results: Sequence[Result]) -> list[Row]:
 
 
 def _ranked_picture(rows: Sequence[Row], path: Path) -> None:
-    named = {"mean": "the mean of the training images", **{end: f"{{}}: the {end}, real ones in a frame" for end in ENDS}}
+    named = {
+        "mean": "the mean of the training images",
+        **{end: f"{{}}: the {end}, real ones in a frame" for end in ENDS},
+    }
     shown = [row for row in rows if row.picture is not None]
-    write_sheets({named[row.settings["shows"]].format(row.settings["method"]): row.picture or "" for row in shown}, path)
+    write_sheets(
+        {named[row.settings["shows"]].format(row.settings["method"]): row.picture or "" for row in shown}, path
+    )
 
 
 DIGITS = Recipe(
@@ -216,7 +226,7 @@ TABLE_B3 = Recipe(
     plots=Points(of=[TEST_ERROR], label="{method}", title="{set}", x_label=TEST_ERROR, panels=("set",)),
     reading=Caption(
         departures=lambda cells: [
-            "Test items do not choose the epoch: the last is measured. The thesis does not say how its classifiers were "
+            "Test items do not choose the epoch: the last is measured. The thesis does not say when its classifiers "
             "stopped."
         ]
     ),
