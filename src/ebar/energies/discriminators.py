@@ -74,7 +74,7 @@ class DcganDiscriminator(nn.Module):
         initialise(self.head)
 
     def features(self, x: Float[Tensor, "batch ..."]) -> Float[Tensor, "batch width"]:
-        found: Tensor = self.layers(rows_of_shape(x, self.shape, "The discriminator"))
+        found: Tensor = self.layers(of_points(x, PointSpace(self.shape)))
         return found
 
     def forward(self, x: Float[Tensor, "batch ..."], context: Context | None = None) -> Float[Tensor, " batch"]:
