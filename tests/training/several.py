@@ -22,6 +22,7 @@ from ebar.training.randomness import seeded
 from ebar.training.run import open_run
 from ebar.training.train import Plan, train_run
 from ebar.types import Clock, Loss
+from tests.journeys.game.killed import game_trajectory, run_game
 from tests.training.tiny import Bigram, data, run_pretraining, run_stream
 
 
@@ -119,6 +120,11 @@ def main(folder: Path) -> None:
         run_stream(folder / "stream-stopped", steps=5, dropout=0.0)
         run_pretraining(folder / "pretraining", steps=11, dropout=0.0)
         run_pretraining(folder / "pretraining-stopped", steps=5, dropout=0.0)
+        for parts in (1, 3):
+            found = game_trajectory(accumulate=parts)
+            if rank() == 0:
+                save_file(found, folder / f"game-{parts}.safetensors")
+        run_game(folder / "game", steps=10)
 
 
 if __name__ == "__main__":

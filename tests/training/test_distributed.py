@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ebar.training.run import Run
 from ebar.training.train import History
+from tests.journeys.game.killed import game_trajectory, run_game
 from tests.training import several
 from tests.training.tiny import kept, run_pretraining, run_stream
 
@@ -121,3 +122,21 @@ def test_cutting_inputs_of_pretraining_into_parts_changes_nothing(tmp_path):
 def test_cutting_batches_into_parts_changes_memory_and_not_the_result(optimiser, dtype):
     one = several.trajectory(optimiser, dtype)
     assert_same(several.trajectory(optimiser, dtype, accumulate=3), one, dtype)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_two_processes_play_the_game_that_one_plays_whole_or_in_parts(parts, two):
+    """To the last bits: a game's batches are not shared out. Its generator, energy, averages and gap, at every step."""
+    one = game_trajectory()
+    several.assert_close_everywhere(load_file(two / f"game-{parts}.safetensors"), one, 1e-12)
+    several.assert_close_everywhere(game_trajectory(accumulate=parts), one, 0.0)
+    assert float((one["8.generator.layers.0.weight"] - one["1.generator.layers.0.weight"]).abs().max()) > 1e-3
+
+
+def test_a_game_of_two_processes_leaves_the_run_of_one(two, tmp_path):
+    run_game(tmp_path, steps=10)
+    one, other = (Run(folder).checkpoints.newest() for folder in (tmp_path, two / "game"))
+    assert one is not None
+    assert other is not None
+    for player in ("generator", "discriminator", "inference", "memory"):
+        several.assert_close_everywhere(other.weights[player], one.weights[player], 1e-6)

@@ -54,14 +54,21 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.parametrize(
     ("what", "steps"),
-    [("everything", STEPS), ("stream", STEPS // 2), ("pretraining", STEPS // 2), ("finetune", STEPS // 2)],
+    [
+        ("everything", STEPS),
+        ("stream", STEPS // 2),
+        ("pretraining", STEPS // 2),
+        ("finetune", STEPS // 2),
+        ("game", STEPS // 2),
+    ],
 )
 def test_runs_killed_at_25_random_instants_end_as_the_one_that_never_was(what, steps, server, tmp_path):
-    """On a stream, the memory that is carried from batch to batch included; of fine-tuning, two tasks in turn."""
+    """On a stream, the memory that is carried from batch to batch included; of fine-tuning, two tasks in turn; of a
+    game, three players and what the last step makes of the next."""
     began = time.monotonic()
     server.run(tmp_path / "whole", steps=steps, what=what)
     whole, seconds = kept(tmp_path / "whole"), time.monotonic() - began
-    assert {"metrics.jsonl", "results.json", f"checkpoints/step-{steps:09d}/model.safetensors"} <= set(whole)
+    assert {"metrics.jsonl", "results.json", f"checkpoints/step-{steps:09d}/state.json"} <= set(whole)
     instants = random.Random()  # any seed will do: there is no instant at which it may fail
     kills, runs, within_a_save = 0, 0, 0
     while kills < KILLS:
