@@ -3,6 +3,7 @@
 A generator is a module with `latent`, `law` and `shape`; `forward(noise)` gives one x for each row of noise.
 """
 
+import itertools
 import math
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,6 +13,7 @@ from torch import Generator, Tensor, nn
 
 from ebar.backbones.dcgan import ConvolutionalDecoder
 from ebar.backbones.dense import dense_layers, normal_layer
+from ebar.backbones.weight_normalised import dense as weight_normalised
 from ebar.bounds import Amount, Count, Natural
 from ebar.errors import UserError
 from ebar.maths.randomness import Law, draw_noise
@@ -109,5 +111,43 @@ class DcganGenerator(nn.Module):
         return sample_generator(self, n, context, generator=generator)
 
 
+class SoftplusGenerator(nn.Module):
+    """Layers with batch normalisation and softplus, as for MNIST in Salimans et al. 2016: x in [0, 1]."""
+
+    def __init__(
+        self, *, shape: tuple[int, ...], latent: Count = 100, law: Law = "uniform",
+        widths: tuple[Count, ...] = (500, 500),
+    ):  # fmt: skip
+        """FC-BN-softplus for each width, then a weight-normalised FC(width, shape) and a sigmoid.
+
+        Args:
+            shape: Of one x.
+            latent: Numbers of noise that a sample is made from.
+            law: Of the noise.
+            widths: Units of each hidden layer.
+        """
+        super().__init__()
+        self.shape, self.latent, self.law = tuple(shape), latent, law
+        parts: list[nn.Module] = []
+        for inputs, units in itertools.pairwise((latent, *widths)):
+            # Batch normalisation takes away what a bias adds.
+            parts += [nn.Linear(inputs, units, bias=False), nn.BatchNorm1d(units), nn.Softplus()]
+        last = (latent, *widths)[-1]
+        self.layers = nn.Sequential(
+            *parts, weight_normalised(last, math.prod(self.shape), trainable=True), nn.Sigmoid()
+        )
+
+    def forward(self, noise: Float[Tensor, "rows latent"]) -> Float[Tensor, "rows ..."]:
+        made: Tensor = self.layers(noise)
+        return made.view(len(noise), *self.shape)
+
+    def sample(
+        self, n: int, context: Context | None = None, *, generator: Generator
+    ) -> Float[Tensor, "n ..."]:  # fmt: skip
+        return sample_generator(self, n, context, generator=generator)
+
+
 # A line here puts a generator in the configuration and on the command line. `shape` is that of one x.
-GENERATORS: Table[Any] = Table("generator", {"mlp": MlpGenerator, "dcgan": DcganGenerator}, given=("shape",))
+GENERATORS: Table[Any] = Table(
+    "generator", {"mlp": MlpGenerator, "softplus": SoftplusGenerator, "dcgan": DcganGenerator}, given=("shape",)
+)

@@ -128,6 +128,13 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "mos/table_a13": Lazy("how much longer a training step takes with a mixture", "mos.timing"),
         "mos/table_a14": Lazy("next words of a mixture of contexts and of softmaxes, side by side", "mos.cases"),
         "mos/figure_a1": Lazy("how singular values of log-probabilities are spread", "mos.tables"),
+        "cegan/table_b1": Lazy("a classifier's score of samples, with and without entropy", "cegan.tables"),
+        "cegan/table_b2": Lazy("divergences between data, generator and energy on three mixtures", "cegan.points"),
+        "cegan/table_b3": Lazy("linear classifiers on fixed features of discriminators", "cegan.tables"),
+        "cegan/figures_b2_b3": Lazy("learnt energies and samples on three mixtures", "cegan.points"),
+        "cegan/figure_b6": Lazy("images drawn from generators trained with entropy", "cegan.tables"),
+        "cegan/figure_b8": Lazy("the entropy gradient by nearest neighbours, against the true one"),
+        "cegan/digits": Lazy("one digit ranked by energy, beside the distance to its mean", "cegan.tables"),
         "mos/dynamic": Lazy("dynamic evaluation of SmolLM2-135M on novels"),
     },
 )
