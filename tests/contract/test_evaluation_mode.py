@@ -37,6 +37,7 @@ from ebar.evaluation import (
     dynamic,
     exact_cross_entropy,
     exposure_bias,
+    few_labels,
     grid,
     next_words,
     rank,
@@ -48,7 +49,9 @@ from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
+from ebar.models.classifiers import MlpClassifier
 from ebar.models.construction import Autoregressive
+from ebar.models.generators import SoftplusGenerator
 from ebar.models.points import standard_normal
 from ebar.models.stepwise import teacher_forced
 from ebar.models.tilted import Tilted
@@ -129,8 +132,12 @@ class World:
         self.any_order = Autoregressive(
             XlNet(3, layers=1, hidden=4, heads=2, dropout=0.5), Softmax(4, 3), FIXED
         ).double()  # fmt: skip
-        networks = [self.base, self.other, self.fixed, self.long, self.carrying, self.any_order]
         self.points = NoisyPoints()
+        self.classifier = MlpClassifier(shape=(1, 2, 2), classes=3, widths=(5,))
+        self.maker = SoftplusGenerator(shape=(1, 2, 2), latent=2, widths=(4,))
+        self.images = torch.rand(8, 1, 2, 2, generator=self.generator())
+        networks = [self.base, self.other, self.fixed, self.long, self.carrying, self.any_order, self.classifier,
+                    self.maker]  # fmt: skip
         self.modules = [*networks, self.energy, feature, self.points]
         self.set_mode(False)
         self.features = Features([Motif(motif="01", alphabet="01", end=2), feature])
@@ -202,6 +209,12 @@ def stream(name: str, w: World) -> list[Any]:
 
 
 MEASURES: dict[str, Callable[[World], Any]] = {
+    "evaluation.few_labels.class_logits": lambda w: few_labels.class_logits(w.classifier, w.images),
+    "evaluation.few_labels.density_centile": lambda w: few_labels.density_centile(w.classifier, w.images, 30.0),
+    "evaluation.few_labels.few_label_figures": lambda w: few_labels.few_label_figures(
+        w.classifier, w.images, torch.arange(8) % 3, maker=w.maker, samples=9
+    ),
+    "evaluation.few_labels.log_densities": lambda w: few_labels.log_densities(w.classifier, w.images),
     "estimators.divergences.divergence": lambda w: [
         divergences.divergence("kl", w.p, w.other, context=w.context),
         divergences.divergence("kl", w.p, w.p, proposal=w.other, context=w.context, draws=20, generator=w.generator()),
@@ -421,6 +434,10 @@ DOES_NOT_MEASURE = {
     "evaluation.energy_distributions": "energy_distributions",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
     "evaluation.exposure_bias": "win_rate",
+    "evaluation.few_labels": "fake_share true_share",
+    "evaluation.finite_semi_supervised": "FeatureSpace.conditions FeatureSpace.correct FeatureSpace.discriminators "
+    "FeatureSpace.separated cover error_rate fake_class_maximum fake_class_objective supervised_maximum "
+    "supervised_objective twin",
     "evaluation.moments": "frequency mean_length moment_distance true_moment true_moments",
     "evaluation.next_words": "NextWords.others NextWords.under_base NextWords.under_joint Strata.share",
     "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per cost_of_windows",

@@ -94,7 +94,7 @@ def low_density(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class BadGanTerms:
     """What the players minimise besides the losses of K + 1 classes; feature matching is always on."""
 
     supervised: bool = False
@@ -142,7 +142,7 @@ class BadGan:
     encoder: GaussianInference | None = None
     density: Density | None = None  # log p of an x, with a gradient in x
     threshold: float = math.inf  # log ε
-    terms: Terms = field(default_factory=Terms)
+    terms: BadGanTerms = field(default_factory=BadGanTerms)
     steps: int | None = None  # in all
 
     def __post_init__(self) -> None:
