@@ -113,6 +113,7 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "xlnet/table5_1": Lazy("XLNet with full and with local attention: accuracy, time, memory", "xlnet.table5_1"),
         "xlnet/labels": Lazy("accuracy by the number of labels, with and without pretraining", "xlnet.tables"),
         "xlnet/orders": Lazy("how likely an XLNet finds a text in different orders"),
+        "badgan/synthetic": Lazy("complement generator and feature matching on points of the plane"),
         "control/stories": Lazy(
             "a word in every text, another in half of them: moments, look-ahead, KL over tuning", "control.tables"
         ),
