@@ -13,10 +13,10 @@ from torch.nn import functional as F
 from ebar.backbones.weight_normalised import WeightNormalised, transposed_convolution
 from ebar.data.labelled_images import LabelledImagesData
 from ebar.errors import UserError
-from ebar.journeys.classify.journey import GameTraining, classify
+from ebar.journeys.classify.journey import ClassifyTraining, classify
 from ebar.models.classifiers import ConvolutionalClassifier, initialise
 from ebar.models.generators import UpsamplingGenerator
-from ebar.objectives.bad_gan import Terms
+from ebar.objectives.bad_gan import BadGanTerms
 
 
 def test_the_classifier_of_svhn_has_nine_convolutions_and_a_layer_of_ten_units() -> None:
@@ -131,8 +131,8 @@ def test_a_step_on_made_up_files_moves_both_networks(tmp_path: Path, write, shap
     before = [[weight.detach().clone() for weight in network.parameters()] for network in (classifier, generator)]
     found = classify(
         data, classifier=classifier, generator=generator,
-        terms=Terms(matching="absolute", pull_away=0.8, conditional_entropy=0.1),
-        training=GameTraining(epochs=1, batch_size=24, samples=8), seed=0,
+        terms=BadGanTerms(matching="absolute", pull_away=0.8, conditional_entropy=0.1),
+        training=ClassifyTraining(epochs=1, batch_size=24, samples=8), seed=0,
     )  # fmt: skip
     assert found.result is not None
     assert (found.result.status, found.result.position.step) == ("finished", 1)
