@@ -26,7 +26,7 @@ from ebar.types import Estimate
 
 OUTSIDE, ALL = "points with |x| > σ", "all points"
 COSINE = "mean cosine"
-SLOPE = "projection on the true gradient, in its length"
+SLOPE = "projection on the true gradient, relative to it"
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
