@@ -50,7 +50,7 @@ from ebar.maths.enumeration import all_sequences
 from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import teacher_forced
 from ebar.models.tilted import Tilted
-from ebar.samplers import SAMPLERS, beam, joint, look_ahead, metropolis, rejection, smc
+from ebar.samplers import SAMPLERS, beam, joint, look_ahead, metropolis, rejection, smc, walkers
 from ebar.samplers import draw as drawing
 from ebar.samplers.energy_resampling import energy_resampling
 from ebar.samplers.guided import Guided
@@ -128,7 +128,7 @@ class World:
         after, self.after = self.base.advance(self.stems, self.base.start(2)[1])
         self.logits = after[:, 0].detach()
         self.scene = self.setting(self.other, self.context)
-        self.walkers = metropolis.begin(self.scene, 4)
+        self.walkers = walkers.begin(self.scene, 4)
 
     def setting(self, proposal: Any = None, context: Context | None = None, target: Any = None) -> drawing.Setting:
         return drawing.Setting(self.p if target is None else target, proposal, context, self.generator())
@@ -335,8 +335,8 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "samplers.rejection.CountingSampler.attempts": lambda w: list(
         Metropolis(chains=4, burn_in=3).attempts(w.p, 6, proposal=w.other, generator=w.generator())
     ),
-    "samplers.metropolis.walkers_at": lambda w: metropolis.walkers_at(w.scene, w.x, torch.zeros(3).double()),
-    "samplers.metropolis.begin": lambda w: metropolis.begin(w.scene._replace(generator=w.generator()), 3),
+    "samplers.walkers.walkers_at": lambda w: walkers.walkers_at(w.scene, w.x, torch.zeros(3).double()),
+    "samplers.walkers.begin": lambda w: walkers.begin(w.scene._replace(generator=w.generator()), 3),
     "samplers.metropolis.independent_move": lambda w: w.moved(metropolis.independent_move),
     "samplers.metropolis.suffix": lambda w: w.moved(metropolis.suffix),
     "samplers.metropolis.token": lambda w: w.moved(metropolis.token),
@@ -383,6 +383,7 @@ DOES_NOT_MEASURE = {
     "evaluation.dynamic": "from_old_scaling",
     "evaluation.diversity": "bleu_of distinct self_bleu items_of ngrams unique_difference unique_ratios",
     "evaluation.energy_distributions": "energy_distributions",
+    "evaluation.entropy_gradient": "entropy_gradient_quality",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
     "evaluation.exposure_bias": "win_rate",
     "evaluation.moments": "frequency mean_length moment_distance true_moment true_moments",
@@ -412,7 +413,8 @@ DOES_NOT_MEASURE = {
     "samplers.guided_states": "JointStates.others_bound JointStates.scores joint_states",
     "samplers.joint": "chosen_by_energy",
     "samplers.look_ahead": "check_look_ahead",
-    "samplers.metropolis": "chain_groups integrated_autocorrelation_time moves_in Walkers.select",
+    "samplers.metropolis": "chain_groups integrated_autocorrelation_time moves_in",
+    "samplers.walkers": "Walkers.select",
     "samplers.rejection": "Rejection.bound CountingSampler.attempted coin weighed",
     "samplers.importance": "at_offsets flat_indices in_groups multinomial repeated resampled systematic "
     "particle_systems",

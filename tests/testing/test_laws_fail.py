@@ -178,7 +178,7 @@ def test_energies(kind: type[nn.Module], law: str) -> None:
 class Biased(Importance):
     """Leaves out the correction for the proposal by a tenth."""
 
-    def stream(self, *arguments: Any, **named: Any) -> Iterator[Weighted]:
+    def stream(self, *arguments: Any, **named: Any) -> Iterator[Weighted[Any]]:
         for batch in Importance.stream(self, *arguments, **named):
             yield batch._replace(log_weights=batch.log_weights * 0.9)
 

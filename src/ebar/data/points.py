@@ -67,11 +67,11 @@ class PointsData:
 
     def _from_mixture(self, name: str) -> Points:
         found, fewer = MIXTURES.choose(name)(), max(1000, self.size // 10)
-        parts = {
-            part: draw_mixture(found, count, Generator().manual_seed(folded(self.draw_seed, part))).float()
+        train, validation, test = (
+            draw_mixture(found, count, Generator().manual_seed(folded(self.draw_seed, part))).float()
             for part, count in (("train", self.size), ("validation", fewer), ("test", fewer))
-        }
-        return Points(**parts, mixture=name, source=self)
+        )
+        return Points(train=train, validation=validation, test=test, mixture=name, source=self)
 
     def _from_files(self, seed: int) -> Points:
         assert self.train is not None
@@ -90,7 +90,7 @@ class PointsData:
                 parts[name], order = train[order[:tenth]], order[tenth:]
         if len(order) == 0:
             raise UserError(f"{self.train} has only {len(train)} points: give more, or validation and test files.")
-        return Points(train=train[order], **parts, source=self)
+        return Points(train=train[order], validation=parts["validation"], test=parts["test"], source=self)
 
 
 def read_points_file(path: Path) -> Float[Tensor, "points dimensions"]:
