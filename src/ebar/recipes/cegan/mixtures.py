@@ -18,7 +18,7 @@ from ebar.evaluation.grid import (
 from ebar.journeys.game.played import Played
 from ebar.maths.randomness import folded
 from ebar.models.points import mixture, spirals
-from ebar.recipes.cegan.methods import METHODS, cell_of, played
+from ebar.recipes.cegan.methods import GAN, METHODS, cell_of, played
 from ebar.recipes.grid import Grid as Runs
 from ebar.recipes.recipe import Cell
 from ebar.store.writing import plain
@@ -55,6 +55,8 @@ CPU = {
 }  # fmt: skip
 # A fifth of a batch reaches over many of the hundred Gaussians.
 CPU_SPIRALS = {**CPU, "neighbours.neighbours": 20, "discriminator.deviation": 0.1}
+# So slow a discriminator tells the original GAN's generator nothing.
+CPU_GAN = {"optimiser.learning_rate": 5e-4, "training.generator_rate": 1.0}
 DEMO = {
     "data.size": 1000, "training.batch_size": 100, "training.epochs": 2, "neighbours.neighbours": 20,
     "generator.hidden": 16, "discriminator.hidden": 16, "measures.samples": 1000, "measures.draws": 500,
@@ -69,6 +71,7 @@ def cells(scale: str, seeds: int) -> list[Cell]:
     def make(settings: dict[str, Any]) -> Cell:
         name, method = settings["mixture"], settings["method"]
         own = CPU_SPIRALS if scale == "cpu" and name == SPIRALS else SCALES[scale]
+        own = {**own, **CPU_GAN} if scale == "cpu" and method == GAN else own
         options = {**COMMON, **AUTHORS[name], **own, "data.mixture": NAMES[name]}
         # Another seed has other data too.
         return cell_of({**options, "data.draw_seed": settings["seed"]}, method, mixture=name, seed=settings["seed"])
@@ -77,10 +80,17 @@ def cells(scale: str, seeds: int) -> list[Cell]:
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
-    """Divergences on the grid, log Z by importance sampling and by the grid, energies at the modes, what is drawn."""
+    """A game, and what is measured of it."""
     game = played(cell, folder)
-    how = cell["measures"]
+    assert game.result is not None
+    halted = game.result.reason if game.result.status == "halted" else None
     random = Generator().manual_seed(folded(cell["seed"], "measures"))
+    return {**measured(game, cell, random), "steps": game.result.position.step, "halted": halted}
+
+
+def measured(game: Played, cell: Cell, random: Generator) -> dict[str, Any]:
+    """Divergences on the grid, log Z by importance sampling and by the grid, energies at the modes, what is drawn."""
+    how = cell["measures"]
     grid = grid_around(game.data.rows())
     energies = energy_on_grid(game.energy, grid)
     samples = game.sample(how["samples"], generator=random)
@@ -93,13 +103,10 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     }
     if cell["mixture"] == SPIRALS:
         known[WIDE] = density_on_grid(spirals("energy"), grid)
-    assert game.result is not None
     return {
         "kl": {f"{first}‖{second}": kl for (first, second), kl in pairwise_kl(known).items()},
         "log_z": log_z(game, grid, energies, how["draws"], random),
         "modes": modes(game),
-        "steps": game.result.position.step,
-        "halted": game.result.reason if game.result.status == "halted" else None,
         "shown": {
             "low": grid.low.tolist(), "high": grid.high.tolist(),
             "energies": _square(-known[LEARNT], grid), "true": _square(-known[DATA], grid),
