@@ -243,4 +243,5 @@ def _share(which: Tensor) -> float:
 
 def _variance(x: Float[Tensor, "batch ..."]) -> float:
     """Summed over places; half the mean squared distance of two rows."""
-    return float(x.flatten(1).var(0, correction=0).sum())
+    flat = x.detach().flatten(1).double()  # its square less that of the mean: a difference of near numbers
+    return max(0.0, float(flat.square().sum() / len(flat) - flat.mean(0).square().sum()))

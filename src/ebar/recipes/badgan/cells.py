@@ -47,7 +47,10 @@ DENSE: Mapping[str, Mapping[str, Any]] = {
     "cpu": {"classifier.widths": [500, 250, 125, 125, 125], "generator.widths": [250, 250]},
     "paper": {"generator.from_mean": False},
 }
-ADAM = {"optimiser.learning_rate": 3e-3, "generator_optimiser.learning_rate": 1e-3}
+ADAM = {
+    "optimiser.kind": "fused_adam", "optimiser.learning_rate": 3e-3, "generator_optimiser.kind": "fused_adam",
+    "generator_optimiser.learning_rate": 1e-3,
+}  # fmt: skip
 SCALES: Mapping[str, Mapping[str, Any]] = {
     "demo": {
         "corpus": MNIST, "data.train": "toy/train.npz", "data.test": "toy/test.npz", "data.validation_size": 60,
