@@ -23,6 +23,7 @@ from ebar.data import read_labelled as read_labelled
 from ebar.data import read_labelled_images as read_labelled_images
 from ebar.data import read_lines as read_lines
 from ebar.data import read_parallel as read_parallel
+from ebar.data import read_points as read_points
 from ebar.data import read_pretraining as read_pretraining
 from ebar.data import read_stream as read_stream
 from ebar.data import read_text as read_text
@@ -47,6 +48,7 @@ from ebar.energies.neural import bidirectional as bidirectional
 from ebar.energies.neural import unit_from as unit_from
 from ebar.errors import UserError as UserError
 from ebar.estimators.divergences import divergence as divergence
+from ebar.estimators.divergences import entropy as entropy
 from ebar.estimators.log_z import log_z as log_z
 from ebar.estimators.moments import moments as moments
 from ebar.estimators.orders import order_log_probs as order_log_probs
@@ -87,6 +89,7 @@ from ebar.features.feature import Features as Features
 from ebar.features.feature import bind as bind
 from ebar.features.functions import Predicate as Predicate
 from ebar.features.functions import TextScore as TextScore
+from ebar.features.points import PointFeature as PointFeature
 from ebar.features.regular import Accepted as Accepted
 from ebar.features.regular import Expression as Expression
 from ebar.features.regular import Motif as Motif
@@ -140,6 +143,13 @@ from ebar.models.inference import GaussianInference as GaussianInference
 from ebar.models.ngram import NGram as NGram
 from ebar.models.original_awd_lstm import awd_lstm_from_original as awd_lstm_from_original
 from ebar.models.original_weights import transformer_xl_from_original as transformer_xl_from_original
+from ebar.models.points import Boltzmann as Boltzmann
+from ebar.models.points import GaussianMixture as GaussianMixture
+from ebar.models.points import UniformBox as UniformBox
+from ebar.models.points import biased_gaussians as biased_gaussians
+from ebar.models.points import four_gaussians as four_gaussians
+from ebar.models.points import spirals as spirals
+from ebar.models.points import standard_normal as standard_normal
 from ebar.models.pretrained import Pretrained as Pretrained
 from ebar.models.raster_density import RasterDensity as RasterDensity
 from ebar.models.tabular import Tabular as Tabular
@@ -201,6 +211,7 @@ from ebar.training.players import Player as Player
 from ebar.training.triggered import TriggeredAsgd as TriggeredAsgd
 from ebar.types import Context as Context
 from ebar.types import Estimate as Estimate
+from ebar.types import PointSpace as PointSpace
 from ebar.types import Sequences as Sequences
 from ebar.types import Space as Space
 from ebar.types import Weighted as Weighted

@@ -228,6 +228,7 @@ class Weighted(NamedTuple, Generic[X]):
     estimates_z: bool = True  # False: weights are relative (those of a Markov chain), and say nothing of Z
     target: Any = None  # what was drawn from, and in which context, where that is known
     context: Context | None = None
+    doubt: str | None = None  # why the draws are p's only nearly, in words that each estimate repeats as a warning
 
     def select(self, draws: Int[Tensor, " selected"] | slice) -> "Weighted[X]":
         """Some of the draws, the same in every row: properly weighted if the choice does not depend on weights."""

@@ -10,6 +10,7 @@ from ebar.data.images import ImagesData
 from ebar.data.labelled import LabelledCorpus, LabelledData
 from ebar.data.labelled_images import FewLabels, LabelledImagesData
 from ebar.data.parallel import ParallelData
+from ebar.data.points import Points, PointsData
 from ebar.data.pretraining import PretrainingData
 from ebar.data.stream import StreamData
 from ebar.data.text import TextData
@@ -65,6 +66,11 @@ def read_images(train: Place, *, seed: int = 0, **options: Any) -> Corpus:
     return ImagesData(train=Path(train), **_paths(options)).read(seed=seed)
 
 
+def read_points(train: Place | None = None, *, seed: int = 0, **options: Any) -> Points:
+    """Points of a file, or `read_points(mixture="spirals")` of a known mixture; options are those of `PointsData`."""
+    return PointsData(train=None if train is None else Path(train), **_paths(options)).read(seed=seed)
+
+
 def read_labelled(train: Place | None = None, *, seed: int = 0, **options: Any) -> LabelledCorpus:
     """Labelled examples for a task, from files, folders or a data set; options are those of `LabelledData`."""
     options = checked_options(LabelledData, _paths(options), "data")  # where lists become tuples
@@ -103,6 +109,7 @@ def _paths(options: dict[str, Any]) -> dict[str, Any]:
 
 __all__ = [
     "DATA", "TOKENISERS", "Corpus", "ImagesData", "LabelledCorpus", "LabelledData", "LanguageData", "LinesData",
-    "ParallelData", "PretrainingData", "StreamData", "TextData", "language", "read_images", "read_labelled",
-    "read_lines", "read_parallel", "read_pretraining", "read_stream", "read_text",
+    "ParallelData", "Points", "PointsData", "PretrainingData", "StreamData", "TextData", "language",
+    "read_images", "read_labelled", "read_lines", "read_parallel", "read_points", "read_pretraining", "read_stream",
+    "read_text",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ rejection from the base needs no other bound.
 """
 
 import math
-from typing import Literal, Protocol, runtime_checkable
+from typing import Generic, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from ebar.errors import UserError
 from ebar.features.feature import Features
 from ebar.shapes import of_shape
-from ebar.types import Context, Sequences, State, Stepwise, context_rows, draws_per_context
+from ebar.types import Context, Sequences, State, Stepwise, X, context_rows, draws_per_context
 
 
-class Linear(nn.Module):
+class Linear(nn.Module, Generic[X]):
     """E(x, C) = −Σᵢ λᵢ·φᵢ(x, C), equation 4 with our sign: a positive λ makes its feature likelier.
 
     λᵢ = −∞ forbids what φᵢ > 0 marks (A.2's P_filtered); +∞ would make Z infinite and is refused.
@@ -29,7 +29,7 @@ class Linear(nn.Module):
 
     any_order = True  # features are about the arranged text
 
-    def __init__(self, features: Features, coefficients: Float[Tensor, " features"]):
+    def __init__(self, features: Features[X], coefficients: Float[Tensor, " features"]):
         super().__init__()
         if len(features) != len(coefficients):
             raise ValueError(f"{len(features)} features need as many coefficients, got {len(coefficients)}")
@@ -41,7 +41,7 @@ class Linear(nn.Module):
         self.features = features
         self.coefficients = nn.Parameter(coefficients)
 
-    def forward(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+    def forward(self, x: X, context: Context | None = None) -> Float[Tensor, " batch"]:
         values = self.features(x, context).to(self.coefficients.dtype)
         # 0·(−∞) is 0 here: a feature that is absent costs nothing, whatever its coefficient.
         return -torch.where(values == 0, 0.0, values * self.coefficients).sum(1)

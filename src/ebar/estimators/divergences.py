@@ -5,7 +5,7 @@ Where neither can be enumerated, both are scored on draws from a mixture of the 
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -25,7 +25,7 @@ from ebar.maths.randomness import default_generator
 from ebar.models.tilted import Tilted, measured_energy, propose, score
 from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
-from ebar.types import Context, Distribution, Estimate, Sequences, Weighted, context_rows
+from ebar.types import Context, Distribution, Estimate, PointSpace, Weighted, X, context_rows
 
 BATCH = 4096  # sequences scored at once, over all rows of the context
 
@@ -41,7 +41,7 @@ class Comparison(NamedTuple):
     strata: Int[Tensor, " draws"] | None = None
 
 
-def source_of(model: Model) -> Distribution:
+def source_of(model: Model[X]) -> Distribution[X, Any]:
     """What a model's draws can come from: itself, or its base."""
     if isinstance(model, Distribution):
         return model
@@ -53,8 +53,8 @@ def source_of(model: Model) -> Distribution:
 @torch.no_grad()
 @in_evaluation_mode
 def draw_comparison(
-    sources: Sequence[Distribution],
-    models: tuple[Model, Model],
+    sources: Sequence[Distribution[X, Any]],
+    models: tuple[Model[X], Model[X]],
     n: int,
     *,
     context: Context | None = None,
@@ -90,7 +90,7 @@ def draw_comparison(
 
 
 @torch.no_grad()
-def comparison_of(drawn: Weighted, p: Model, q: Model, *, context: Context | None = None) -> Comparison:
+def comparison_of(drawn: Weighted[X], p: Model[X], q: Model[X], *, context: Context | None = None) -> Comparison:
     """Weighted draws for p as such a pool: w stands for P/r, so q/r is w·q/P, whatever r the draws came from.
 
     Where w = 0 the draw says nothing of q.
@@ -104,14 +104,14 @@ def comparison_of(drawn: Weighted, p: Model, q: Model, *, context: Context | Non
     log_p, log_q = (score(model, drawn.x, context).double().reshape(log_first.shape) for model in (p, q))
     nothing = log_first.isneginf()
     log_second = torch.where(nothing, -torch.inf, log_first + log_q - torch.where(nothing, 0.0, log_p))
-    unseen = support.warnings(rows)
+    unseen = [all_warnings(drawn.doubt, warning) for warning in support.warnings(rows)]
     return Comparison(log_first, log_second, log_p - log_first, unseen, drawn.groups, drawn.strata)
 
 
 Known = list[tuple[object, Tensor]]  # log-probabilities of the batch at hand, by the model they belong to
 
 
-def _known(known: Known, model: Model, x: Sequences, context: Context | None) -> Float[Tensor, " batch"]:
+def _known(known: Known, model: Model[X], x: X, context: Context | None) -> Float[Tensor, " batch"]:
     for owner, log_prob in known:
         if owner is model:
             return log_prob
@@ -119,7 +119,7 @@ def _known(known: Known, model: Model, x: Sequences, context: Context | None) ->
     return known[-1][1]
 
 
-def _scored(known: Known, model: Model, x: Sequences, context: Context | None) -> Float[Tensor, " batch"]:
+def _scored(known: Known, model: Model[X], x: X, context: Context | None) -> Float[Tensor, " batch"]:
     if isinstance(model, Tilted):
         return _known(known, model.base, x, context) - measured_energy(model.energy, x, context).double()
     return _known(known, model, x, context)
@@ -131,12 +131,12 @@ LARGEST = {"kl": math.inf, "reverse_kl": math.inf, "total_variation": 1.0, "jens
 @torch.no_grad()
 def divergence(
     kind: str,
-    p: Model,
-    q: Model,
+    p: Model[X],
+    q: Model[X],
     *,
     context: Context | None = None,
-    draws: int | Weighted = 10_000,
-    proposal: Distribution | None = None,
+    draws: int | Weighted[X] = 10_000,
+    proposal: Distribution[X, Any] | None = None,
     generator: Generator | None = None,
     level: float = 0.95,
 ) -> list[Estimate]:
@@ -153,7 +153,9 @@ def divergence(
         if isinstance(p, ProbabilisticAutomaton) and isinstance(q, ProbabilisticAutomaton) and kind.endswith("kl"):
             return [Estimate.exact(measures.kl(p, q) if kind == "kl" else measures.kl(q, p))]
         if is_enumerable(p, q):
-            return [Estimate.exact(value) for value in exact.divergence(kind, p, q, context).tolist()]
+            first: Any = p
+            second: Any = q  # of sequences, both
+            return [Estimate.exact(value) for value in exact.divergence(kind, first, second, context).tolist()]
     generator = default_generator() if generator is None else generator
     sources = _sources(kind, p, q, proposal)
     pool = draw_comparison(sources, (p, q), draws, context=context, generator=generator)
@@ -161,7 +163,7 @@ def divergence(
 
 
 def _from_draws(
-    kind: str, p: Model, q: Model, draws: Weighted, context: Context | None, level: float
+    kind: str, p: Model[X], q: Model[X], draws: Weighted[X], context: Context | None, level: float
 ) -> list[Estimate]:
     if not draws.estimates_z and not isinstance(p, Distribution):
         raise UserError(
@@ -181,7 +183,7 @@ def _from_draws(
 OUTSIDE = {"kl": 0.0, "total_variation": 0.5, "jensen_shannon": math.log(2) / 2}
 
 
-def _sources(kind: str, p: Model, q: Model, proposal: Distribution | None) -> list[Distribution]:
+def _sources(kind: str, p: Model[X], q: Model[X], proposal: Distribution[X, Any] | None) -> list[Distribution[X, Any]]:
     """Where the divergence's terms are: p for KL, q for the reverse, both for the symmetric two.
 
     To these is added the base of whatever has to be normalised: another's draws need not reach all of its support. A
@@ -189,7 +191,7 @@ def _sources(kind: str, p: Model, q: Model, proposal: Distribution | None) -> li
     """
     models = {"kl": [p], "reverse_kl": [q]}.get(kind, [p, q])
     models += [model for model in (p, q) if not isinstance(model, Distribution)]
-    sources: list[Distribution] = []
+    sources: list[Distribution[X, Any]] = []
     for model in models:
         source = proposal if model is p and proposal is not None else source_of(model)
         if all(source is not other for other in sources):
@@ -282,7 +284,7 @@ def kl_from_model(log_model: Float[Tensor, " draws"], log_q: Float[Tensor, " dra
 
 @torch.no_grad()
 def entropy(
-    model: Model,
+    model: Model[X],
     *,
     context: Context | None = None,
     draws: int = 10_000,
@@ -296,7 +298,8 @@ def entropy(
     if isinstance(model, ProbabilisticAutomaton):
         return [Estimate.exact(measures.entropy(model))]
     if is_enumerable(model):
-        return [Estimate.exact(value) for value in exact.entropy(model, context).tolist()]
+        sequences: Any = model
+        return [Estimate.exact(value) for value in exact.entropy(sequences, context).tolist()]
     generator = default_generator() if generator is None else generator
     source = source_of(model)
     pool = draw_comparison([source], (model, source), draws, context=context, generator=generator)
@@ -310,8 +313,10 @@ def entropy(
     widths = half_width(influence / draws / log_rest(log_weights).exp(), level)
     sizes = effective_sample_size(log_weights)
     warnings = [all_warnings(*pair) for pair in zip(diagnose(log_weights), pool.unseen, strict=True)]
+    # The entropy of a density has no least value.
+    least = -math.inf if isinstance(getattr(model, "space", None), PointSpace) else 0.0
     return [
         # Where nothing was drawn the value is NaN, and every entropy remains possible.
-        Estimate(value, max(0.0, value - width), value + width if size > 0 else math.inf, size, warning, level)
+        Estimate(value, max(least, value - width), value + width if size > 0 else math.inf, size, warning, level)
         for value, width, size, warning in zip(values.tolist(), widths.tolist(), sizes.tolist(), warnings, strict=True)
     ]

@@ -79,7 +79,7 @@ class Units(NamedTuple):
     spread: Float[Tensor, "rows features"]  # variance of a feature over the weighted draws
     two_valued: Bool[Tensor, "rows features"]  # every draw has the feature at one end of its range
     estimates_z: bool
-    unseen: list[str | None]  # per row, what the support check says of the target
+    unseen: list[str | None]  # per row, what the support check says of the target, and what the draws say themselves
 
 
 @torch.no_grad()
@@ -132,7 +132,7 @@ def _units(
         spread=(shares * (values - mean).square()).sum(1),
         two_valued=((values == limits[:, 0]) | (values == limits[:, 1])).all(1),
         estimates_z=drawn.estimates_z,
-        unseen=support.warnings(rows),
+        unseen=[all_warnings(drawn.doubt, unseen) for unseen in support.warnings(rows)],
     )
     if drawn.groups is None:
         return units

@@ -6,6 +6,7 @@ Everything here is differentiable in the model's parameters, so that each estima
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -17,9 +18,9 @@ from ebar.maths import divergences
 from ebar.maths.enumeration import all_sequences, has_at_most
 from ebar.models.tilted import Tilted, score
 from ebar.modes import in_evaluation_mode
-from ebar.types import Context, Distribution, Scored, Sequences, Space, context_rows
+from ebar.types import Context, Distribution, PointSpace, Scored, Sequences, Space, X, context_rows
 
-Model = Distribution | Scored[Sequences]  # tabular, automaton and autoregressive are distributions; tilted is scored
+Model = Distribution[X, Any] | Scored[X]  # tabular, automaton and autoregressive are distributions; tilted is scored
 
 ENUMERABLE = 100_000  # sequences: above, estimators sample
 
@@ -31,7 +32,7 @@ def common_space(*models: Model) -> Space:
         if not isinstance(model, Distribution | Tilted):
             raise TypeError(f"{type(model).__name__} does not say what space it lives on")
         spaces.append(model.space)
-    longest = max(spaces, key=lambda space: space.length)
+    longest: Space = max(spaces, key=lambda space: space.length)
     for space in spaces:
         comparable = space.end is not None or space.length == longest.length
         if (space.vocabulary, space.end) != (longest.vocabulary, longest.end) or not comparable:
@@ -39,8 +40,10 @@ def common_space(*models: Model) -> Space:
     return longest
 
 
-def is_enumerable(*models: Model) -> bool:
-    """Whether every sequence of the models' common space can be visited."""
+def is_enumerable(*models: Model[Any]) -> bool:
+    """Whether every sequence of the models' common space can be visited; points never can."""
+    if any(isinstance(getattr(model, "space", None), PointSpace) for model in models):
+        return False
     return has_at_most(common_space(*models), ENUMERABLE)
 
 

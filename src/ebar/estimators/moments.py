@@ -1,7 +1,7 @@
 """E_p[φ] from weighted draws, whether independent or not."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -33,7 +33,7 @@ def moments(
     Features that are not bound to tokens yet are bound as the target's model reads its own.
     """
     if not isinstance(features, Features):
-        batches = iter([draws] if isinstance(draws, Weighted) else draws)
+        batches: Iterator[Weighted[Any]] = iter([draws] if isinstance(draws, Weighted) else draws)
         first = list(islice(batches, 1))
         draws = chain(first, batches)
         features = bound_features(features, first[0].target if first and target is None else target)

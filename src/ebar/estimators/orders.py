@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -109,6 +109,7 @@ def order_log_probs(
 
 
 def _any_order(model: ByChainRule) -> Distribution:
-    if not isinstance(model, Distribution) or not model.space.any_order:
+    found: Any = model
+    if not isinstance(found, Distribution) or not found.space.any_order:
         raise UserError("This model reads from left to right only: take a model of any order, such as xlnet.")
-    return model
+    return found

@@ -53,7 +53,7 @@ def decision_regions(logits: Callable[[Tensor], Tensor], grid: Grid) -> Regions:
     """
     parameter = next((weight for module in modules_in(logits) for weight in module.parameters()), torch.empty(0))
     nodes = grid.nodes().to(parameter)
-    found = torch.cat([logits(rows) for rows in nodes.split(ROWS)]).double().cpu()
+    found = torch.cat([logits(rows) for rows in torch.split(nodes, ROWS)]).double().cpu()
     if bool(found.isnan().any()):
         raise UserError("The classifier has logits that are not a number: train it anew with a lower learning rate.")
     return Regions(

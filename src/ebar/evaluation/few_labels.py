@@ -45,7 +45,7 @@ def few_label_figures(
     logits = class_logits(classifier, x)
     found = {"error": error_rate(logits.argmax(-1), labels), "true_share": true_share(logits)}
     if maker is not None:
-        device = next(maker.parameters()).device
+        device = next(classifier.parameters()).device  # a complement generator has no parameters
         made = maker.sample(samples, generator=Generator(device).manual_seed(seed))
         found["fake_share"] = fake_share(class_logits(classifier, made))
     return found

@@ -158,7 +158,7 @@ def _over(grid: Grid, function: Callable[[Tensor], Tensor], model: object) -> Fl
         tensor for module in modules_in(model) for tensor in itertools.chain(module.parameters(), module.buffers())
     ]
     like = next((tensor for tensor in tensors if tensor.is_floating_point()), grid.low)
-    values = [function(part.to(like)) for part in grid.nodes().split(ROWS)]
+    values = [function(part.to(like)) for part in torch.split(grid.nodes(), ROWS)]
     found = torch.cat(values).double().to(grid.low.device)
     if bool(found.isnan().any()):
         raise UserError(f"The model is not a number at the point {grid.nodes()[found.isnan()][0].tolist()}.")

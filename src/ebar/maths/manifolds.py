@@ -28,7 +28,7 @@ class Manifolds(NamedTuple):
         """From each point to each curve."""
         start, step = self.curves[:, :-1].to(x), self.curves.diff(dim=1).to(x)
         found = []
-        for rows in x.split(ROWS):
+        for rows in torch.split(x, ROWS):
             offset = rows[:, None, None] - start
             along = ((offset * step).sum(-1) / step.square().sum(-1)).clamp(0, 1)
             found.append((offset - along[..., None] * step).square().sum(-1).amin(2).sqrt())

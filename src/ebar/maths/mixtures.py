@@ -32,7 +32,7 @@ def mixture_log_density(mixture: Mixture, x: Float[Tensor, "batch ..."]) -> Floa
     means, variances = mixture.means.flatten(1), mixture.variances.flatten(1)
     log_scale = mixture.weights.log() - (2 * math.pi * variances).log().sum(1) / 2
     parts = []
-    for part in x.flatten(1).split(ROWS):
+    for part in torch.split(x.flatten(1), ROWS):
         distances = ((part[:, None] - means).square() / variances).sum(2)
         parts.append(torch.logsumexp(log_scale - distances / 2, 1))
     return torch.cat(parts)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 
@@ -21,6 +21,13 @@ def take(tree: Any, rows: slice | Int[Tensor, " selected"]) -> Any:
     if isinstance(tree, Mapping):
         return {key: take(branch, rows) for key, branch in tree.items()}
     raise TypeError(f"a batch is made of tensors, tuples, lists, dictionaries and None, not {type(tree).__name__}")
+
+
+def either(first_rows: Bool[Tensor, " rows"], first: Any, second: Any) -> Any:
+    """The rows of one tree where they are wanted, else those of another of the same form."""
+    if isinstance(first, Tensor):
+        return torch.where(first_rows.view(-1, *[1] * (first.ndim - 1)), first, second)
+    return type(first)(*(either(first_rows, one, other) for one, other in zip(first, second, strict=True)))
 
 
 def evenly(rows: int, most: int) -> Int[Tensor, " selected"]:

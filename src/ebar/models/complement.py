@@ -57,4 +57,4 @@ class ComplementGenerator(nn.Module):
     ) -> Float[Tensor, "n 2"]:  # fmt: skip
         if context is not None:
             raise UserError("A generator of points has no context: leave it out.")
-        return self(draw_noise(n, self.latent, self.law, generator=generator).to(self.low))
+        return self.forward(draw_noise(n, self.latent, self.law, generator=generator).to(self.low))

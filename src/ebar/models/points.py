@@ -10,8 +10,9 @@ from torch import Generator, Tensor, nn
 from ebar.errors import UserError
 from ebar.maths import mixtures
 from ebar.maths.mixtures import Mixture, draw_mixture, mixture_log_density
+from ebar.models.tilted import measured_energy
 from ebar.shapes import of_points
-from ebar.types import Context, PointSpace, context_rows
+from ebar.types import Context, Energy, PointSpace, context_rows
 
 
 class GaussianMixture(nn.Module):
@@ -28,7 +29,7 @@ class GaussianMixture(nn.Module):
         self,
         means: Float[Tensor, "components ..."],
         variances: Float[Tensor, "components ..."] | float = 1.0,
-        weights: Float[Tensor, " components"] | None = None,
+        weights: Float[Tensor, " weights"] | None = None,
     ):
         super().__init__()
         variances = torch.as_tensor(variances, dtype=means.dtype, device=means.device).expand(means.shape).clone()
@@ -59,11 +60,15 @@ class GaussianMixture(nn.Module):
 
     def mean(self) -> Float[Tensor, "..."]:
         """E[x]."""
-        return torch.tensordot(self.weights, self.means, 1)
+        return self._average(self.means)
 
     def variance(self) -> Float[Tensor, "..."]:
         """Of each coordinate: E[v] + E[μ²] − E[μ]²."""
-        return torch.tensordot(self.weights, self.variances + self.means.square(), 1) - self.mean().square()
+        return self._average(self.variances + self.means.square()) - self.mean().square()
+
+    def _average(self, values: Float[Tensor, "components ..."]) -> Float[Tensor, "..."]:
+        found: Tensor = torch.tensordot(self.weights, values, 1)
+        return found
 
 
 class UniformBox(nn.Module):
@@ -103,6 +108,20 @@ class UniformBox(nn.Module):
         shape = (n * context_rows(context), *self.low.shape)
         uniform = torch.rand(shape, dtype=self.low.dtype, device=self.low.device, generator=generator)
         return torch.lerp(self.low, self.high, uniform)
+
+
+class Boltzmann(nn.Module):
+    """P(x) = exp(−E(x)) with no base: Z is the integral of exp(−E) over the whole space, where that is finite.
+
+    It has nothing to draw from, so a sampler needs a proposal, which must have mass wherever P has.
+    """
+
+    def __init__(self, energy: Energy[Tensor]):
+        super().__init__()
+        self.energy = energy
+
+    def log_score(self, x: Float[Tensor, "batch ..."], context: Context | None = None) -> Float[Tensor, " batch"]:
+        return -measured_energy(self.energy, x, context)
 
 
 def standard_normal(dimensions: int) -> GaussianMixture:

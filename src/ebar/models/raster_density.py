@@ -85,7 +85,7 @@ class _WithGradient(torch.autograd.Function):
 def _log_density(
     backbone: Raster, head: ScoresIntensities, images: Float[Tensor, "batch channels height width"]
 ) -> Float[Tensor, " batch"]:
-    own = images.to(next(backbone.parameters()).dtype)
+    own = images.to(next(backbone.parameters()))
     inputs = backbone.embed_intensities(own)
     hidden = backbone.read(inputs[:, :-1])
     return head.log_mass(hidden, own.permute(0, 2, 3, 1).flatten(1)).sum(1)

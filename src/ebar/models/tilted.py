@@ -118,4 +118,5 @@ def bound_features(features: Features[X] | Sequence[Feature[X]], model: Any) -> 
     if isinstance(features, Features):
         return features
     reading = reading_of_model(model)
-    return Features([feature if reading is None else bind(feature, reading) for feature in features])
+    bound: list[Any] = [feature if reading is None else bind(feature, reading) for feature in features]
+    return Features(bound)

@@ -113,6 +113,7 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "xlnet/table5_1": Lazy("XLNet with full and with local attention: accuracy, time, memory", "xlnet.table5_1"),
         "xlnet/labels": Lazy("accuracy by the number of labels, with and without pretraining", "xlnet.tables"),
         "xlnet/orders": Lazy("how likely an XLNet finds a text in different orders"),
+        "badgan/synthetic": Lazy("complement generator and feature matching on points of the plane"),
         "control/stories": Lazy(
             "a word in every text, another in half of them: moments, look-ahead, KL over tuning", "control.tables"
         ),
@@ -129,6 +130,13 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "mos/table_a13": Lazy("how much longer a training step takes with a mixture", "mos.timing"),
         "mos/table_a14": Lazy("next words of a mixture of contexts and of softmaxes, side by side", "mos.cases"),
         "mos/figure_a1": Lazy("how singular values of log-probabilities are spread", "mos.tables"),
+        "cegan/table_b1": Lazy("a classifier's score of samples, with and without entropy", "cegan.tables"),
+        "cegan/table_b2": Lazy("divergences between data, generator and energy on three mixtures", "cegan.points"),
+        "cegan/table_b3": Lazy("linear classifiers on fixed features of discriminators", "cegan.tables"),
+        "cegan/figures_b2_b3": Lazy("learnt energies and samples on three mixtures", "cegan.points"),
+        "cegan/figure_b6": Lazy("images drawn from generators trained with entropy", "cegan.tables"),
+        "cegan/figure_b8": Lazy("the entropy gradient by nearest neighbours, against the true one"),
+        "cegan/digits": Lazy("one digit ranked by energy, beside the distance to its mean", "cegan.tables"),
         "badgan/table_c1": Lazy("few labels: supervised only, feature matching and its terms", "badgan.tables"),
         "badgan/table_c2": Lazy("ablation of the bad GAN: VI, LD, Ent, the threshold of LD", "badgan.tables"),
         "badgan/figure_c5": Lazy("images of the bad GAN's generators", "badgan.tables"),

@@ -4,17 +4,19 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Generic
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ebar.bounds import Count
+from ebar.bounds import Amount, Count
 from ebar.errors import UserError, choose
 from ebar.samplers.draw import BatchSampler, Setting, group_size, numbered, shares
 from ebar.samplers.importance import RESAMPLERS, flat_indices, in_groups, particle_systems, repeated, resampled
-from ebar.samplers.metropolis import Walkers, begin, moves_in, step
-from ebar.types import Weighted
+from ebar.samplers.metropolis import BY_DEFAULT, moves_in, step
+from ebar.samplers.walkers import begin
+from ebar.types import PointSpace, Weighted, X
 
 SMALLEST_RISE = 1e-4  # a ladder has at most ten thousand rungs
 
@@ -38,16 +40,23 @@ class Annealed(BatchSampler):
     ladder: tuple[float, ...] = ()
     """Rising to 1, the 0 left out; empty: chosen on a pilot."""
     conditional_size: float = 0.9
-    moves: tuple[str, ...] = ("suffix",)
+    moves: tuple[str, ...] = BY_DEFAULT
+    """Those of `Metropolis`."""
+    step_size: Amount | None = None
+    """Of moves of points, in the units of x; they need one, since a step size found on the particles would bias Z."""
     moves_per_rung: int = 2
     resampling: str = "systematic"
     batch_size: Count = 4096
     """Particles at a time, over all systems and rows of the context."""
 
-    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+    def batches(self, setting: Setting[X], n: int) -> Iterator[Weighted[X]]:
+        if isinstance(setting.proposal.space, PointSpace) and self.step_size is None and self.moves != ("independent",):
+            raise UserError("Annealing of points moves them by a step_size: give one, in the units of x.")
+        if "unadjusted_langevin" in self.moves:
+            raise UserError("Annealing needs moves that leave P as it is, which unadjusted ones do not: use langevin.")
         return numbered(self._systems(setting, n))
 
-    def _systems(self, setting: Setting, n: int) -> Iterator[Weighted]:
+    def _systems(self, setting: Setting[X], n: int) -> Iterator[Weighted[X]]:
         context, rows = setting.context, setting.rows
         ladder = self._given(rows) if self.ladder else self._pilot(setting, rows)
         for size, count in particle_systems(n, min(self.particles, group_size(n)), context, self.batch_size):
@@ -62,7 +71,7 @@ class Annealed(BatchSampler):
             raise UserError(f"A ladder of temperatures must rise from above 0 to 1, unlike {list(self.ladder)}.")
         return rungs[:, None].expand(-1, rows)
 
-    def _pilot(self, setting: Setting, rows: int) -> Float[Tensor, "rungs rows"]:
+    def _pilot(self, setting: Setting[Any], rows: int) -> Float[Tensor, "rungs rows"]:
         size = min(self.particles, max(shares(self.particles, setting.context, self.batch_size)))
         run = _Run(self, setting, size, rows)
         rungs: list[Tensor] = []
@@ -74,14 +83,14 @@ class Annealed(BatchSampler):
         return torch.stack(rungs).double()
 
 
-class _Run:
+class _Run(Generic[X]):
     """Systems on their way up the ladder."""
 
-    def __init__(self, sampler: Annealed, setting: Setting, size: int, count: int):
+    def __init__(self, sampler: Annealed, setting: Setting[X], size: int, count: int):
         self.sampler, self.setting = sampler, setting
         self.resample = choose(RESAMPLERS, sampler.resampling, "resampling scheme")
-        self.moves = itertools.cycle(moves_in(sampler.moves, setting.proposal.space))
-        self.walkers: Walkers = begin(setting, size) if setting.context is not None else begin(setting, size * count)
+        self.moves = itertools.cycle(moves_in(sampler.moves, setting.proposal.space, sampler.step_size))
+        self.walkers = begin(setting, size if setting.context is not None else size * count)
         self.log_w = torch.zeros_like(self.walkers.log_weight).view(count, size)
         self.power = torch.zeros_like(self.log_w[:, 0])
 

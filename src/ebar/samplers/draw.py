@@ -32,7 +32,7 @@ class Bounded(Protocol):
 class RatioBounded(Protocol):
     """A proposal that knows how far above it a target can rise: log P(x|C) − log proposal(x|C) ≤ bound."""
 
-    def log_ratio_bound(self, target: Target) -> float | None:
+    def log_ratio_bound(self, target: Target[Any]) -> float | None:
         """None where it does not know."""
         ...
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -11,20 +12,21 @@ from ebar.types import Context, Sequences, Weighted
 FORMAT = "ebar draws 1"
 
 
-def save_draws(drawn: Weighted, path: Path | str) -> None:
-    """Sequences, weights, groups, strata and context, as safetensors; the target, which is a model, is not kept."""
+def save_draws(drawn: Weighted[Any], path: Path | str) -> None:
+    """x, weights, groups, strata and context, as safetensors; the target, which is a model, is not kept."""
     from safetensors.torch import save_file
 
-    tensors = {"tokens": drawn.x.tokens, "lengths": drawn.x.lengths, "log_weights": drawn.log_weights}
+    tensors = drawn.x._asdict() if isinstance(drawn.x, Sequences) else {"points": drawn.x}
+    tensors |= {"log_weights": drawn.log_weights}
     tensors |= {name: one for name in ("groups", "strata") if (one := getattr(drawn, name)) is not None}
     if drawn.context is not None:
         tensors |= {"given_tokens": drawn.context.given.tokens, "given_lengths": drawn.context.given.lengths}
         tensors |= {} if drawn.context.order is None else {"order": drawn.context.order}
-    about = {"format": FORMAT, "estimates_z": json.dumps(drawn.estimates_z)}
+    about = {"format": FORMAT, "estimates_z": json.dumps(drawn.estimates_z), "doubt": json.dumps(drawn.doubt)}
     save_file({name: one.detach().cpu().contiguous() for name, one in tensors.items()}, str(path), about)
 
 
-def load_draws(path: Path | str) -> Weighted:
+def load_draws(path: Path | str) -> Weighted[Any]:
     """What `save_draws` wrote."""
     from safetensors import SafetensorError, safe_open
 
@@ -41,10 +43,11 @@ def load_draws(path: Path | str) -> Weighted:
         given = Sequences(tensors["given_tokens"], tensors["given_lengths"])
         context = Context(given, tensors.get("order"))
     return Weighted(
-        Sequences(tensors["tokens"], tensors["lengths"]),
+        tensors["points"] if "points" in tensors else Sequences(tensors["tokens"], tensors["lengths"]),
         tensors["log_weights"],
         tensors.get("groups"),
         tensors.get("strata"),
         estimates_z=bool(json.loads(about["estimates_z"])),
         context=context,
+        doubt=json.loads(about.get("doubt", "null")),
     )

@@ -17,7 +17,7 @@ from ebar.errors import UserError, choose
 from ebar.maths.log_space import effective_sample_size, log_mean_exp
 from ebar.maths.rows import device_of, take
 from ebar.samplers.draw import BatchSampler, Setting, group_size, numbered, shares
-from ebar.types import Context, Distribution, Weighted, X, context_rows
+from ebar.types import Context, Distribution, PointSpace, Weighted, X, context_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +30,11 @@ class Ancestral(BatchSampler):
     def batches(self, setting: Setting[X], n: int) -> Iterator[Weighted[X]]:
         target = setting.target
         if not isinstance(target, Distribution):
+            points = isinstance(setting.proposal.space, PointSpace)
+            how, others = ("", "resampling") if points else (" token by token", "resampling, smc")
             raise UserError(
-                "A tilted model cannot be drawn from token by token, because its normaliser is not known: "
-                "use rejection, importance, resampling, smc or metropolis."
+                f"A tilted model cannot be drawn from{how}, because its normaliser is not known: "
+                f"use rejection, importance, {others} or metropolis."
             )
         if setting.proposal is not target:
             raise UserError("Ancestral sampling draws from the target itself: leave the proposal out.")

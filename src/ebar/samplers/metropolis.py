@@ -5,41 +5,24 @@ Moves leave q(x)·w(x)^power invariant, for many walkers at once; w = P/q, so po
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
-from torch.nn import functional as F
 
-from ebar.bounds import Count, Natural
+from ebar.bounds import Amount, Count, Natural
 from ebar.errors import UserError, choose
+from ebar.maths.rows import count_rows, device_of, either
 from ebar.models.drawing import draw_tokens, stepper_of
 from ebar.modes import in_evaluation_mode
 from ebar.samplers.draw import Setting, shares
+from ebar.samplers.point_moves import POINT_MOVES, PointMove
 from ebar.samplers.rejection import Attempts, CountingSampler, coin
-from ebar.types import Context, Sequences, Space, Stepwise, Weighted, context_rows, room
-
-
-class Walkers(NamedTuple):
-    """Where each walker stands, context-major."""
-
-    x: Sequences  # as wide as the space is long
-    log_q: Float[Tensor, " walkers"]
-    log_weight: Float[Tensor, " walkers"]  # log P − log q
-
-    def select(self, rows: Int[Tensor, " selected"]) -> "Walkers":
-        return Walkers(self.x.select(rows), self.log_q[rows], self.log_weight[rows])
-
-
-def walkers_at(setting: Setting, x: Sequences, log_q: Float[Tensor, " walkers"]) -> Walkers:
-    """Walkers that stand at x, with their weights."""
-    inside = torch.where(x.mask(), x.tokens, 0)  # padding may hold anything
-    length = setting.proposal.space.after(setting.context).length
-    wide = Sequences(F.pad(inside, (0, length - x.tokens.shape[1])), x.lengths)
-    return Walkers(wide, log_q, setting.log_weights(wide, log_q))
+from ebar.samplers.walkers import Move, Walkers, begin, walkers_at
+from ebar.types import Context, PointSpace, Sequences, Space, Stepwise, Weighted, X, context_rows, room
 
 
 def _stepwise(setting: Setting) -> Stepwise:
@@ -48,17 +31,7 @@ def _stepwise(setting: Setting) -> Stepwise:
     raise UserError("Token and suffix moves need a proposal that goes token by token: use the independent move.")
 
 
-# A move returns where it would go, x′, and log [q(x)·K(x→x′)]⁻¹·[q(x′)·K(x′→x)]: the part of the Hastings ratio
-# that does not depend on w.
-Move = Callable[[Walkers, Setting], tuple[Walkers, Float[Tensor, " walkers"]]]
-
-
-def begin(setting: Setting, walkers: int) -> Walkers:
-    """`walkers` for each row of the context, each at a draw from the proposal."""
-    return walkers_at(setting, *setting.propose(walkers))
-
-
-def independent_move(walkers: Walkers, setting: Setting) -> tuple[Walkers, Float[Tensor, " walkers"]]:
+def independent_move(walkers: Walkers[X], setting: Setting[X]) -> tuple[Walkers[X], Float[Tensor, " walkers"]]:
     """x′ ~ q: everything cancels but w."""
     there = begin(setting, len(walkers.log_q) // setting.rows)
     return there, torch.zeros_like(there.log_q)
@@ -97,22 +70,21 @@ def token(walkers: Walkers, setting: Setting) -> tuple[Walkers, Float[Tensor, " 
 
 
 MOVES: dict[str, Move] = {"independent": independent_move, "suffix": suffix, "token": token}
+BY_DEFAULT = ("suffix",)  # in place of which points, that have no suffix, move by the next
+POINTS_BY_DEFAULT = ("langevin",)
+BIASED = "draws of unadjusted Langevin moves are off by an amount that grows with their step size and is not known"
 
 
 @torch.no_grad()
 def step(
-    walkers: Walkers, move: Move, setting: Setting, power: float | Float[Tensor, " walkers"] = 1.0
-) -> tuple[Walkers, Bool[Tensor, " walkers"]]:
+    walkers: Walkers[X], move: Move, setting: Setting[X], power: float | Float[Tensor, " walkers"] = 1.0
+) -> tuple[Walkers[X], Bool[Tensor, " walkers"]]:
     """One Metropolis–Hastings step for every walker, and which of them moved."""
     there, log_ratio = move(walkers, setting)
     log_ratio = log_ratio + power * there.log_weight - power * walkers.log_weight
     # A walker that stands where the target is 0 takes any move: it carries no probability that could be misplaced.
     accepted = coin(torch.where(walkers.log_weight == -math.inf, 0.0, log_ratio), setting.generator)
-    tokens = torch.where(accepted[:, None], there.x.tokens, walkers.x.tokens)
-    lengths = torch.where(accepted, there.x.lengths, walkers.x.lengths)
-    log_q = torch.where(accepted, there.log_q, walkers.log_q)
-    log_weight = torch.where(accepted, there.log_weight, walkers.log_weight)
-    return Walkers(Sequences(tokens, lengths), log_q, log_weight), accepted
+    return either(accepted, there, walkers), accepted
 
 
 def _uniform_place(count: Int[Tensor, " walkers"], x: Sequences, generator: Generator) -> Int[Tensor, " walkers"]:
@@ -201,15 +173,20 @@ class Metropolis(CountingSampler):
     """Chains started from the proposal, whose moves leave p invariant; draws tend to p, and say nothing of Z.
 
     `moves` are taken in turn (a cycle of kernels that leave p invariant does so too): "independent" (x′ ~ q),
-    "suffix" (redraw from q after a random cut), "token" (redraw one token). Draws of one chain depend on one another:
-    a chain is a group. Fewer than 30 chains are cut into as many segments as make 30 groups, which are independent only
-    as far as a segment is long against the autocorrelation time (Schmeiser 1982). That a chain is past its burn-in
-    cannot be seen from its draws. Metropolis et al. 1953; Hastings 1970.
+    "suffix" (redraw from q after a random cut), "token" (redraw one token); for points "independent", "random_walk",
+    "langevin" (by the gradient, adjusted: exact) and "unadjusted_langevin", which is biased, so that estimates from its
+    draws warn. Draws of one chain depend on one another: a chain is a group. Fewer than 30 chains are cut into as many
+    segments as make 30 groups, which are independent only as far as a segment is long against the autocorrelation time
+    (Schmeiser 1982). That a chain is past its burn-in cannot be seen from its draws. Metropolis et al. 1953; Hastings
+    1970.
     """
 
     weighted: ClassVar[bool] = False
 
-    moves: tuple[str, ...] = ("suffix",)
+    moves: tuple[str, ...] = BY_DEFAULT
+    """Of points by default langevin."""
+    step_size: Amount | None = None
+    """Of random walks and Langevin moves, in the units of x; by default found during burn-in, for all chains alike."""
     chains: Count = 256
     """For each row of the context; fewer where fewer draws are asked for."""
     burn_in: Natural = 100
@@ -219,16 +196,17 @@ class Metropolis(CountingSampler):
     batch_size: Count = 4096
     """Chains at a time, over all rows of the context."""
 
-    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+    def batches(self, setting: Setting[X], n: int) -> Iterator[Weighted[X]]:
+        doubt = BIASED if "unadjusted_langevin" in self.moves else None
         for number, part in enumerate(self.attempted(setting, n)):
-            chains = len(part.x.lengths) // setting.rows
-            groups = chain_groups(chains, -(-n // chains), number).to(part.x.lengths.device)
+            chains = count_rows(part.x) // setting.rows
+            groups = chain_groups(chains, -(-n // chains), number).to(device_of(part.x))
             weights = torch.zeros(setting.rows, chains, device=groups.device)
-            yield Weighted(part.x, weights, groups, estimates_z=False)
+            yield Weighted(part.x, weights, groups, estimates_z=False, doubt=doubt)
 
-    def attempted(self, setting: Setting, n: int) -> Iterator[Attempts]:
+    def attempted(self, setting: Setting[X], n: int) -> Iterator[Attempts[X]]:
         """The draws of `stream`, one of each chain at a time, with the moves accepted since the last (burn-in too)."""
-        cycle = itertools.cycle(moves_in(self.moves, setting.proposal.space))
+        cycle = itertools.cycle(moves_in(self.moves, setting.proposal.space, self.step_size))
         rows = setting.rows
         chains = min(self.chains, max(shares(n, setting.context, self.batch_size)))
         walkers = begin(setting, chains)
@@ -238,10 +216,13 @@ class Metropolis(CountingSampler):
             for move in itertools.islice(cycle, moves):
                 walkers, moved = step(walkers, move, setting)
                 accepted += moved.view(rows, chains).sum(1)
+                if number == 0 and isinstance(move, PointMove):
+                    move.adapt(float(moved.double().mean()))
             lost = int((walkers.log_weight == -math.inf).sum())
             if lost:
+                what = "a sequence" if isinstance(walkers.x, Sequences) else "a point"
                 raise UserError(
-                    f"After {moves} moves {lost} of {rows * chains} chains have not found a sequence of positive "
+                    f"After {moves} moves {lost} of {rows * chains} chains have not found {what} of positive "
                     "probability: raise burn_in, or use a proposal that looks ahead."
                 )
             yield Attempts(walkers.x, accepted, torch.full_like(accepted, moves * chains))
@@ -253,8 +234,10 @@ def chain_groups(chains: int, steps: int, step: int) -> Int[Tensor, " chains"]:
     return torch.arange(chains) + chains * (step * segments // steps)
 
 
-def moves_in(names: tuple[str, ...], space: Space) -> list[Move]:
-    """The moves by name, refused where together they cannot reach every sequence of the space."""
+def moves_in(names: tuple[str, ...], space: Space | PointSpace, step_size: float | None = None) -> list[Move]:
+    """The moves by name, refused where together they cannot reach every x of the space."""
+    if isinstance(space, PointSpace):
+        return [_move_of_points(name, step_size) for name in (POINTS_BY_DEFAULT if names == BY_DEFAULT else names)]
     moves = [choose(MOVES, name, "move") for name in names]
     if not moves or (space.end is not None and set(names) == {"token"}):
         raise UserError(
@@ -262,6 +245,18 @@ def moves_in(names: tuple[str, ...], space: Space) -> list[Move]:
             'for example moves ["token", "suffix"].'
         )
     return moves
+
+
+def _move_of_points(name: str, step_size: float | None) -> Move:
+    if name in MOVES and name != "independent":
+        raise UserError(
+            f"The move {name!r} redraws tokens, which points do not have: choose one of "
+            f"{', '.join(['independent', *POINT_MOVES])}."
+        )
+    if name == "independent":
+        return independent_move
+    choose(POINT_MOVES, name, "move of points")
+    return PointMove(name, step_size)
 
 
 def integrated_autocorrelation_time(values: Float[Tensor, "chains steps"], window: float = 5.0) -> float:

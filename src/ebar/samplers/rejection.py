@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -17,15 +17,16 @@ from torch.nn import functional as F
 from ebar.bounds import Count
 from ebar.energies.linear import bound_of
 from ebar.errors import UserError
+from ebar.maths.rows import put, take
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import BatchSampler, Bounded, RatioBounded, Setting, group_size, numbered, proposal_for, shares
-from ebar.types import Context, Distribution, Sequences, Target, Weighted
+from ebar.types import Context, Distribution, PointSpace, Sequences, Space, Target, Weighted, X
 
 
-class Attempts(NamedTuple):
+class Attempts(NamedTuple, Generic[X]):
     """Draws, with what it took to get them."""
 
-    x: Sequences  # context-major
+    x: X  # context-major
     accepted: Int[Tensor, " rows"]
     proposed: Int[Tensor, " rows"]
     reached: Int[Tensor, "rows draws"] | None = None  # the number of the proposal that became each draw, from 1
@@ -57,26 +58,26 @@ class CountingSampler(BatchSampler):
     __slots__ = ()
 
     def attempts(
-        self, target: Target, n: int, *, proposal: Distribution | None = None, context: Context | None = None,
-        generator: Generator,
-    ) -> Iterator[Attempts]:  # fmt: skip
+        self, target: Target[X], n: int, *, proposal: Distribution[X, Any] | None = None,
+        context: Context | None = None, generator: Generator,
+    ) -> Iterator[Attempts[X]]:  # fmt: skip
         """The draws of `stream`, with the numbers of proposals or moves they took instead of weights."""
         return self.attempted(Setting(target, proposal, context, generator), n)
 
     @abstractmethod
-    def attempted(self, setting: Setting, n: int) -> Iterator[Attempts]: ...
+    def attempted(self, setting: Setting[Any], n: int) -> Iterator[Attempts[Any]]: ...
 
 
 @torch.no_grad()
 def accept(
-    setting: Setting,
+    setting: Setting[X],
     wanted: int,
     log_ceiling: float,
     *,
     ceiling_is_bound: bool,
     batch_size: int,
     max_proposals: int,
-) -> Attempts:
+) -> Attempts[X]:
     """Propose until `wanted` have been accepted in each row; `proposed` counts up to the last one accepted.
 
     Rows that have enough are no longer proposed for. Each row's proposals form one i.i.d. sequence however they
@@ -86,14 +87,13 @@ def accept(
     rows, device = setting.rows, setting.generator.device
     have = torch.zeros(rows, dtype=torch.long, device=device)
     proposed, refused_in_a_row = have.clone(), have.clone()
-    tokens = torch.zeros(rows * wanted, setting.proposal.space.length, dtype=torch.long, device=device)
-    lengths, reached = torch.zeros(2, rows * wanted, dtype=torch.long, device=device)
+    found: Any = None  # room for all draws, made when the first come
+    reached = torch.zeros(rows * wanted, dtype=torch.long, device=device)
     log_excess = torch.zeros(rows * wanted, dtype=torch.float64, device=device)
     while True:
         active = (have < wanted).nonzero().squeeze(1)
         if len(active) == 0:
-            x = Sequences(tokens[:, : int(lengths.max())], lengths)
-            return Attempts(x, have, proposed, reached.view(rows, wanted), log_excess.view(rows, wanted))
+            return Attempts(_trimmed(found), have, proposed, reached.view(rows, wanted), log_excess.view(rows, wanted))
         missing = wanted - have[active]
         # As many as the slowest row should still need, were its rate so far the true one.
         expected = missing * (proposed[active] + 1) / (have[active] + 1)
@@ -107,9 +107,9 @@ def accept(
         rank = accepted.cumsum(1)
         kept = accepted & (rank <= missing[:, None])
         slot = (active * wanted + have[active])[:, None] + rank - 1
-        chosen = x.select(kept.flatten())
-        tokens[slot[kept], : chosen.tokens.shape[1]] = chosen.tokens
-        lengths[slot[kept]] = chosen.lengths
+        wide = _widened(x, setting.proposal.space)
+        found = take(wide, torch.zeros(rows * wanted, dtype=torch.long)) if found is None else found
+        put(found, slot[kept], take(wide, kept.flatten().nonzero().squeeze(1)))
         number = proposed[active, None] + torch.arange(1, size + 1, device=device)
         reached[slot[kept]], log_excess[slot[kept]] = number[kept], excess[kept].double()
         before_enough = (rank < missing[:, None]).sum(1)
@@ -125,7 +125,18 @@ def accept(
             )
 
 
-def weighed(part: Attempts, log_ceiling: float, group_size: int) -> Weighted:
+def _widened(x: Any, space: Space | PointSpace) -> Any:
+    """Sequences as wide as the space is long, so that draws of several batches fit together; points as they are."""
+    if not isinstance(x, Sequences) or not isinstance(space, Space):
+        return x
+    return x._replace(tokens=F.pad(x.tokens, (0, space.length - x.tokens.shape[1])))
+
+
+def _trimmed(x: Any) -> Any:
+    return x._replace(tokens=x.tokens[:, : int(x.lengths.max())]) if isinstance(x, Sequences) else x
+
+
+def weighed(part: Attempts[X], log_ceiling: float, group_size: int) -> Weighted[X]:
     """The draws with weights that estimate Z, in groups of some `group_size` draws.
 
     The proposals from one group's last draw to the next group's are as many as a negative binomial says, N for the
@@ -166,7 +177,7 @@ class _Accepting(CountingSampler):
     max_proposals: Count
     batch_size: Count
 
-    def _accepted(self, setting: Setting, n: int, log_ceiling: float, *, is_bound: bool) -> Iterator[Attempts]:
+    def _accepted(self, setting: Setting[X], n: int, log_ceiling: float, *, is_bound: bool) -> Iterator[Attempts[X]]:
         # Two proposals per draw, so that there is always room for the two draws that the estimate of Z needs.
         for size in shares(n, setting.context, self.batch_size, proposals_per_draw=2):
             yield accept(
@@ -178,7 +189,7 @@ class _Accepting(CountingSampler):
                 max_proposals=self.max_proposals,
             )
 
-    def _weighed(self, setting: Setting, n: int, log_ceiling: float, *, is_bound: bool) -> Iterator[Weighted]:
+    def _weighed(self, setting: Setting[X], n: int, log_ceiling: float, *, is_bound: bool) -> Iterator[Weighted[X]]:
         parts = self._accepted(setting, n, log_ceiling, is_bound=is_bound)
         return numbered(weighed(part, log_ceiling, group_size(n)) for part in parts)
 
@@ -197,13 +208,13 @@ class Rejection(_Accepting):
     batch_size: Count = 4096
     """Sequences at a time, over all rows of the context."""
 
-    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+    def batches(self, setting: Setting[X], n: int) -> Iterator[Weighted[X]]:
         return self._weighed(setting, n, self.bound(setting.target, setting.given), is_bound=True)
 
-    def attempted(self, setting: Setting, n: int) -> Iterator[Attempts]:
+    def attempted(self, setting: Setting[X], n: int) -> Iterator[Attempts[X]]:
         return self._accepted(setting, n, self.bound(setting.target, setting.given), is_bound=True)
 
-    def bound(self, target: Target, proposal: Distribution | None = None) -> float:
+    def bound(self, target: Target[X], proposal: Distribution[X, Any] | None = None) -> float:
         """The bound on log P − log q that will be used."""
         if self.log_bound is not None:
             return self.log_bound
@@ -245,13 +256,13 @@ class QuasiRejection(_Accepting):
     batch_size: Count = 4096
     """Sequences at a time, over all rows of the context."""
 
-    def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
+    def batches(self, setting: Setting[X], n: int) -> Iterator[Weighted[X]]:
         return self._weighed(setting, n, self.ceiling(setting), is_bound=False)
 
-    def attempted(self, setting: Setting, n: int) -> Iterator[Attempts]:
+    def attempted(self, setting: Setting[X], n: int) -> Iterator[Attempts[X]]:
         return self._accepted(setting, n, self.ceiling(setting), is_bound=False)
 
-    def ceiling(self, setting: Setting) -> float:
+    def ceiling(self, setting: Setting[X]) -> float:
         """The log β given, or the largest log-weight of a pilot: what lies above it is rarer than one in a thousand."""
         if self.log_beta is not None:
             return self.log_beta

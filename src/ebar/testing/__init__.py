@@ -13,6 +13,7 @@ from ebar.testing.energies import check_energy
 from ebar.testing.features import check_feature
 from ebar.testing.laws import LawError
 from ebar.testing.objectives import check_objective
+from ebar.testing.points import check_point_distribution
 from ebar.testing.samplers import check_sampler
 from ebar.testing.tokenisers import check_tokeniser
 
@@ -24,6 +25,7 @@ __all__ = [
     "check_feature",
     "check_head",
     "check_objective",
+    "check_point_distribution",
     "check_sampler",
     "check_stepwise",
     "check_tokeniser",

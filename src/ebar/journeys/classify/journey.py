@@ -210,7 +210,7 @@ def generator_player(generator: nn.Module, encoder: nn.Module | None) -> nn.Modu
 
 def _player(module: nn.Module, optimiser: OptimiserConfig, schedule: Schedule) -> Player:
     learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    return Player(module=module, optimiser=optimiser.build(learning), schedule=schedule)
+    return Player(module=module, optimiser=optimiser.build(learning) if learning else None, schedule=schedule)
 
 
 def last_pair(folder: Path, best: Pair, encoder: nn.Module | None = None) -> Pair:

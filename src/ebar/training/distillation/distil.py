@@ -173,7 +173,8 @@ def _features(target: Target) -> Features | None:
 
 
 def _space(target: Target, proposal: Distribution | None) -> Space:
-    return proposal_for(target, proposal).space
+    space: Space = proposal_for(target, proposal).space
+    return space
 
 
 def _device(target: Target) -> torch.device:
