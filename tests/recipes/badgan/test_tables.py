@@ -76,7 +76,8 @@ def test_curves_are_means_over_the_seeds_that_got_so_far() -> None:
     results = [run(FM, 0, 0.03, 0.01), run(FM, 1, 0.05, 0.01)]
     results[1][1]["curve"]["error"].pop()
     rows = curves((BY_EPOCH, "error"))(results)
-    assert [(row.settings["epoch"], row.value) for row in rows] == [(1, pytest.approx(8.0))]
+    assert [row.settings["epoch"] for row in rows] == [1]
+    assert rows[0].value == pytest.approx(8.0)
 
 
 def test_shares_are_read_as_percentages_and_what_is_not_there_is_none() -> None:

@@ -149,9 +149,8 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     tree = cell["configuration"]
     data = {key: _file(value, folder) if key in ("train", "test") else value for key, value in tree["data"].items()}
     config = read_tree({**tree, "data": data}, MANUAL, ClassifyConfig)
-    place = None
+    place = folder / "density"
     if cell["density"] is not None:
-        place = folder / "density"
         train_density(cell, config.data.read(labels=config.labels, seed=config.seed), place)
     if config.terms.low_density:
         config = read_tree({**tree, "data": data, "density": str(place / "run")}, MANUAL, ClassifyConfig)
@@ -169,7 +168,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
             for key in [f"validation.{name}"]
         },
         "sheet": None if found.best.generator is None else sheet(drawn(found, 100, cell["seed"])),
-        "density": None if place is None else densities(found, density_in(place), cell["seed"]),
+        "density": None if cell["density"] is None else densities(found, density_in(place), cell["seed"]),
     }  # fmt: skip
 
 
