@@ -164,6 +164,8 @@ SMALL = {
               "--training.epochs", "1"],
     "pretrain": ["--backbone.layers", "1", "--backbone.hidden", "4", "--training.epochs", "1"],
     "finetune": ["--training.epochs", "1"],
+    "classify": ["--data.validation_size", "40", "--classifier.widths", "[8]", "--generator.widths", "[8]",
+                 "--training.epochs", "1", "--training.batch_size", "20", "--training.samples", "20"],
     "predict": [],
     "gam": ["--data.size", "20", "--data.test_size", "20", "--backbone.layers", "1", "--backbone.hidden", "4",
             "--base.epochs", "1", "--distillation.size", "20", "--distillation.validation", "20",
@@ -189,7 +191,7 @@ def quick(words: list[str]) -> list[str]:
     more = SMALL[words[0]]
     if words[0] == "residual":
         return [*words, *more, "--runs", "trained-residual"]
-    if words[0] in {"train", "gam", "pretrain", "finetune"}:
+    if words[0] in {"train", "gam", "pretrain", "finetune", "classify"}:
         own = "--data.kind" in words
         # Pages use the same name for different runs, so each run has a folder of its own.
         place = hashlib.sha256(shlex.join(words).encode()).hexdigest()[:8]
