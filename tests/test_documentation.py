@@ -134,6 +134,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main([*words, *SMALL["pretrain"], "--json"]) == 0
     words = ["finetune", "--runs", str(home / "runs"), "--name", "reviews", "--data.train", str(home / "reviews.tsv")]
     assert main([*words, "--from", str(home / "runs" / "book"), *SMALL["finetune"], "--json"]) == 0
+    words = ["game", "train", "--runs", str(home / "runs"), "--name", "biased", "--data.mixture", "biased_gaussians"]
+    assert main([*words, *SMALL["game"], "--json"]) == 0
     words = ["train", "--runs", str(home / "runs"), "--name", "motif", "--data.motif", "1011", "--data.length", "14"]
     assert main([*words, *SMALL["train"], "--json"]) == 0
     words = [
@@ -168,6 +170,8 @@ SMALL = {
     "gam": ["--data.size", "20", "--data.test_size", "20", "--backbone.layers", "1", "--backbone.hidden", "4",
             "--base.epochs", "1", "--distillation.size", "20", "--distillation.validation", "20",
             "--continuation.epochs", "1", "--refinement.epochs", "1"],
+    "game": ["--data.size", "100", "--training.batch_size", "50", "--training.epochs", "1"],
+    "classify": [],
     "infill": ["--orders", "4", "--pieces", "2"],
     "sample": ["--n", "20"],
     "distil": ["--n", "20"],
@@ -184,12 +188,12 @@ SMALL = {
 def quick(words: list[str]) -> list[str]:
     if words[0] in {"--help", "--version", "language", "doctor", "diversity", "rate"} or words == ["reproduce"]:
         return words
-    if words[0] == "residual" and words[1] != "train":
+    if words[0] in {"residual", "game"} and words[1] != "train":
         return words
     more = SMALL[words[0]]
     if words[0] == "residual":
         return [*words, *more, "--runs", "trained-residual"]
-    if words[0] in {"train", "gam", "pretrain", "finetune"}:
+    if words[0] in {"train", "gam", "pretrain", "finetune", "game", "classify"}:
         own = "--data.kind" in words
         # Pages use the same name for different runs, so each run has a folder of its own.
         place = hashlib.sha256(shlex.join(words).encode()).hexdigest()[:8]

@@ -436,6 +436,7 @@ DOES_NOT_MEASURE = {
     "evaluation.dynamic": "from_old_scaling",
     "evaluation.diversity": "bleu_of distinct self_bleu items_of ngrams unique_difference unique_ratios",
     "evaluation.energy_distributions": "energy_distributions",
+    "evaluation.entropy_gradient": "entropy_gradient_quality",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
     "evaluation.exposure_bias": "win_rate",
     "evaluation.few_labels": "fake_share true_share",

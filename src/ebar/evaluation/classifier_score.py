@@ -43,4 +43,5 @@ def classifier_score(log_probs: Float[Tensor, "images classes"], *, level: float
 
 def _entropy(probs: Float[Tensor, "*rows classes"]) -> Float[Tensor, "*rows"]:
     """−Σ p·log p, where 0·log 0 is 0."""
-    return -torch.special.xlogy(probs, probs).sum(-1)
+    terms: Tensor = torch.special.xlogy(probs, probs)
+    return -terms.sum(-1)

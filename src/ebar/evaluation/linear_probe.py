@@ -33,7 +33,7 @@ def fixed_features(
     features: Callable[[Tensor], Tensor], x: Float[Tensor, "rows ..."]
 ) -> Float[Tensor, "rows features"]:  # fmt: skip
     """The features of all rows, in evaluation mode."""
-    return torch.cat([features(part).flatten(1).float() for part in x.split(AT_ONCE)])
+    return torch.cat([features(part).flatten(1).float() for part in torch.split(x, AT_ONCE)])
 
 
 def linear_probe(
@@ -59,9 +59,10 @@ def linear_probe(
     optimiser = torch.optim.AdamW([weights, bias], lr=learning_rate, weight_decay=weight_decay)
     with torch.enable_grad():
         for _ in range(epochs):
-            for rows in torch.randperm(len(known), generator=generator).split(batch):
+            for rows in torch.split(torch.randperm(len(known), generator=generator), batch):
                 optimiser.zero_grad()
-                F.cross_entropy(known[rows] @ weights + bias, train.labels[rows].long()).backward()
+                loss = F.cross_entropy(known[rows] @ weights + bias, train.labels[rows].long())
+                torch.autograd.backward(loss)
                 optimiser.step()
     unseen = (fixed_features(features, test.x) - mean) / scale
     return error_rate((unseen @ weights.detach() + bias.detach()).argmax(1), test.labels.long())

@@ -41,7 +41,7 @@ def rank_by_energy(energy: Energy[Tensor], x: Float[Tensor, "rows ..."]) -> Rank
     """Rows by their energy, in evaluation mode; of equal energies the earlier row comes first."""
     if len(x) == 0:
         raise UserError("There is nothing to rank: give one row at least.")
-    energies = torch.cat([energy(part).double() for part in x.split(AT_ONCE)]).cpu()
+    energies = torch.cat([energy(part).double() for part in torch.split(x, AT_ONCE)]).cpu()
     if bool(energies.isnan().any()):
         raise UserError(f"The energy of row {int(energies.isnan().nonzero()[0])} is not a number: check the network.")
     return Ranking(energies.argsort(stable=True), energies)
@@ -49,7 +49,8 @@ def rank_by_energy(energy: Energy[Tensor], x: Float[Tensor, "rows ..."]) -> Rank
 
 def distance_to_mean(x: Float[Tensor, "rows ..."], mean: Float[Tensor, "..."]) -> Float[Tensor, " rows"]:
     """The Euclidean distance of each row to the mean of other data, the training data as a rule."""
-    return (x.double() - mean.double()).flatten(1).norm(dim=1)
+    found: Tensor = torch.linalg.vector_norm((x.double() - mean.double()).flatten(1), dim=1)
+    return found
 
 
 def rank_correlation(

@@ -131,9 +131,9 @@ def train_classifier(train: Labelled, *, epochs: int, features: int, random: Gen
     network = nn.Sequential(encoder, nn.Linear(encoder.width, int(train.labels.max()) + 1))
     optimiser = torch.optim.Adam(network.parameters(), lr=1e-3)
     for _ in range(epochs):
-        for rows in torch.randperm(len(train.x), generator=random).split(100):
+        for rows in torch.split(torch.randperm(len(train.x), generator=random), 100):
             optimiser.zero_grad()
-            F.cross_entropy(network(train.x[rows]), train.labels[rows].long()).backward()
+            torch.autograd.backward(F.cross_entropy(network(train.x[rows]), train.labels[rows].long()))
             optimiser.step()
     return network.eval()
 
