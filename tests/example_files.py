@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from ebar.recipes.badgan.cells import toy_images
 from ebar.recipes.xlnet.toy import toy_labelled
 
 STORIES = ("stories260K.bin", "tok512.bin")
@@ -28,6 +29,8 @@ def write_example_files(folder: Path) -> None:
     (folder / "films.tsv").write_text("".join(f"{line}\n" for line in opinions()))
     (folder / "new.txt").write_text("the film was great\na poor plot\n")
     write_language_model(folder)
+    for name in ("few-train", "few-test"):
+        toy_images(folder, f"{name}.npz")
 
 
 def write_labelled(folder: Path) -> None:

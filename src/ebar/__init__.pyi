@@ -20,6 +20,7 @@ from ebar.build.any_run import load as load
 from ebar.data import language as language
 from ebar.data import read_images as read_images
 from ebar.data import read_labelled as read_labelled
+from ebar.data import read_labelled_images as read_labelled_images
 from ebar.data import read_lines as read_lines
 from ebar.data import read_parallel as read_parallel
 from ebar.data import read_points as read_points
@@ -29,6 +30,8 @@ from ebar.data import read_text as read_text
 from ebar.data.corpus import Corpus as Corpus
 from ebar.data.labelled.corpus import LabelledCorpus as LabelledCorpus
 from ebar.data.labelled.reading import LabelledData as LabelledData
+from ebar.data.labelled_images import FewLabels as FewLabels
+from ebar.data.labelled_images import LabelledImagesData as LabelledImagesData
 from ebar.data.languages import Language as Language
 from ebar.data.pieces import Bpe as Bpe
 from ebar.data.pieces import Unigram as Unigram
@@ -67,6 +70,7 @@ from ebar.evaluation.dynamic import dynamic_evaluation as dynamic_evaluation
 from ebar.evaluation.dynamic import gradient_statistics as gradient_statistics
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy as exact_cross_entropy
 from ebar.evaluation.exposure_bias import exposure_bias as exposure_bias
+from ebar.evaluation.few_labels import few_label_figures as few_label_figures
 from ebar.evaluation.moments import frequencies as frequencies
 from ebar.evaluation.moments import moment_distance as moment_distance
 from ebar.evaluation.moments import true_moments as true_moments
@@ -92,10 +96,14 @@ from ebar.features.regular import Motif as Motif
 from ebar.features.regular import StartsWith as StartsWith
 from ebar.features.regular import Word as Word
 from ebar.heads.adaptive import AdaptiveSoftmax as AdaptiveSoftmax
+from ebar.heads.logistic_mixture import LogisticMixture as LogisticMixture
 from ebar.heads.mixture import MixtureOfContexts as MixtureOfContexts
 from ebar.heads.mixture import MixtureOfSoftmaxes as MixtureOfSoftmaxes
 from ebar.heads.softmax import Softmax as Softmax
 from ebar.heads.softmax import WideSoftmax as WideSoftmax
+from ebar.journeys.classify.journey import Classified as Classified
+from ebar.journeys.classify.journey import ClassifyTraining as ClassifyTraining
+from ebar.journeys.classify.journey import classify as classify
 from ebar.journeys.control.journey import control as control
 from ebar.journeys.decode import Decoding as Decoding
 from ebar.journeys.decode import decode as decode
@@ -111,6 +119,8 @@ from ebar.journeys.pretrain import pretrain as pretrain
 from ebar.journeys.residual.journey import residual as residual
 from ebar.journeys.train import train as train
 from ebar.maths.orders import arranged as arranged
+from ebar.models.classifiers import ConvolutionalClassifier as ConvolutionalClassifier
+from ebar.models.classifiers import MlpClassifier as MlpClassifier
 from ebar.models.construction import Autoregressive as Autoregressive
 from ebar.models.construction import FromLogits as FromLogits
 from ebar.models.construction import autoregressive as autoregressive
@@ -128,6 +138,7 @@ from ebar.models.construction import transformer_xl as transformer_xl
 from ebar.models.construction import wrap as wrap
 from ebar.models.construction import xlnet as xlnet
 from ebar.models.generators import MlpGenerator as MlpGenerator
+from ebar.models.generators import SoftplusGenerator as SoftplusGenerator
 from ebar.models.inference import GaussianInference as GaussianInference
 from ebar.models.ngram import NGram as NGram
 from ebar.models.original_awd_lstm import awd_lstm_from_original as awd_lstm_from_original
@@ -140,6 +151,7 @@ from ebar.models.points import four_gaussians as four_gaussians
 from ebar.models.points import spirals as spirals
 from ebar.models.points import standard_normal as standard_normal
 from ebar.models.pretrained import Pretrained as Pretrained
+from ebar.models.raster_density import RasterDensity as RasterDensity
 from ebar.models.tabular import Tabular as Tabular
 from ebar.models.tilted import Tilted as Tilted
 from ebar.models.truncated import Prompted as Prompted
@@ -150,6 +162,7 @@ from ebar.objectives.adversarial_costs import Ebgan as Ebgan
 from ebar.objectives.adversarial_costs import EnergyGap as EnergyGap
 from ebar.objectives.adversarial_costs import FGan as FGan
 from ebar.objectives.adversarial_costs import OriginalGan as OriginalGan
+from ebar.objectives.bad_gan import BadGanTerms as BadGanTerms
 from ebar.objectives.conditional_moments import ConditionalMoments as ConditionalMoments
 from ebar.objectives.earm import Earm as Earm
 from ebar.objectives.energy_gan import EnergyGan as EnergyGan

@@ -37,6 +37,8 @@ from ebar.evaluation import (
     dynamic,
     exact_cross_entropy,
     exposure_bias,
+    few_labels,
+    grid,
     next_words,
     rank,
     segments,
@@ -47,10 +49,13 @@ from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
+from ebar.models.classifiers import MlpClassifier
 from ebar.models.construction import Autoregressive
+from ebar.models.generators import SoftplusGenerator
+from ebar.models.points import standard_normal
 from ebar.models.stepwise import teacher_forced
 from ebar.models.tilted import Tilted
-from ebar.samplers import SAMPLERS, beam, joint, look_ahead, metropolis, rejection, smc, walkers
+from ebar.samplers import SAMPLERS, beam, joint, look_ahead, metropolis, point_moves, rejection, smc, walkers
 from ebar.samplers import draw as drawing
 from ebar.samplers.energy_resampling import energy_resampling
 from ebar.samplers.guided import Guided
@@ -59,6 +64,8 @@ from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.types import Context, Estimate, Sequences, Space
 from tests.models.examples import ENDING, FIXED, lstm, three_contexts
 
+PLANE = standard_normal(2)
+GRID = grid.Grid(torch.zeros(2).double(), torch.ones(2).double(), 4)
 LONG = Space(3, 20, 2)  # too many sequences to enumerate
 
 
@@ -90,6 +97,19 @@ class NoisyFeature(nn.Module):
         return torch.sigmoid(self.energy(x))
 
 
+class NoisyPoints(nn.Module):
+    """A network with dropout over points, as an energy and as a feature."""
+
+    name, low, high = "noisy points", -100.0, 100.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 1)).double()
+
+    def forward(self, x: Tensor, context: Context | None = None) -> Tensor:
+        return self.layers(x).squeeze(1)  # type: ignore[no-any-return]
+
+
 class Plain:
     """An energy that is no module and holds one."""
 
@@ -112,8 +132,13 @@ class World:
         self.any_order = Autoregressive(
             XlNet(3, layers=1, hidden=4, heads=2, dropout=0.5), Softmax(4, 3), FIXED
         ).double()  # fmt: skip
-        networks = [self.base, self.other, self.fixed, self.long, self.carrying, self.any_order]
-        self.modules = [*networks, self.energy, feature]
+        self.points = NoisyPoints()
+        self.classifier = MlpClassifier(shape=(1, 2, 2), classes=3, widths=(5,))
+        self.maker = SoftplusGenerator(shape=(1, 2, 2), latent=2, widths=(4,))
+        self.images = torch.rand(8, 1, 2, 2, generator=self.generator())
+        networks = [self.base, self.other, self.fixed, self.long, self.carrying, self.any_order, self.classifier,
+                    self.maker]  # fmt: skip
+        self.modules = [*networks, self.energy, feature, self.points]
         self.set_mode(False)
         self.features = Features([Motif(motif="01", alphabet="01", end=2), feature])
         self.p = Tilted(self.base, Plain(self.energy))
@@ -132,6 +157,12 @@ class World:
 
     def setting(self, proposal: Any = None, context: Context | None = None, target: Any = None) -> drawing.Setting:
         return drawing.Setting(self.p if target is None else target, proposal, context, self.generator())
+
+    def points_setting(self) -> drawing.Setting[Tensor]:
+        return drawing.Setting(Tilted(PLANE.double(), self.points), None, None, self.generator())
+
+    def moved_points(self, move: Any) -> Any:
+        return move(walkers.begin(self.points_setting(), 4), self.points_setting())
 
     def set_mode(self, training: bool) -> None:
         """In training all modules but one, whose own mode is to be left alone."""
@@ -178,6 +209,12 @@ def stream(name: str, w: World) -> list[Any]:
 
 
 MEASURES: dict[str, Callable[[World], Any]] = {
+    "evaluation.few_labels.class_logits": lambda w: few_labels.class_logits(w.classifier, w.images),
+    "evaluation.few_labels.density_centile": lambda w: few_labels.density_centile(w.classifier, w.images, 30.0),
+    "evaluation.few_labels.few_label_figures": lambda w: few_labels.few_label_figures(
+        w.classifier, w.images, torch.arange(8) % 3, maker=w.maker, samples=9
+    ),
+    "evaluation.few_labels.log_densities": lambda w: few_labels.log_densities(w.classifier, w.images),
     "estimators.divergences.divergence": lambda w: [
         divergences.divergence("kl", w.p, w.other, context=w.context),
         divergences.divergence("kl", w.p, w.p, proposal=w.other, context=w.context, draws=20, generator=w.generator()),
@@ -282,6 +319,18 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "evaluation.token_search.search": lambda w: token_search.search(
         w.energy, w.base, w.x, w.context, how=token_search.TokenSearch(steps=2, candidates=2), generator=w.generator()
     ),
+    "evaluation.grid.density_on_grid": lambda w: grid.density_on_grid(w.points_setting().target, GRID),
+    "evaluation.grid.energy_on_grid": lambda w: grid.energy_on_grid(w.points, GRID),
+    "evaluation.grid.grid_moments": lambda w: grid.grid_moments(GRID, torch.zeros(16).double(), [w.points]),
+    "samplers.point_moves.log_score_slope": lambda w: point_moves.log_score_slope(
+        w.points_setting(), torch.ones(3, 2).double()
+    ),
+    "samplers.point_moves.random_walk": lambda w: w.moved_points(partial(point_moves.random_walk, step_size=1.0)),
+    "samplers.point_moves.langevin": lambda w: w.moved_points(partial(point_moves.langevin, step_size=1.0)),
+    "samplers.point_moves.unadjusted_langevin": lambda w: w.moved_points(
+        partial(point_moves.unadjusted_langevin, step_size=1.0)
+    ),
+    "samplers.point_moves.PointMove.__call__": lambda w: w.moved_points(point_moves.PointMove("langevin", None)),
     "samplers.rejection.accept": lambda w: rejection.accept(
         w.setting(w.other, w.context), 3, 0.0, ceiling_is_bound=False, batch_size=64, max_proposals=10**6
     ),
@@ -386,6 +435,10 @@ DOES_NOT_MEASURE = {
     "evaluation.entropy_gradient": "entropy_gradient_quality",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
     "evaluation.exposure_bias": "win_rate",
+    "evaluation.few_labels": "fake_share true_share",
+    "evaluation.finite_semi_supervised": "FeatureSpace.conditions FeatureSpace.correct FeatureSpace.discriminators "
+    "FeatureSpace.separated cover error_rate fake_class_maximum fake_class_objective supervised_maximum "
+    "supervised_objective twin",
     "evaluation.moments": "frequency mean_length moment_distance true_moment true_moments",
     "evaluation.next_words": "NextWords.others NextWords.under_base NextWords.under_joint Strata.share",
     "evaluation.cross_entropy": "StreamCost.bits_per StreamCost.perplexity_per cost_of_windows",
@@ -394,6 +447,8 @@ DOES_NOT_MEASURE = {
     "evaluation.dependencies": "count_dependencies count_pairs covered dependencies seen_by_targets",
     "evaluation.dialogue": "answer_bleu",
     "evaluation.speed": "speed",  # whatever work it is given
+    "evaluation.grid": "Grid.areas Grid.axes Grid.box Grid.nearest Grid.nodes discriminator_on_grid grid_around "
+    "grid_kl grid_log_z histogram pairwise_kl",
     "evaluation.rank": "Spectrum.above Spectrum.share_below numerical_rank singular_values spaced_contexts",
     "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test "
     "compare_verdicts paired_difference verdict",
@@ -414,6 +469,7 @@ DOES_NOT_MEASURE = {
     "samplers.joint": "chosen_by_energy",
     "samplers.look_ahead": "check_look_ahead",
     "samplers.metropolis": "chain_groups integrated_autocorrelation_time moves_in",
+    "samplers.point_moves": "PointMove.adapt",
     "samplers.walkers": "Walkers.select",
     "samplers.rejection": "Rejection.bound CountingSampler.attempted coin weighed",
     "samplers.importance": "at_offsets flat_indices in_groups multinomial repeated resampled systematic "

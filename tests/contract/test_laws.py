@@ -18,13 +18,22 @@ from ebar.models.construction import Autoregressive, FromLogits, assemble
 from ebar.models.continued import Continued, begin
 from ebar.models.locally_residual import LocallyResidual
 from ebar.models.ngram import NGram
+from ebar.models.points import UniformBox, biased_gaussians, four_gaussians, spirals, standard_normal
 from ebar.models.rolling import lengthened
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.objectives import OBJECTIVES
 from ebar.samplers import SAMPLERS
 from ebar.samplers.look_ahead import guided
-from ebar.testing import check_backbone, check_distribution, check_head, check_objective, check_sampler, check_stepwise
+from ebar.testing import (
+    check_backbone,
+    check_distribution,
+    check_head,
+    check_objective,
+    check_point_distribution,
+    check_sampler,
+    check_stepwise,
+)
 from ebar.testing.samplers import small_target
 from ebar.types import Clock, Context, Sequences, Space
 from tests.models.carrying import carrying_model
@@ -199,3 +208,18 @@ def test_objectives(name: str) -> None:
     objective = OBJECTIVES.make(name, OBJECTIVE_OPTIONS.get(name, {}), model=model)
     batch = tabular().sample(9, generator=Generator().manual_seed(4))
     check_objective(objective, batch, [model], clock=Clock(step=3, epoch=1), additive=name not in NORMALISES)
+
+
+POINTS = {
+    "four gaussians": four_gaussians(),
+    "biased gaussians": biased_gaussians().double(),
+    "spirals": spirals(),
+    "a box": UniformBox(torch.tensor([-1.0, 2.0]), torch.tensor([3.0, 2.5])),
+    "five dimensions": standard_normal(5),
+    "images": UniformBox(torch.zeros(1, 4, 4), torch.ones(1, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("model", POINTS.values(), ids=POINTS)
+def test_distributions_of_points(model: Any) -> None:
+    check_point_distribution(model)

@@ -17,7 +17,8 @@ SHAPES = [(2,), (1, 8, 8)]
 @pytest.mark.parametrize("name", ["mlp"])
 def test_every_generator_draws_rows_of_its_shape_by_the_seed_alone(name, shape):
     made = GENERATORS.make(name, {}, shape=shape)
-    assert isinstance(made, ImplicitGenerator)
+    kinds: list[object] = [made]
+    assert isinstance(kinds[0], ImplicitGenerator)
     first, again = (made.sample(5, generator=Generator().manual_seed(3)) for _ in range(2))
     assert first.shape == (5, *shape)
     assert torch.equal(first, again)
@@ -43,7 +44,8 @@ def test_the_noise_of_a_generator_follows_its_law():
 @pytest.mark.parametrize("name", ["mlp"])
 def test_every_discriminator_is_an_energy_with_features(name, shape, generator):
     made = DISCRIMINATORS.make(name, {}, shape=shape)
-    assert isinstance(made, Energy)
+    kinds: list[object] = [made]
+    assert isinstance(kinds[0], Energy)
     x = torch.rand(7, *shape, generator=generator)
     assert made(x).shape == (7,)
     assert made.features(x).shape == (7, made.width)

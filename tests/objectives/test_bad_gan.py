@@ -15,8 +15,8 @@ from ebar.models.inference import GaussianInference
 from ebar.objectives.bad_gan import (
     CLASSIFIER,
     BadGan,
+    BadGanTerms,
     SemiSupervised,
-    Terms,
     class_entropy,
     fake_loss,
     feature_matching,
@@ -94,7 +94,7 @@ def test_the_classifiers_loss_is_the_sum_of_its_parts_each_computed_by_itself() 
     classifier, generator = players()
     classifier.eval()  # without noise, in one pass or in three
     one = batch()
-    game = BadGan(classifier=classifier, generator=generator, terms=Terms(conditional_entropy=0.3))
+    game = BadGan(classifier=classifier, generator=generator, terms=BadGanTerms(conditional_entropy=0.3))
     loss = next(game.losses(one, START, generator=Generator()))
     real, fake = classifier.logits(one.unlabelled), classifier.logits(generator(one.noise[0]))
     labelled = classifier.logits(one.labelled).log_softmax(1)
@@ -110,7 +110,7 @@ def test_each_player_is_moved_by_its_own_loss_and_the_generator_by_every_term() 
     classifier, generator = players()
     classifier.eval()
     encoder = GaussianInference(classifier_features(), 3, bound=1.0).double()
-    terms = Terms(pull_away=0.7, variational=0.2, low_density=0.5, low_density_share=1.0, low_density_rows=3)
+    terms = BadGanTerms(pull_away=0.7, variational=0.2, low_density=0.5, low_density_share=1.0, low_density_rows=3)
     game = BadGan(
         classifier=classifier, generator=generator, encoder=encoder, density=lambda x: -x.flatten(1).sum(1),
         threshold=-10.0, terms=terms, steps=10,
@@ -140,7 +140,7 @@ def test_the_density_is_asked_from_its_start_on_and_as_often_as_its_share_says()
         asked.append(len(x))
         return x.flatten(1).sum(1)
 
-    terms = Terms(low_density=1.0, low_density_share=0.1, low_density_start=0.5, low_density_rows=2)
+    terms = BadGanTerms(low_density=1.0, low_density_share=0.1, low_density_start=0.5, low_density_rows=2)
     game = BadGan(classifier=classifier, generator=generator, density=density, threshold=0.0, terms=terms)
     game = game.for_steps(10)
     for step, chance in ((4, 0.05), (5, 0.15), (5, 0.05)):
@@ -152,7 +152,9 @@ def test_only_the_labelled_examples_count_where_there_is_no_generator() -> None:
     classifier, _ = players()
     classifier.eval()
     one = batch()
-    (loss,) = BadGan(classifier=classifier, terms=Terms(supervised=True)).losses(one, START, generator=Generator())
+    (loss,) = BadGan(classifier=classifier, terms=BadGanTerms(supervised=True)).losses(
+        one, START, generator=Generator()
+    )
     torch.testing.assert_close(loss.value, nn.functional.cross_entropy(classifier.logits(one.labelled), one.labels))
 
 
@@ -185,13 +187,13 @@ def test_a_generator_that_gives_one_sample_has_no_variance() -> None:
 
 def test_terms_that_need_more_than_is_given_are_refused() -> None:
     with pytest.raises(UserError, match="needs an encoder"):
-        BadGan(classifier=None, terms=Terms(variational=1.0))
+        BadGan(classifier=None, terms=BadGanTerms(variational=1.0))
     with pytest.raises(UserError, match="needs a density"):
-        BadGan(classifier=None, terms=Terms(low_density=1.0))
+        BadGan(classifier=None, terms=BadGanTerms(low_density=1.0))
     with pytest.raises(UserError, match="between 0 and 100"):
-        Terms(low_density_centile=101.0)
+        BadGanTerms(low_density_centile=101.0)
     with pytest.raises(UserError, match="pull_away must be"):
-        replace(Terms(), pull_away=-1.0)
+        replace(BadGanTerms(), pull_away=-1.0)
 
 
 def test_initialising_makes_units_of_mean_0_and_deviation_1_once() -> None:

@@ -9,7 +9,7 @@ from ebar.energies.discriminators import MlpDiscriminator
 from ebar.models.generators import MlpGenerator
 from ebar.models.inference import GaussianInference
 from ebar.objectives.adversarial_costs import OriginalGan
-from ebar.objectives.energy_gan import EnergyGan, GapControl, HaltRule, Together, mean_distance
+from ebar.objectives.energy_gan import EnergyGan, GapControl, HaltRule, Together, as_in_training, mean_distance
 from ebar.objectives.entropy_terms import ConstantTerm, NeighbourEntropy, VariationalEntropy
 from ebar.training.loop import fit
 from ebar.training.optimisers import OPTIMISERS
@@ -64,7 +64,8 @@ def test_both_players_step_from_where_both_stood_by_hand(generator):
     assert step.metrics["discriminator.loss"] == pytest.approx(-0.5)
     assert step.metrics["generator.loss"] == pytest.approx(2.0)
     assert game.memory.gap.item() == pytest.approx(-0.5)
-    assert step.metrics["discriminator.spread"] == pytest.approx(4 / 2)
+    assert game.memory.spread.item() == pytest.approx(1.9 * 2 / 2)  # as it is after the step
+    assert game.memory.largest_energy.item() == pytest.approx(0.6 * 1.9 * 3)
 
 
 def test_an_entropy_pushes_samples_apart_by_its_weight(generator):
@@ -118,24 +119,48 @@ def test_energies_that_run_away_are_said(data, samples, reason, generator):
     assert "1e+05" in step.halt
 
 
-def metrics(spread: float) -> dict[str, float]:
-    return {"generator.gap": 0.0, "generator.largest_energy": 1.0, "generator.spread": spread}
+def told(game: EnergyGan, *spreads: float) -> list[str | None]:
+    """What is said after steps that leave such spreads."""
+    said = []
+    for spread in spreads:
+        game.memory.spread.fill_(spread)
+        said.append(game.after_step({"generator.gap": 0.0}))
+    return said
 
 
 def test_a_collapse_is_said_once_samples_had_spread_or_the_grace_is_over():
     game = EnergyGan(generator=None, energy=None, halt=HaltRule(collapse=0.1, grace=3))
-    assert [game.after_step(metrics(0.01)) for _ in range(3)] == [None] * 3
-    late = game.after_step(metrics(0.01))
+    *before, late = told(game, 0.01, 0.01, 0.01, 0.01)
+    assert before == [None] * 3
     assert late is not None
     assert "collapsed" in late
     game = EnergyGan(generator=None, energy=None, halt=HaltRule(collapse=0.1, grace=99))
-    assert game.after_step(metrics(0.01)) is None
-    assert game.after_step(metrics(0.5)) is None
-    said = game.after_step(metrics(0.01))
+    *before, said = told(game, 0.01, 0.5, 0.01)
+    assert before == [None] * 2
     assert said is not None
     assert "0.01 of that between data" in said
     never = EnergyGan(generator=None, energy=None, halt=HaltRule(collapse=0.0, grace=0))
-    assert never.after_step(metrics(0.0)) is None
+    assert told(never, 0.0) == [None]
+
+
+def test_an_energy_that_is_not_a_number_halts_too():
+    game = EnergyGan(generator=None, energy=None)
+    game.memory.largest_energy.fill_(torch.nan)
+    (said,) = told(game, 1.0)
+    assert said is not None
+    assert "nan" in said
+
+
+def test_looking_leaves_averages_and_modes_as_they_are(generator):
+    """Batch normalisation as in training, dropout none: the same twice, and nothing is counted."""
+    module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+    x = torch.randn(9, 3, generator=generator)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    first, second = as_in_training(module, x), as_in_training(module, x)
+    assert torch.equal(first, second)
+    assert float(first.mean(0).abs().max()) < 1e-6
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert module[2].training
 
 
 def test_an_inference_network_moves_with_the_generator_and_pulls_it(generator):

@@ -15,6 +15,7 @@ from ebar.data.tokenisers import Alphabet
 from ebar.energies.linear import Linear
 from ebar.features.feature import Features
 from ebar.heads.softmax import Softmax
+from ebar.models.points import GaussianMixture
 from ebar.models.tabular import Tabular
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.samplers.importance import Importance
@@ -26,6 +27,7 @@ from ebar.testing import (
     check_feature,
     check_head,
     check_objective,
+    check_point_distribution,
     check_sampler,
     check_stepwise,
     check_tokeniser,
@@ -181,6 +183,28 @@ class Biased(Importance):
     def stream(self, *arguments: Any, **named: Any) -> Iterator[Weighted[Any]]:
         for batch in Importance.stream(self, *arguments, **named):
             yield batch._replace(log_weights=batch.log_weights * 0.9)
+
+
+class Denser(GaussianMixture):
+    """A density that adds up to 1.05."""
+
+    def log_prob(self, x: Tensor, context: Context | None = None) -> Tensor:
+        return super().log_prob(x, context) + 0.05
+
+
+class Wider(GaussianMixture):
+    """Draws that lie 5 % further out than the density says."""
+
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> Tensor:
+        return 1.05 * super().sample(n, context, generator=generator)
+
+
+@pytest.mark.parametrize(("kind", "law"), [(Denser, "adds up to 1 over the plane"), (Wider, "where log_prob says")])
+def test_distributions_of_points(kind: type[GaussianMixture], law: str) -> None:
+    means = torch.tensor([[-3.0, 0.0], [2.0, 1.0]])
+    check_point_distribution(GaussianMixture(means))
+    with pytest.raises(LawError, match=law):
+        check_point_distribution(kind(means))
 
 
 def test_samplers() -> None:

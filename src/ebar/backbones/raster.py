@@ -173,7 +173,13 @@ class Raster(nn.Module, ABC):
 
     def embed(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length 1"]:
         """Intensities from −1 to 1."""
-        return (tokens[:, :, None] * (2 / (self.vocabulary - 1)) - 1).to(next(self.parameters()).dtype)
+        return tokens[:, :, None].to(next(self.parameters()).dtype) * (2 / (self.vocabulary - 1)) - 1
+
+    def embed_intensities(
+        self, images: Float[Tensor, "batch channels height width"]
+    ) -> Float[Tensor, "batch length 1"]:
+        """Intensities from 0 to 1 in raster order, as those of tokens are given to `read`."""
+        return 2 * images.permute(0, 2, 3, 1).flatten(1)[:, :, None] - 1
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows width"], RasterState]:
         prefix = self._prefix(context)

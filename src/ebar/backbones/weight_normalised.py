@@ -85,6 +85,16 @@ class Convolution:
         return F.conv2d(x, weight, stride=self.stride, padding=self.padding)
 
 
+def transposed_convolution(inputs: int, units: int, **options: Any) -> WeightNormalised:
+    """One of 5×5 that doubles height and width."""
+    return WeightNormalised((units, inputs, 5, 5), doubled, **options)
+
+
+def doubled(x: Tensor, weight: Float[Tensor, "units inputs 5 5"]) -> Tensor:
+    """The product of such a convolution, without bias. torch has inputs before units in its weights."""
+    return F.conv_transpose2d(x, weight.transpose(0, 1), stride=2, padding=2, output_padding=1)
+
+
 @contextmanager
 def initialising(network: nn.Module) -> Iterator[None]:
     """Inside, the first pass initialises the layers that are not yet, each on what those before it make of the data."""

@@ -7,12 +7,14 @@ from typing import Any
 
 import yaml
 
+from ebar.build.classify import load_classified
 from ebar.build.control import open_control
 from ebar.build.finetune import load_finetuned
 from ebar.build.gam import load_gam
 from ebar.build.game import load_game
 from ebar.build.residual import load_residual
 from ebar.build.train import load_trained
+from ebar.config.classify import ClassifyConfig
 from ebar.config.control import ControlConfig
 from ebar.config.finetune import FinetuneConfig
 from ebar.config.gam import GamConfig
@@ -29,6 +31,7 @@ OPENERS: dict[type, Callable[[Path], Any]] = {
     ResidualConfig: load_residual,
     ControlConfig: open_control,
     FinetuneConfig: load_finetuned,
+    ClassifyConfig: load_classified,
     GameConfig: load_game,
 }
 

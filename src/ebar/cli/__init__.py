@@ -30,6 +30,7 @@ COMMANDS: Table[Command | Callable[[Sequence[str]], int]] = Table(
         "pretrain": Command("fit an XLNet to your own text: tokens predicted in any order, to be fine-tuned"),
         "finetune": Command("teach a pretrained network a labelled task: classes, numbers, answers, rankings, choices"),
         "predict": Command("what a fine-tuned run says of new texts, one per line of a file"),
+        "classify": Command("learn to classify images from few labels, beside a generator of bad samples"),
         "infill": Command("words for the gaps of a text, with log-probabilities and intervals over orders"),
         "gam": Command("from a little data and a hunch about features to a better model"),
         "residual": Command(

@@ -8,6 +8,7 @@ from ebar.data.built_tokeniser import TOKENISERS
 from ebar.data.corpus import Corpus, LanguageData, LinesData
 from ebar.data.images import ImagesData
 from ebar.data.labelled import LabelledCorpus, LabelledData
+from ebar.data.labelled_images import FewLabels, LabelledImagesData
 from ebar.data.parallel import ParallelData
 from ebar.data.points import Points, PointsData
 from ebar.data.pretraining import PretrainingData
@@ -76,12 +77,30 @@ def read_labelled(train: Place | None = None, *, seed: int = 0, **options: Any) 
     return LabelledData(train=None if train is None else Path(train), **options).read(seed=seed)
 
 
+def read_labelled_images(
+    train: Place, *, test: Place, labels: int = 100, seed: int = 0, **options: Any
+) -> FewLabels:  # fmt: skip
+    """Images of which `labels` have labels, chosen by the seed; options are those of `LabelledImagesData`."""
+    options = checked_options(LabelledImagesData, _paths(options), "data")
+    return LabelledImagesData(train=Path(train), test=Path(test), **options).read(labels=labels, seed=seed)
+
+
 def language(*, seed: int = 0, maximal_length: Length = None, **options: Any) -> Corpus:
     """Sequences drawn from a language whose entropy is known; options are those of `LanguageData`."""
     return LanguageData(**options, seed=seed).read(maximal_length=maximal_length)
 
 
-PATHS = {"validation", "test", "train_target", "validation_target", "test_target", "tokeniser_file", "cache"}
+PATHS = {
+    "validation",
+    "test",
+    "train_target",
+    "validation_target",
+    "test_target",
+    "train_labels",
+    "test_labels",
+    "tokeniser_file",
+    "cache",
+}
 
 
 def _paths(options: dict[str, Any]) -> dict[str, Any]:

@@ -109,13 +109,13 @@ def read_points_file(path: Path) -> Float[Tensor, "points dimensions"]:
 
 def _from_npz(path: Path) -> NDArray[np.generic]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             names = archive.files
             if "points" not in names and len(names) != 1:
                 raise UserError(f"{path} holds {', '.join(names) or 'nothing'}: call its array of points 'points'.")
             array: NDArray[np.generic] = archive["points" if "points" in names else names[0]]
             return array
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
         raise UserError(f"{path} cannot be read as an .npz archive: it is damaged, or something else.") from None
 
 
@@ -139,4 +139,4 @@ def _from_text(path: Path) -> NDArray[np.generic]:
         if rows and len(row) != len(rows[0]):
             raise UserError(f"Line {number} of {path} has {len(row)} numbers, the lines before it {len(rows[0])}.")
         rows.append(row)
-    return np.array(rows, dtype=np.float64).reshape(len(rows), -1)
+    return np.array(rows, dtype=np.float64)

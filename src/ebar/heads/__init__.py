@@ -3,6 +3,7 @@
 from typing import Any
 
 from ebar.heads.adaptive import AdaptiveSoftmax
+from ebar.heads.logistic_mixture import LogisticMixture
 from ebar.heads.mixture import MixtureOfContexts, MixtureOfSoftmaxes
 from ebar.heads.softmax import Softmax, WideSoftmax
 from ebar.tables import Table
@@ -15,6 +16,7 @@ HEADS: Table[Any] = Table(
         "mixture_of_softmaxes": MixtureOfSoftmaxes,
         "mixture_of_contexts": MixtureOfContexts,
         "wide_softmax": WideSoftmax,
+        "logistic_mixture": LogisticMixture,
     },
     given=("vocabulary", "width", "embedding"),
 )

@@ -31,6 +31,15 @@ class ScoresTargets(Protocol):
     ) -> Float[Tensor, "*batch"]: ...
 
 
+@runtime_checkable
+class ScoresIntensities(Protocol):
+    """Knows tokens as levels of an intensity, and the mass around any intensity between them, with its gradient."""
+
+    def log_mass(
+        self, hidden: Float[Tensor, "*batch width"], intensities: Float[Tensor, "*batch"]
+    ) -> Float[Tensor, "*batch"]: ...
+
+
 def without_logits(head: Head, places: int, vocabulary: int) -> bool:
     """Whether the log-probabilities of so many targets are better computed without those of the whole vocabulary.
 

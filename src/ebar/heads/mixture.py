@@ -5,15 +5,16 @@ tanh(V·hidden + c), one for each component; weights of the components softmax(U
 layer for all components, with a bias.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from ebar.heads.output import Tied, chosen_size, layer_log_probs, output_layer
+from ebar.heads.parts import in_parts
 
 LOGITS = 2**22  # of all components that are held at a time
 
@@ -72,17 +73,10 @@ class MixtureOfSoftmaxes(nn.Module):
     def forward(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         """A few rows at a time, which are computed once more for a gradient: no batch × components × vocabulary."""
         latent, log_prior = self.components(hidden)
-        vectors, weights = latent.reshape(-1, *latent.shape[-2:]), log_prior.reshape(-1, log_prior.shape[-1])
+        rows = [latent.reshape(-1, *latent.shape[-2:]), log_prior.reshape(-1, log_prior.shape[-1])]
         vocabulary = len(self.linear.bias)
-        size = max(1, LOGITS // (vocabulary * weights.shape[1]))
-        again = torch.is_grad_enabled() and len(vectors) > size
-        parts = [
-            checkpoint(_mixed, some, weight, self.linear, use_reentrant=False, preserve_rng_state=False)
-            if again
-            else _mixed(some, weight, self.linear)
-            for some, weight in zip(vectors.split(size), weights.split(size), strict=True)
-        ]
-        return torch.cat(parts).view(*hidden.shape[:-1], vocabulary)
+        size = max(1, LOGITS // (vocabulary * log_prior.shape[-1]))
+        return in_parts(partial(_mixed, layer=self.linear), rows, size).view(*hidden.shape[:-1], vocabulary)
 
     def log_probs(
         self, hidden: Float[Tensor, "*batch width"], targets: Int[Tensor, "*batch"]
@@ -126,7 +120,10 @@ class MixtureOfContexts(nn.Module):
 
 
 def _mixed(
-    latent: Float[Tensor, "rows components size"], log_prior: Float[Tensor, "rows components"], layer: nn.Linear | Tied
+    latent: Float[Tensor, "rows components size"],
+    log_prior: Float[Tensor, "rows components"],
+    *,
+    layer: nn.Linear | Tied,
 ) -> Float[Tensor, "rows vocabulary"]:
     log_probs = torch.log_softmax(layer(latent), -1)
     return torch.logsumexp(log_prior[..., None] + log_probs, 1)

@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 from ebar.backbones.dcgan import ConvolutionalDecoder
 from ebar.backbones.dense import dense_layers, normal_layer
 from ebar.backbones.weight_normalised import dense as weight_normalised
+from ebar.backbones.weight_normalised import transposed_convolution
 from ebar.bounds import Amount, Count, Natural
 from ebar.errors import UserError
 from ebar.maths.randomness import Law, draw_noise
@@ -33,6 +34,13 @@ class ImplicitGenerator(Protocol):
     shape: tuple[int, ...]  # of one x
 
     def __call__(self, noise: Float[Tensor, "rows latent"]) -> Float[Tensor, "rows ..."]: ...
+
+
+@runtime_checkable
+class StartsFromData(Protocol):
+    """A generator some of whose first weights come from data, once: not again when training is resumed."""
+
+    def start_from(self, x: Float[Tensor, "batch ..."]) -> None: ...
 
 
 def sample_generator(
@@ -116,7 +124,7 @@ class SoftplusGenerator(nn.Module):
 
     def __init__(
         self, *, shape: tuple[int, ...], latent: Count = 100, law: Law = "uniform",
-        widths: tuple[Count, ...] = (500, 500),
+        widths: tuple[Count, ...] = (500, 500), from_mean: bool = True,
     ):  # fmt: skip
         """FC-BN-softplus for each width, then a weight-normalised FC(width, shape) and a sigmoid.
 
@@ -125,20 +133,29 @@ class SoftplusGenerator(nn.Module):
             latent: Numbers of noise that a sample is made from.
             law: Of the noise.
             widths: Units of each hidden layer.
+            from_mean: Whether it starts from the mean image, where data are given to start from; the papers do not.
         """
         super().__init__()
-        self.shape, self.latent, self.law = tuple(shape), latent, law
+        self.shape, self.latent, self.law, self.from_mean = tuple(shape), latent, law, from_mean
         parts: list[nn.Module] = []
         for inputs, units in itertools.pairwise((latent, *widths)):
             # Batch normalisation takes away what a bias adds.
             parts += [nn.Linear(inputs, units, bias=False), nn.BatchNorm1d(units), nn.Softplus()]
         last = (latent, *widths)[-1]
-        self.layers = nn.Sequential(
-            *parts, weight_normalised(last, math.prod(self.shape), trainable=True), nn.Sigmoid()
-        )
+        self.last = weight_normalised(last, math.prod(self.shape), trainable=True)
+        self.layers = nn.Sequential(*parts)
+
+    @torch.no_grad()
+    def start_from(self, x: Float[Tensor, "batch ..."]) -> None:
+        """Biases of the last layer become logits of the mean image, no nearer to 0 and 1 than 0.01.
+
+        Adam moves a bias by the learning rate at most, so that dark margins would take thousands of steps.
+        """
+        if self.from_mean:
+            self.last.bias.copy_(x.mean(0).flatten().clamp(0.01, 0.99).logit())
 
     def forward(self, noise: Float[Tensor, "rows latent"]) -> Float[Tensor, "rows ..."]:
-        made: Tensor = self.layers(noise)
+        made: Tensor = self.last(self.layers(noise)).sigmoid()
         return made.view(len(noise), *self.shape)
 
     def sample(
@@ -147,7 +164,50 @@ class SoftplusGenerator(nn.Module):
         return sample_generator(self, n, context, generator=generator)
 
 
+class UpsamplingGenerator(nn.Module):
+    """Transposed convolutions of 5×5, as for SVHN and CIFAR-10 in Salimans et al. 2016; x in [0, 1]."""
+
+    def __init__(self, *, shape: tuple[int, ...], latent: Count = 100, law: Law = "uniform", channels: Count = 512):
+        """FC-BN-ReLU to the first channels, then layers of twice the size and half the channels up to the image.
+
+        All but the last have batch normalisation and a rectifier; that one has weight normalisation and a sigmoid,
+        which is tanh for images in [−1, 1]. Images of 32×32 pixels begin as 4×4.
+
+        Args:
+            shape: Of one image.
+            latent: Numbers of noise that an image is made from.
+            law: Of the noise.
+            channels: What noise becomes first.
+        """
+        super().__init__()
+        self.shape, self.latent, self.law = tuple(shape), latent, law
+        if len(self.shape) != 3 or self.shape[1] % 4 or self.shape[2] % 4:
+            size = "×".join(map(str, self.shape[1:] or self.shape))
+            raise UserError(f"The generator doubles images in size and cannot make {size}: give multiples of 4 pixels.")
+        doublings = 2 if self.shape[1] % 8 or self.shape[2] % 8 else 3
+        height, width = (size >> doublings for size in self.shape[1:])
+        widths = [max(1, channels >> number) for number in range(doublings)]
+        parts: list[nn.Module] = [nn.Linear(latent, channels * height * width, bias=False)]
+        parts += [nn.BatchNorm1d(channels * height * width), nn.ReLU(), nn.Unflatten(1, (channels, height, width))]
+        for inputs, units in itertools.pairwise(widths):
+            parts.append(nn.ConvTranspose2d(inputs, units, 5, stride=2, padding=2, output_padding=1, bias=False))
+            parts += [nn.BatchNorm2d(units), nn.ReLU()]
+        last = transposed_convolution(widths[-1], self.shape[0], trainable=True, deviation=0.1)
+        self.layers = nn.Sequential(*parts, last, nn.Sigmoid())
+
+    def forward(self, noise: Float[Tensor, "rows latent"]) -> Float[Tensor, "rows channels height width"]:
+        made: Tensor = self.layers(noise)
+        return made
+
+    def sample(
+        self, n: int, context: Context | None = None, *, generator: Generator
+    ) -> Float[Tensor, "n channels height width"]:  # fmt: skip
+        return sample_generator(self, n, context, generator=generator)
+
+
 # A line here puts a generator in the configuration and on the command line. `shape` is that of one x.
 GENERATORS: Table[Any] = Table(
-    "generator", {"mlp": MlpGenerator, "softplus": SoftplusGenerator, "dcgan": DcganGenerator}, given=("shape",)
+    "generator",
+    {"mlp": MlpGenerator, "dcgan": DcganGenerator, "softplus": SoftplusGenerator, "upsampling": UpsamplingGenerator},
+    given=("shape",),
 )

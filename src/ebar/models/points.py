@@ -29,7 +29,7 @@ class GaussianMixture(nn.Module):
         self,
         means: Float[Tensor, "components ..."],
         variances: Float[Tensor, "components ..."] | float = 1.0,
-        weights: Float[Tensor, " components"] | None = None,
+        weights: Float[Tensor, " weights"] | None = None,
     ):
         super().__init__()
         variances = torch.as_tensor(variances, dtype=means.dtype, device=means.device).expand(means.shape).clone()

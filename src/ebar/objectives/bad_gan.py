@@ -94,7 +94,7 @@ def low_density(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class BadGanTerms:
     """What the players minimise besides the losses of K + 1 classes; feature matching is always on."""
 
     supervised: bool = False
@@ -132,6 +132,8 @@ class Terms:
 class BadGan:
     """The game of classifier and generator: first the one moves, then the other, with noise of its own.
 
+    A generator without parameters, such as the complement of a manifold, stays as it is.
+
     Classifier: CE(labelled) + ½·mean softplus(−L(unlabelled)) + ½·mean softplus(L(generated)), and its entropy term.
     The document has no halves; the public code has. Generator, and the encoder that moves with it: feature matching
     between generated and unlabelled examples, and its entropy and density terms.
@@ -142,7 +144,7 @@ class BadGan:
     encoder: GaussianInference | None = None
     density: Density | None = None  # log p of an x, with a gradient in x
     threshold: float = math.inf  # log ε
-    terms: Terms = field(default_factory=Terms)
+    terms: BadGanTerms = field(default_factory=BadGanTerms)
     steps: int | None = None  # in all
 
     def __post_init__(self) -> None:
@@ -160,7 +162,8 @@ class BadGan:
             yield Loss(F.cross_entropy(logits, batch.labels), CLASSIFIER, {"accuracy": _accuracy(logits, batch.labels)})
             return
         yield self.classifier_loss(batch)
-        yield self.generator_loss(batch, clock)
+        if any(parameter.requires_grad for parameter in self.generator.parameters()):
+            yield self.generator_loss(batch, clock)
 
     def classifier_loss(self, batch: SemiSupervised) -> Loss:
         """In one pass over all three kinds of examples: noise layers treat each row by itself."""

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from ebar.bounds import Amount, Natural, NonNegative
 from ebar.maths.rows import evenly
@@ -15,7 +16,7 @@ from ebar.objectives.entropy_terms import EntropyTerm, NeighbourEntropy
 from ebar.tables import Table
 from ebar.types import Clock, Loss
 
-ROWS = 128  # of which distances are measured, to see whether samples collapse
+ROWS = 128  # of a batch, that are looked at after each step, to see whether the game goes wrong
 
 
 @runtime_checkable
@@ -85,15 +86,19 @@ class HaltRule:
 class GameMemory(nn.Module):
     """What a game remembers from step to step, as buffers, so that checkpoints keep it."""
 
-    gap: Tensor
+    gap: Tensor  # of the last step
     steps: Tensor
-    spread_out: Tensor
+    spread_out: Tensor  # 1 once samples have been farther apart than a collapse is
+    spread: Tensor  # the mean distance between samples, in that between data, after the last step
+    largest_energy: Tensor  # in absolute value, after the last step
 
     def __init__(self, first: float):
         super().__init__()
         self.register_buffer("gap", torch.tensor(first, dtype=torch.float64))
         self.register_buffer("steps", torch.tensor(0))
         self.register_buffer("spread_out", torch.tensor(0))
+        self.register_buffer("spread", torch.tensor(0.0, dtype=torch.float64))
+        self.register_buffer("largest_energy", torch.tensor(0.0, dtype=torch.float64))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +131,7 @@ class EnergyGan:
         points = samples.detach().requires_grad_()
         of_data, of_samples = self.energy(data), self.energy(points)
         cost = self.costs.discriminator(of_data, of_samples)
-        metrics = self._metrics(data, points.detach(), of_data.detach(), of_samples.detach(), cost.detach())
+        metrics = self._metrics(of_data.detach(), of_samples.detach(), cost.detach())
         # Before anybody moves: what the samples feel of both players.
         entropy = self.entropy.surrogate(points, noise, self.inference) if moves[1] else cost.new_zeros(())
         whole = self.costs.generator(of_samples) + self.entropy.weight * entropy
@@ -142,39 +147,69 @@ class EnergyGan:
             value = through - through.detach() + whole.detach()
             yield Loss(value, "generator", {**({} if moves[0] else metrics), "entropy_term": float(entropy.detach())})
 
-    def _metrics(
-        self, data: Tensor, samples: Tensor, of_data: Tensor, of_samples: Tensor, cost: Tensor
-    ) -> dict[str, float]:
+        self._look(data, noise)
+
+    def _metrics(self, of_data: Tensor, of_samples: Tensor, cost: Tensor) -> dict[str, float]:
+        """Before anybody moves; spread and largest energy are those after the step before."""
         gap = cost if isinstance(self.costs, EnergyGap) else of_data.mean() - of_samples.mean()
         return {
             "gap": float(gap),
             "energy_data": float(of_data.mean()),
             "energy_samples": float(of_samples.mean()),
-            "largest_energy": float(torch.cat([of_data, of_samples]).abs().max()),
-            "spread": mean_distance(samples) / mean_distance(data),
+            "largest_energy": float(self.memory.largest_energy),
+            "spread": float(self.memory.spread),
         }
+
+    def _look(self, data: Float[Tensor, "batch ..."], noise: Float[Tensor, "batch latent"]) -> None:
+        """What the players have become, on some rows of the batch."""
+        data, noise = (x[evenly(len(x), ROWS).to(x.device)] for x in (data, noise))
+        samples = as_in_training(self.generator, noise)
+        energies = torch.cat([as_in_training(self.energy, x) for x in (data, samples)])
+        between_data, between_samples = mean_distance(data), mean_distance(samples)
+        self.memory.spread.fill_(between_samples / between_data if between_data else torch.inf)
+        self.memory.largest_energy.fill_(float(energies.abs().max()))
 
     def after_step(self, metrics: Mapping[str, float]) -> str | None:
         """Remembers the gap; says what has failed, if something has."""
-        found = {name.partition(".")[2]: value for name, value in metrics.items()}
         rule, memory = self.halt, self.memory
-        memory.gap.fill_(found["gap"])
+        memory.gap.fill_(next(value for name, value in metrics.items() if name.endswith(".gap")))
         memory.steps.add_(1)
-        if found["largest_energy"] > rule.largest_energy:
+        largest, spread = float(memory.largest_energy), float(memory.spread)
+        if not largest <= rule.largest_energy:  # nor is what is not a number
             return (
-                f"An energy has grown to {found['largest_energy']:.3g}, beyond {rule.largest_energy:.3g}: the "
-                "discriminator runs away; lower its learning rate, give a margin, or move it less often."
+                f"An energy has grown to {largest:.3g}, beyond {rule.largest_energy:.3g}: the discriminator runs away; "
+                "lower its learning rate, give a margin, or move it less often."
             )
-        if found["spread"] > rule.collapse:
+        if spread > rule.collapse:
             memory.spread_out.fill_(1)
-        elif found["spread"] < rule.collapse and (bool(memory.spread_out) or int(memory.steps) > rule.grace):
+        elif spread < rule.collapse and (bool(memory.spread_out) or int(memory.steps) > rule.grace):
             return (
-                f"The mean distance between samples is {found['spread']:.2g} of that between data: the generator has "
-                "collapsed; give the entropy more weight, or lower the generator's learning rate."
+                f"The mean distance between samples is {spread:.2g} of that between data: the generator has collapsed; "
+                "give the entropy more weight, or lower the generator's learning rate."
             )
         return None
 
 
 def mean_distance(x: Float[Tensor, "batch ..."]) -> float:
-    """The mean Euclidean distance between two of the rows; of many rows, some are taken."""
-    return float(torch.pdist(x[evenly(len(x), ROWS).to(x.device)].flatten(1)).mean())
+    """The mean Euclidean distance between two of the rows."""
+    return float(torch.pdist(x.flatten(1)).mean())
+
+
+@torch.no_grad()
+def as_in_training(module: nn.Module, x: Float[Tensor, "batch ..."]) -> Float[Tensor, "batch ..."]:
+    """What a module gives in its own mode, with its averages (of batch normalisation) left as they are.
+
+    Without dropout: a decision made by it must be the same in every process.
+    """
+    kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    dropping = [part for part in module.modules() if isinstance(part, _DropoutNd) and part.training]
+    try:
+        for part in dropping:
+            part.train(False)
+        found: Tensor = module(x)
+        return found
+    finally:
+        for part in dropping:
+            part.train()
+        for buffer, value in kept:
+            buffer.copy_(value)

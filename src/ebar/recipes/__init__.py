@@ -80,6 +80,7 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "earm/cases": Lazy("translations side by side, what differs from the reference in italics", "earm.tables"),
         "earm/recent": Lazy("how many recent factors E-ARM's gradient goes through", "earm.language"),
         "earm/without_ce": Lazy("the contrastive term by itself, from scratch and after pre-training", "earm.language"),
+        "images/logistic_mixture": Lazy("bits per dimension of a mixture of logistics and of a softmax, 256 levels"),
         "residual/perplexity": Lazy("perplexity intervals of joint models, beside the base, RALM and BALM"),
         "residual/bounded": Lazy("an energy with |E| ≤ 3 beside one without a bound, and what can be certified"),
         "residual/per_step": Lazy("perplexity at every place of a continuation, the last exactly", "residual.tables"),
@@ -112,6 +113,7 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "xlnet/table5_1": Lazy("XLNet with full and with local attention: accuracy, time, memory", "xlnet.table5_1"),
         "xlnet/labels": Lazy("accuracy by the number of labels, with and without pretraining", "xlnet.tables"),
         "xlnet/orders": Lazy("how likely an XLNet finds a text in different orders"),
+        "badgan/synthetic": Lazy("complement generator and feature matching on points of the plane"),
         "control/stories": Lazy(
             "a word in every text, another in half of them: moments, look-ahead, KL over tuning", "control.tables"
         ),
@@ -135,6 +137,10 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "cegan/figure_b6": Lazy("images drawn from generators trained with entropy", "cegan.tables"),
         "cegan/figure_b8": Lazy("the entropy gradient by nearest neighbours, against the true one"),
         "cegan/digits": Lazy("one digit ranked by energy, beside the distance to its mean", "cegan.tables"),
+        "badgan/table_c1": Lazy("few labels: supervised only, feature matching and its terms", "badgan.tables"),
+        "badgan/table_c2": Lazy("ablation of the bad GAN: VI, LD, Ent, the threshold of LD", "badgan.tables"),
+        "badgan/figure_c5": Lazy("images of the bad GAN's generators", "badgan.tables"),
+        "badgan/figure_c6": Lazy("how far the assumption of the bad GAN's theory holds, by epoch", "badgan.tables"),
         "mos/dynamic": Lazy("dynamic evaluation of SmolLM2-135M on novels"),
     },
 )

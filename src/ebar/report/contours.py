@@ -1,14 +1,15 @@
 """Energies of the plane as filled contours, and points, side by side: small SVG files that are always the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ebar.report.plots import pyplot, written
 
+Square = TypeVar("Square")
 LEVELS = 12  # nats above the lowest energy that contours tell apart; what lies higher has one colour
 COLOURS = ("C0", "C3")  # of the first and second kind of points: generated and real, as in the figures of the thesis
 DPI = 100  # of what is drawn as pixels: contours and points as paths would make files of megabytes
@@ -30,6 +31,11 @@ def plot_fields(rows: Sequence[Sequence[Field]], path: Path | None = None) -> st
 
     Contours are of E − min E, one for every nat up to 12: energies that differ by a constant look alike.
     """
+    return plot_squares(rows, _draw, path)
+
+
+def plot_squares(rows: Sequence[Sequence[Square]], draw: Callable[[Square, Any], None], path: Path | None) -> str:
+    """Rows of small axes, each drawn by a function of what it shows and of the axes."""
     plots = pyplot()
     wide = max(map(len, rows))
     figure, axes = plots.subplots(
@@ -39,7 +45,7 @@ def plot_fields(rows: Sequence[Sequence[Field]], path: Path | None = None) -> st
         for ax in squares[len(line) :]:
             ax.set_axis_off()
         for one, ax in zip(line, squares, strict=False):
-            _draw(one, ax)
+            draw(one, ax)
     return written(plots, figure, path, dpi=DPI)
 
 

@@ -9,7 +9,7 @@ from ebar.models.tilted import score
 from ebar.testing.laws import require, require_close
 from ebar.types import Context, Distribution, PointSpace, SamplesWithLogProb, context_rows
 
-DRAWS, BLOCKS, FINER = 20_000, 15, 20  # cells of a plane in which draws are counted, each cut finer to integrate
+DRAWS, BLOCKS, FINER = 20_000, 15, 12  # cells of a plane in which draws are counted, each cut finer to integrate
 FALSE_ALARM = 1e-6  # a distribution that keeps the law fails once in a million seeds
 OFF = 0.02  # by how much the sum over the cells may differ from 1: a density that jumps is cut along its edge
 

@@ -209,6 +209,21 @@ class LinearDecay(_Falling):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldLinear(_Falling):
+    """1 for a share `held` of the steps, then straight down to `floor` at the last. Dai et al. 2017b's code: 2/3."""
+
+    held: float = 2 / 3
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.held < 1:
+            raise ValueError(f"held must be at least 0 and below 1, not {self.held}")
+
+    def factor(self, clock: Clock) -> float:
+        fallen = max(0.0, self._done(clock.step) - self.held) / (1 - self.held)
+        return _warm(clock.step, self.warmup) * (1 - (1 - self.floor) * fallen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cosine(_Falling):
     """From 1 down half a cosine to `floor` at `steps`, by default the end of training, and there it stays.
 
@@ -266,6 +281,7 @@ SCHEDULES: Table[Any] = Table(
     {
         "constant": Constant,
         "linear": LinearDecay,
+        "held_linear": HeldLinear,
         "cosine": Cosine,
         "inverse_square_root": InverseSquareRoot,
         "inverse_epoch": InverseEpoch,

@@ -100,8 +100,7 @@ def test_a_game_that_is_halted_keeps_the_last_good_weights_and_warns(tmp_path):
     assert newest.step == found.result.position.step - 1 > 1
     for name, value in found.energy.state_dict().items():
         assert torch.equal(newest.weights["discriminator"][name], value)
-    assert found.curve("largest_energy")[-1][1] > 0.4
-    assert found.curve("largest_energy")[-2][1] <= 0.4
+    assert 0.2 < float(newest.weights["memory"]["largest_energy"]) <= 0.4  # measured as it is, not as it was before
     assert "Halted" in found.report(tmp_path / "page.html").read_text()
     with pytest.warns(UserWarning, match="halted"):  # the same call goes on from there, and halts again
         again = game(POINTS, **options)

@@ -1,0 +1,105 @@
+"""Classification with few labels as a configuration says, and such a run opened."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from ebar.build.train import load_trained
+from ebar.config.classify import MANUAL, ClassifyConfig, read_classify
+from ebar.config.reader import described, to_yaml
+from ebar.data.labelled_images import FewLabels
+from ebar.energies.discriminators import MlpDiscriminator
+from ebar.errors import UserError
+from ebar.journeys.classify.journey import Classified, Pair, classify, generator_player, last_pair
+from ebar.models.classifiers import CLASSIFIERS
+from ebar.models.generators import GENERATORS
+from ebar.models.inference import GaussianInference
+from ebar.models.raster_density import RasterDensity
+from ebar.objectives.bad_gan import CLASSIFIER, GENERATOR, Density
+from ebar.training import distributed
+from ebar.training.optimisers import OPTIMISERS, SCHEDULES
+from ebar.training.players import Player
+from ebar.training.randomness import seeded
+from ebar.training.run import Checkpoints
+from ebar.training.state import restore_weights
+from ebar.training.train import History
+
+
+class Networks(NamedTuple):
+    """What a run trains."""
+
+    classifier: nn.Module
+    generator: Any
+    encoder: GaussianInference | None
+
+
+def classify_as(
+    config: ClassifyConfig, folder: Path | None, *, replace_config: bool = False, quiet: bool = True
+) -> Classified:
+    """Seeds all random sources, reads the data, makes the networks and trains them, in that order."""
+    try:
+        randomness = seeded(config.seed, device=config.device, rank=distributed.rank())
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"The model cannot be put on {config.device!r}: {str(error).splitlines()[0]}.") from None
+    data = config.data.read(labels=config.labels, seed=config.seed)
+    networks = build_networks(config, data)
+    return classify(
+        data,
+        classifier=networks.classifier,
+        generator=networks.generator,
+        encoder=networks.encoder,
+        density=density_of(config),
+        terms=config.terms,
+        training=config.training,
+        optimiser=config.optimiser.make(OPTIMISERS),
+        generator_optimiser=config.generator_optimiser.make(OPTIMISERS),
+        schedule=config.schedule.make(SCHEDULES),
+        seed=config.seed,
+        randomness=randomness,
+        folder=folder,
+        description=to_yaml(config) if folder is None else described(folder, MANUAL, config),
+        replace_config=replace_config,
+        quiet=quiet,
+    )
+
+
+def build_networks(config: ClassifyConfig, data: FewLabels) -> Networks:
+    """Weights are drawn from torch's global state: seed it before."""
+    where: Any = (torch.device(config.device), getattr(torch, config.precision))
+    classifier = config.classifier.make(CLASSIFIERS, shape=data.shape, classes=data.classes).to(*where)
+    if config.terms.supervised:
+        return Networks(classifier, None, None)
+    generator = config.generator.make(GENERATORS, shape=data.shape).to(*where)
+    if not config.terms.variational:
+        return Networks(classifier, generator, None)
+    own = config.encoder
+    reads = MlpDiscriminator(shape=data.shape, hidden=own.hidden, layers=own.layers, deviation=0.05)
+    return Networks(classifier, generator, GaussianInference(reads, generator.latent, bound=own.bound).to(*where))
+
+
+def density_of(config: ClassifyConfig) -> Density | None:
+    """log p of images, from a run of `ebar train`, where a term asks for it."""
+    if not config.terms.low_density:
+        return None
+    if config.density is None:
+        raise UserError("The low-density term needs a density of images: name the folder of a run by --density.")
+    return RasterDensity(load_trained(Path(config.density)).model).log_density
+
+
+def load_classified(folder: Path) -> Classified:
+    """The best and the last players of a run folder, and its data."""
+    config = read_classify(folder)
+    data = config.data.read(labels=config.labels, seed=config.seed)
+    networks = build_networks(config, data)
+    checkpoint = Checkpoints(folder / "checkpoints").best()
+    if checkpoint is None:
+        raise UserError(f"{folder} has no checkpoint yet: train it first.")
+    players = {CLASSIFIER: Player(module=networks.classifier)}
+    if networks.generator is not None:
+        players[GENERATOR] = Player(module=generator_player(networks.generator, networks.encoder))
+    restore_weights(checkpoint, players)
+    best = Pair(networks.classifier.eval(), None if networks.generator is None else networks.generator.eval())
+    last = last_pair(folder, best, networks.encoder)
+    return Classified(best=best, last=last, data=data, history=History.read(folder), folder=folder)

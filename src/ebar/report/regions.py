@@ -1,0 +1,86 @@
+"""The regions of a classifier of the plane, its true-fake boundary, and points, side by side."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ebar.report.contours import plot_squares
+
+COLOURS = ("C2", "C1", "C4", "C5", "C6", "C8")  # of classes, in their order and then again
+GENERATED, UNLABELLED = "C0", "0.55"
+Places = Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plane:
+    """One square: what a classifier makes of each node of a grid, or points, or both.
+
+    With `classes` the regions have their colours and the line where energies are 0, between true and fake, is white;
+    with energies alone, what is taken for true is bright and the line black.
+    """
+
+    title: str
+    low: tuple[float, float]  # the corners of the rectangle
+    high: tuple[float, float]
+    classes: Sequence[Sequence[int]] | None = None  # row by row from below
+    energies: Sequence[Sequence[float]] | None = None
+    unlabelled: Places = ()
+    generated: Places = ()
+    labelled: Mapping[int, Places] = field(default_factory=dict)  # a class → its crosses
+    members: Mapping[int, Places] = field(default_factory=dict)  # a class → points in its colour
+
+
+def plot_planes(rows: Sequence[Sequence[Plane]], path: Path | None = None) -> str:
+    """Rows of squares as SVG text; written to `path` if one is given. As in Dai 2019 (thesis), Figures C.1 to C.4."""
+    return plot_squares(rows, _draw, path)
+
+
+def _draw(one: Plane, ax: Any) -> None:
+    if one.classes is not None:
+        classes = np.asarray(one.classes)
+        colours = [COLOURS[number % len(COLOURS)] for number in range(int(classes.max()) + 1)]
+        edges = np.arange(len(colours) + 1) - 0.5
+        # Nearest, not between: half-way between classes 0 and 2 lies no class 1.
+        ax.imshow(
+            classes, origin="lower", extent=_extent(one), interpolation="nearest", alpha=0.45, aspect="auto",
+            cmap=_colours(colours), vmin=edges[0], vmax=edges[-1],
+        )  # fmt: skip
+    if one.energies is not None:
+        energies = np.asarray(one.energies, dtype=float)
+        up, across = (np.linspace(one.low[at], one.high[at], energies.shape[1 - at]) for at in (1, 0))
+        if one.classes is None:
+            ax.imshow(
+                energies < 0, origin="lower", extent=_extent(one), interpolation="nearest", alpha=0.5, cmap="gray",
+                aspect="auto", vmin=-0.6, vmax=1.0,
+            )  # fmt: skip
+        if energies.min() < 0 < energies.max():
+            ax.contour(across, up, energies, levels=[0.0], linewidths=0.9, colors="w" if one.classes else "k")
+    _dots(ax, one.unlabelled, UNLABELLED)
+    for number, places in one.members.items():
+        _dots(ax, places, COLOURS[number % len(COLOURS)])
+    _dots(ax, one.generated, GENERATED)
+    for number, places in one.labelled.items():
+        colour = COLOURS[number % len(COLOURS)]
+        ax.plot(*np.asarray(places, dtype=float).T, "x", color=colour, markersize=4, markeredgewidth=1.4)
+    ax.set_xlim(one.low[0], one.high[0])
+    ax.set_ylim(one.low[1], one.high[1])
+    ax.set_title(one.title, fontsize=7)
+    ax.tick_params(labelsize=5)
+
+
+def _dots(ax: Any, places: Places, colour: str) -> None:
+    if len(places):
+        ax.plot(*np.asarray(places, dtype=float).T, ".", color=colour, markersize=1.5, rasterized=True)
+
+
+def _extent(one: Plane) -> tuple[float, float, float, float]:
+    return (one.low[0], one.high[0], one.low[1], one.high[1])
+
+
+def _colours(names: Sequence[str]) -> Any:
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap(list(names))
