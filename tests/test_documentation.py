@@ -171,6 +171,7 @@ SMALL = {
             "--base.epochs", "1", "--distillation.size", "20", "--distillation.validation", "20",
             "--continuation.epochs", "1", "--refinement.epochs", "1"],
     "game": ["--data.size", "100", "--training.batch_size", "50", "--training.epochs", "1"],
+    "classify": [],
     "infill": ["--orders", "4", "--pieces", "2"],
     "sample": ["--n", "20"],
     "distil": ["--n", "20"],
@@ -192,7 +193,7 @@ def quick(words: list[str]) -> list[str]:
     more = SMALL[words[0]]
     if words[0] == "residual":
         return [*words, *more, "--runs", "trained-residual"]
-    if words[0] in {"train", "gam", "pretrain", "finetune", "game"}:
+    if words[0] in {"train", "gam", "pretrain", "finetune", "game", "classify"}:
         own = "--data.kind" in words
         # Pages use the same name for different runs, so each run has a folder of its own.
         place = hashlib.sha256(shlex.join(words).encode()).hexdigest()[:8]

@@ -32,6 +32,7 @@ from ebar.data.labelled.corpus import LabelledCorpus as LabelledCorpus
 from ebar.data.labelled.reading import LabelledData as LabelledData
 from ebar.data.labelled_images import FewLabels as FewLabels
 from ebar.data.labelled_images import LabelledImagesData as LabelledImagesData
+from ebar.data.labelled_points import ManifoldData as ManifoldData
 from ebar.data.languages import Language as Language
 from ebar.data.pieces import Bpe as Bpe
 from ebar.data.pieces import Unigram as Unigram
@@ -65,6 +66,7 @@ from ebar.evaluation.correlation import pearson_correlation as pearson_correlati
 from ebar.evaluation.correlation import spearman_correlation as spearman_correlation
 from ebar.evaluation.cross_entropy import bits_per_dimension as bits_per_dimension
 from ebar.evaluation.cross_entropy import cross_entropy as cross_entropy
+from ebar.evaluation.decision_regions import decision_regions as decision_regions
 from ebar.evaluation.dialogue import answer_bleu as answer_bleu
 from ebar.evaluation.dynamic import dynamic_evaluation as dynamic_evaluation
 from ebar.evaluation.dynamic import gradient_statistics as gradient_statistics
@@ -121,6 +123,7 @@ from ebar.journeys.train import train as train
 from ebar.maths.orders import arranged as arranged
 from ebar.models.classifiers import ConvolutionalClassifier as ConvolutionalClassifier
 from ebar.models.classifiers import MlpClassifier as MlpClassifier
+from ebar.models.complement import ComplementGenerator as ComplementGenerator
 from ebar.models.construction import Autoregressive as Autoregressive
 from ebar.models.construction import FromLogits as FromLogits
 from ebar.models.construction import autoregressive as autoregressive
@@ -139,6 +142,7 @@ from ebar.models.construction import wrap as wrap
 from ebar.models.construction import xlnet as xlnet
 from ebar.models.generators import MlpGenerator as MlpGenerator
 from ebar.models.generators import SoftplusGenerator as SoftplusGenerator
+from ebar.models.generators import UpsamplingGenerator as UpsamplingGenerator
 from ebar.models.inference import GaussianInference as GaussianInference
 from ebar.models.ngram import NGram as NGram
 from ebar.models.original_awd_lstm import awd_lstm_from_original as awd_lstm_from_original

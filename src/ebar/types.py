@@ -253,6 +253,7 @@ class Weighted(NamedTuple, Generic[X]):
             groups=_joined_groups(parts, one_stream),
             strata=_joined_strata(parts),
             estimates_z=all(part.estimates_z for part in parts),
+            doubt=next((part.doubt for part in parts if part.doubt is not None), None),
         )
 
 

@@ -252,6 +252,7 @@ def test_draws_for_several_contexts_are_context_major():
         (lambda: grid_around(torch.zeros(4, 2)), "more than one place along each axis"),
         (lambda: grid_around(torch.tensor([[0.0, math.nan]])), "all of them finite"),
         (lambda: histogram(Grid(doubles(0, 0), doubles(1, 1)), torch.zeros(0, 2)), "one or more points"),
+        (lambda: PointMove("random_walk", 0.0), "a length above 0, not 0.0"),
         (lambda: PointMove("unadjusted_langevin", None), "give step_size, or use langevin"),
     ],
 )  # fmt: skip

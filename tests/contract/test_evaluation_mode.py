@@ -34,6 +34,7 @@ from ebar.evaluation import (
     cache_pointer,
     context_length,
     cross_entropy,
+    decision_regions,
     dynamic,
     exact_cross_entropy,
     exposure_bias,
@@ -211,6 +212,9 @@ def stream(name: str, w: World) -> list[Any]:
 
 
 MEASURES: dict[str, Callable[[World], Any]] = {
+    "evaluation.decision_regions.decision_regions": lambda w: decision_regions.decision_regions(
+        lambda x: w.classifier.logits(x.float().view(-1, 1, 1, 2).expand(-1, -1, 2, -1)), GRID
+    ),
     "evaluation.few_labels.class_logits": lambda w: few_labels.class_logits(w.classifier, w.images),
     "evaluation.few_labels.density_centile": lambda w: few_labels.density_centile(w.classifier, w.images, 30.0),
     "evaluation.few_labels.few_label_figures": lambda w: few_labels.few_label_figures(
@@ -444,6 +448,7 @@ DOES_NOT_MEASURE = {
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
     "evaluation.exposure_bias": "win_rate",
     "evaluation.few_labels": "fake_share true_share",
+    "evaluation.decision_regions": "Regions.boundary Regions.boundary_in_fake",
     "evaluation.finite_semi_supervised": "FeatureSpace.conditions FeatureSpace.correct FeatureSpace.discriminators "
     "FeatureSpace.separated cover error_rate fake_class_maximum fake_class_objective supervised_maximum "
     "supervised_objective twin",

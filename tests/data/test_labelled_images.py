@@ -124,7 +124,7 @@ def test_bytes_become_numbers_from_0_to_1_and_points_stay() -> None:
     ],
 )
 def test_what_cannot_be_shared_out_is_refused_in_one_sentence(
-    train: LabelledFile, test: LabelledFile, options: dict[str, int], said: str
+    train: LabelledFile, test: LabelledFile, options: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UserError, match=said) as error:
         few_labels(train, test, **{"labels": 6, "validation": 5, "seed": 0, **options})

@@ -23,7 +23,8 @@ class Halves(nn.Module):
 
     def logits(self, x: Tensor) -> Tensor:
         right = x[:, 0] - 0.1
-        return self.dropout(10 * torch.stack([-right - self.gap, right - self.gap], 1))
+        found: Tensor = self.dropout(10 * torch.stack([-right - self.gap, right - self.gap], 1))
+        return found
 
 
 def test_regions_of_two_halves_by_hand() -> None:

@@ -118,7 +118,7 @@ def test_log_z_and_moments_of_a_network_by_draws_agree_with_the_grid():
     grid = grid_around(four_gaussians().sample(2000, generator=Generator().manual_seed(0)))
     energies = energy_on_grid(network, grid)
     assert network.training
-    box = grid.box().float()
+    box = grid.box()
     drawn = draw(Importance(), Tilted(box, network), 20_000, generator=Generator().manual_seed(1))
     found = log_z(drawn, level=0.9999)[0].estimate
     wanted = grid_log_z(grid, energies) - box.log_volume

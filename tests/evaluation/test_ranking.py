@@ -6,9 +6,10 @@ from torch import Tensor, nn
 
 from ebar.errors import UserError
 from ebar.evaluation.ranking import Ranking, distance_to_mean, rank_by_energy, rank_correlation, share_of
+from ebar.types import Context
 
 
-def energy(x: Tensor, context: None = None) -> Tensor:
+def energy(x: Tensor, context: Context | None = None) -> Tensor:
     """The first coordinate: lower is likelier."""
     return x[:, 0]
 

@@ -1,5 +1,7 @@
 """Generators and discriminators of images, each for one step of a game on made-up images."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Generator
@@ -23,15 +25,16 @@ SHAPES = [(1, 28, 28), (3, 32, 32), (3, 64, 64)]
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_step_on_made_up_images_moves_every_player(shape, entropy):
     torch.manual_seed(0)
-    made = GENERATORS.make("dcgan", {"features": 1, "latent": 3}, shape=shape)
-    energy = DISCRIMINATORS.make("dcgan", {"features": 1}, shape=shape)
-    assert isinstance(made, ImplicitGenerator)
-    assert isinstance(energy, Energy)
+    made: Any = GENERATORS.make("dcgan", {"features": 1, "latent": 3}, shape=shape)
+    energy: Any = DISCRIMINATORS.make("dcgan", {"features": 1}, shape=shape)
+    assert all(isinstance(network, kind) for network, kind in ((made, ImplicitGenerator), (energy, Energy)))
     inference = None
     if entropy.infers:
         inference = GaussianInference(DISCRIMINATORS.make("dcgan", {"features": 1}, shape=shape), 3)
     game = EnergyGan(generator=made, energy=energy, inference=inference, entropy=entropy, control=Together())
-    modules = {"generator": made, "discriminator": energy} | ({"inference": inference} if inference else {})
+    modules: dict[str, Any] = {"generator": made, "discriminator": energy} | (
+        {"inference": inference} if inference else {}
+    )
     players = {
         name: Player(module=module, optimiser=torch.optim.Adam(module.parameters(), lr=1e-2))
         for name, module in modules.items()

@@ -36,6 +36,7 @@ def test_a_name_gives_that_optimiser_and_no_other(name, kind):
         ("sgd", {"learning_rate": 0.5, "weight_decay": 1.0}, -0.5),  # 1 − 0.5·(2 + 1)
         ("adam", {"learning_rate": 0.1}, 0.9),  # the first step is the sign of the gradient
         ("adam", {"learning_rate": 0.1, "weight_decay": 1.0}, 0.9),  # rescaled away
+        ("fused_adam", {"learning_rate": 0.1, "weight_decay": 1.0}, 0.9),
         ("adamw", {"learning_rate": 0.1, "weight_decay": 1.0}, 0.8),  # 1·(1 − 0.1) − 0.1
         ("asgd", {"learning_rate": 0.5}, 0.0),
     ],

@@ -114,7 +114,8 @@ def _read(words: list[str], files: Mapping[str, Any], manual: Manual, kinds: tup
     options.add_argument("--config", action="config", help="YAML file with any of these options")
     for kind in kinds:
         _declare(options, kind, words, files, manual)
-    options.set_defaults({name: value for name, value in manual.defaults.items() if "." in name})
+    known = {action.dest for action in options._actions}  # another entry of a table may lack an option
+    options.set_defaults({name: value for name, value in manual.defaults.items() if "." in name and name in known})
     arguments = parse_options(options, words)
     found: list[Any] = [_instance(kind, arguments, manual) for kind in kinds]
     return found[0] if len(found) == 1 else tuple(found)

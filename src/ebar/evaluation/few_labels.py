@@ -24,7 +24,7 @@ def class_logits(classifier: Any, x: Tensor) -> Float[Tensor, "batch classes"]:
     """Of all examples, in evaluation mode without gradient. x may be the bytes of images."""
     weight = next(classifier.parameters())
     with torch.no_grad(), evaluation_mode(classifier):
-        parts = [classifier.logits(as_numbers(part).to(weight)) for part in x.split(ROWS)]
+        parts = [classifier.logits(as_numbers(part).to(weight)) for part in torch.split(x, ROWS)]
     return torch.cat(parts).cpu()
 
 
@@ -61,7 +61,7 @@ def density_centile(log_density: Any, x: Tensor, centile: float, *, rows: int = 
 def log_densities(log_density: Any, x: Tensor, *, rows: int = 50) -> Float[Tensor, " batch"]:
     """Of all examples, in evaluation mode without gradient."""
     with torch.no_grad(), evaluation_mode(log_density):
-        return torch.cat([log_density(as_numbers(part)).cpu() for part in x.split(rows)])
+        return torch.cat([log_density(as_numbers(part)).cpu() for part in torch.split(x, rows)])
 
 
 def _share(which: Bool[Tensor, " batch"]) -> Estimate:

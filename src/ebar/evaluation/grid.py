@@ -57,8 +57,8 @@ class Grid(NamedTuple):
         return (half[:, None] * half).flatten() * cell
 
     def box(self) -> UniformBox:
-        """The uniform distribution on the rectangle."""
-        return UniformBox(self.low, self.high)
+        """The uniform distribution on the rectangle, in torch's default type as networks are."""
+        return UniformBox(self.low, self.high).to(torch.get_default_dtype())
 
     def nearest(self, points: Float[Tensor, "points 2"]) -> Int[Tensor, " points"]:
         """The number of the nearest node, which for a point outside is one of the edge."""

@@ -49,7 +49,8 @@ def rank_by_energy(energy: Energy[Tensor], x: Float[Tensor, "rows ..."]) -> Rank
 
 def distance_to_mean(x: Float[Tensor, "rows ..."], mean: Float[Tensor, "..."]) -> Float[Tensor, " rows"]:
     """The Euclidean distance of each row to the mean of other data, the training data as a rule."""
-    return torch.linalg.vector_norm((x.double() - mean.double()).flatten(1), dim=1)
+    found: Tensor = torch.linalg.vector_norm((x.double() - mean.double()).flatten(1), dim=1)
+    return found
 
 
 def rank_correlation(

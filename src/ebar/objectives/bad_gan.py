@@ -207,9 +207,11 @@ class BadGan:
             value = value + terms.variational * bound
             metrics["variational"] = float(bound.detach())
         if self.density is not None and terms.low_density and self._looks_at_density(batch, clock):
-            above = low_density(self.density(generated[: terms.low_density_rows]), self.threshold)
+            log_density = self.density(generated[: terms.low_density_rows])
+            above = low_density(log_density, self.threshold)
             value = value + terms.low_density * above
             metrics["low_density"] = float(above.detach())
+            metrics["above_share"] = _share(log_density.detach() > self.threshold)
         return Loss(value, GENERATOR, metrics)
 
     def _looks_at_density(self, batch: SemiSupervised, clock: Clock) -> bool:
@@ -246,4 +248,5 @@ def _share(which: Tensor) -> float:
 
 def _variance(x: Float[Tensor, "batch ..."]) -> float:
     """Summed over places; half the mean squared distance of two rows."""
-    return float(x.flatten(1).var(0, correction=0).sum())
+    flat = x.detach().flatten(1).double()  # its square less that of the mean: a difference of near numbers
+    return max(0.0, float(flat.square().sum() / len(flat) - flat.mean(0).square().sum()))

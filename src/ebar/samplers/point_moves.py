@@ -113,6 +113,8 @@ class PointMove:
     """
 
     def __init__(self, name: str, step_size: float | None):
+        if step_size is not None and not 0 < step_size < math.inf:
+            raise UserError(f"The step_size of a move is a length above 0, not {step_size}.")
         self.kind, self.step_size = POINT_MOVES[name], step_size
         self.settled = step_size is not None
         self.tried = 0

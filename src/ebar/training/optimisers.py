@@ -9,6 +9,7 @@ first step already moves.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
@@ -42,6 +43,13 @@ class Adam:
         return type(self).made(
             parameters, lr=self.learning_rate, betas=self.betas, eps=self.epsilon, weight_decay=self.weight_decay
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusedAdam(Adam):
+    """Adam in one pass over all parameters: faster on a CPU for large layers, and the same but for rounding."""
+
+    made: ClassVar[Callable[..., optim.Optimizer]] = partial(optim.Adam, fused=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +145,7 @@ OPTIMISERS: Table[Any] = Table(
     "optimiser",
     {
         "adam": Adam,
+        "fused_adam": FusedAdam,
         "adamw": AdamW,
         "averaged_adam": AveragedAdam,
         "sgd": Sgd,

@@ -14,10 +14,10 @@ from ebar.data.image_files import LabelledFile
 from ebar.data.labelled_images import FewLabels, few_labels
 from ebar.errors import UserError
 from ebar.journeys.classify.journey import Classified, ClassifyTraining, classify
-from ebar.models.classifiers import MlpClassifier
+from ebar.models.classifiers import MlpClassifier, initialise
 from ebar.models.generators import SoftplusGenerator
 from ebar.objectives.bad_gan import BadGanTerms
-from ebar.training import train as training_module
+from ebar.training.loop import fit
 from ebar.training.run import Checkpoints
 from ebar.training.semi_supervised import FewLabelBatches
 
@@ -87,13 +87,14 @@ def test_a_run_stopped_between_checkpoints_goes_on_to_the_same_bit_and_is_initia
     data: FewLabels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
-    from ebar.journeys.classify import journey
 
-    original = journey.initialise
-    monkeypatch.setattr(journey, "initialise", lambda *arguments: (calls.append(1), original(*arguments)))
+    def counted(classifier: Any, x: torch.Tensor) -> None:
+        calls.append(1)
+        initialise(classifier, x)
+
+    monkeypatch.setattr("ebar.journeys.classify.journey.initialise", counted)
     terms = BadGanTerms(pull_away=0.1)
     whole = classify(data, **networks(), terms=terms, training=QUICK, seed=1, folder=tmp_path / "whole")
-    fit = training_module.fit
 
     def stopping(*arguments: Any, **named: Any) -> Any:
         for step in fit(*arguments, **named):
@@ -101,10 +102,10 @@ def test_a_run_stopped_between_checkpoints_goes_on_to_the_same_bit_and_is_initia
                 raise ZeroDivisionError
             yield step
 
-    monkeypatch.setattr(training_module, "fit", stopping)
+    monkeypatch.setattr("ebar.training.train.fit", stopping)
     with pytest.raises(ZeroDivisionError):
         classify(data, **networks(), terms=terms, training=QUICK, seed=1, folder=tmp_path / "cut")
-    monkeypatch.setattr(training_module, "fit", fit)
+    monkeypatch.setattr("ebar.training.train.fit", fit)
     assert len(calls) == 2
     # Other first weights: all must come from the checkpoint.
     again = classify(data, **networks(seed=5), terms=terms, training=QUICK, seed=1, folder=tmp_path / "cut")

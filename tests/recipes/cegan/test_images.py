@@ -1,7 +1,6 @@
 """What the recipes of images measure, on energies that are known."""
 
 import base64
-from typing import Any
 
 import pytest
 import torch
@@ -20,7 +19,8 @@ class Distance(nn.Module):
         self.sign = sign
 
     def forward(self, x: Tensor, context: None = None) -> Tensor:
-        return self.sign * x.flatten(1).norm(dim=1)
+        found: Tensor = self.sign * x.flatten(1).norm(dim=1)
+        return found
 
 
 @pytest.mark.parametrize(("sign", "first"), [(1.0, "likeliest"), (-1.0, "unlikeliest")])
@@ -46,7 +46,7 @@ def test_made_up_images_are_the_same_every_time_and_of_two_classes(size, channel
 
 
 def test_the_authors_settings_at_scale_paper():
-    digits: dict[str, Any] = DIGITS.grid("paper")[0]
+    digits = DIGITS.grid("paper")[0]
     assert digits["method"] == NN
     assert digits["digit"] == 1
     assert digits["configuration"]["entropy"] == {"kind": "neighbours", "weight": 4.0, "neighbours": 20, "form": "unit"}

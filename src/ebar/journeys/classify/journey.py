@@ -20,6 +20,7 @@ from ebar.maths.randomness import folded
 from ebar.models.classifiers import MlpClassifier, initialise
 from ebar.models.generators import SoftplusGenerator, StartsFromData
 from ebar.models.inference import GaussianInference
+from ebar.modes import modules_in
 from ebar.objectives.bad_gan import CLASSIFIER, GENERATOR, BadGan, BadGanTerms, Density
 from ebar.store.differences import as_yaml
 from ebar.store.fingerprint import fingerprint
@@ -249,7 +250,7 @@ def _description(
             "labels": len(data.labels),
             "data": {"digest": fingerprint(examples)},
             **{name: None if one is None else architecture(one) for name, one in networks.items()},
-            "density": None if density is None else fingerprint(density) if isinstance(density, nn.Module) else "given",
+            "density": None if density is None else [fingerprint(one.state_dict()) for one in modules_in(density)],
             "terms": asdict(terms),
             "training": asdict(training),
             "optimiser": entry(OPTIMISERS, optimiser),

@@ -13,14 +13,14 @@ from ebar.evaluation.decision_regions import Regions, decision_regions
 from ebar.evaluation.few_labels import class_logits, fake_share
 from ebar.evaluation.grid import Grid as Nodes
 from ebar.evaluation.grid import grid_around
-from ebar.journeys.classify.journey import Classified, GameTraining, classify
+from ebar.journeys.classify.journey import Classified, ClassifyTraining, classify
 from ebar.maths.manifolds import MANIFOLDS
 from ebar.maths.randomness import folded
 from ebar.models.classifiers import MlpClassifier
 from ebar.models.complement import ComplementGenerator
 from ebar.models.generators import MlpGenerator
 from ebar.modes import evaluation_mode
-from ebar.objectives.bad_gan import Terms
+from ebar.objectives.bad_gan import BadGanTerms
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Claim, Layout
@@ -106,8 +106,8 @@ def play(cell: Cell, folder: Path) -> Classified:
         data,
         classifier=classifier,
         generator=generator,
-        terms=Terms(supervised=cell["method"] == SUPERVISED),
-        training=GameTraining(labelled_size=cell["labels"], **cell["training"]),
+        terms=BadGanTerms(supervised=cell["method"] == SUPERVISED),
+        training=ClassifyTraining(labelled_size=cell["labels"], **cell["training"]),
         optimiser=Adam(betas=(0.5, 0.999), **cell["optimiser"]),
         seed=cell["seed"],
         randomness=randomness,
