@@ -155,8 +155,8 @@ def _plane(
 def _planes(results: Sequence[Result]) -> list[Row]:
     """What is drawn of the first seed, beside its errors."""
     return [
-        Row(name=DRAWN, settings={"manifold": cell["manifold"], "method": cell["method"]}, value=result["errors"],
-            low=None, high=None, over="one training", values=[result["shown"]])
+        Row(name=DRAWN, settings={"manifold": cell["manifold"], "method": cell["method"]},
+            value=float(result["errors"]), low=None, high=None, over="one training", values=[result["shown"]])
         for cell, result in results if result["shown"] is not None
     ]  # fmt: skip
 
