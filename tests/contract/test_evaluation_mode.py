@@ -325,12 +325,12 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "evaluation.token_search.search": lambda w: token_search.search(
         w.energy, w.base, w.x, w.context, how=token_search.TokenSearch(steps=2, candidates=2), generator=w.generator()
     ),
-    "evaluation.linear_probe.fixed_features": lambda w: linear_probe.fixed_features(w.classifier, w.images),
+    "evaluation.linear_probe.fixed_features": lambda w: linear_probe.fixed_features(w.classifier.features, w.images),
     "evaluation.linear_probe.linear_probe": lambda w: linear_probe.linear_probe(
-        w.classifier, *(linear_probe.Labelled(w.images, torch.arange(8) % 3) for _ in range(2)), epochs=2, batch=4,
-        generator=w.generator(),
+        w.classifier.features, *(linear_probe.Labelled(w.images, torch.arange(8) % 3) for _ in range(2)), epochs=2,
+        batch=4, generator=w.generator(),
     ),
-    "evaluation.ranking.rank_by_energy": lambda w: ranking.rank_by_energy(w.points, torch.ones(5, 2)),
+    "evaluation.ranking.rank_by_energy": lambda w: ranking.rank_by_energy(w.points, torch.ones(5, 2).double()),
     "evaluation.grid.density_on_grid": lambda w: grid.density_on_grid(w.points_setting().target, GRID),
     "evaluation.grid.energy_on_grid": lambda w: grid.energy_on_grid(w.points, GRID),
     "evaluation.grid.grid_moments": lambda w: grid.grid_moments(GRID, torch.zeros(16).double(), [w.points]),
