@@ -76,6 +76,21 @@ def test_images_of_32_pixels_begin_as_4_and_those_of_28_as_7() -> None:
     assert bool(((image > 0) & (image < 1)).all())
 
 
+def test_the_generator_starts_with_a_deviation_of_a_tenth_once() -> None:
+    """From −1 to 1, before the tanh; a second call changes nothing."""
+    torch.manual_seed(0)
+    made = UpsamplingGenerator(shape=(2, 8, 8), channels=4, latent=3)
+    images = torch.rand(500, 2, 8, 8)
+    made.start_from(images)
+    last = made.layers[-2]
+    assert isinstance(last, WeightNormalised)
+    length = last.length.detach().clone()
+    drawn = (2 * made(torch.rand(2000, 3)) - 1).atanh()
+    torch.testing.assert_close(drawn.std((0, 2, 3)), torch.full((2,), 0.1), rtol=0.1, atol=0)
+    made.start_from(images)
+    assert torch.equal(last.length, length)
+
+
 def test_images_of_another_size_are_refused_in_one_sentence() -> None:
     with pytest.raises(UserError, match="multiples of 4 pixels"):
         UpsamplingGenerator(shape=(3, 30, 30))

@@ -14,10 +14,10 @@ from torch import Generator, Tensor, nn
 from ebar.backbones.dcgan import ConvolutionalDecoder
 from ebar.backbones.dense import dense_layers, normal_layer
 from ebar.backbones.weight_normalised import dense as weight_normalised
-from ebar.backbones.weight_normalised import transposed_convolution
+from ebar.backbones.weight_normalised import initialising, transposed_convolution
 from ebar.bounds import Amount, Count, Natural
 from ebar.errors import UserError
-from ebar.maths.randomness import Law, draw_noise
+from ebar.maths.randomness import Law, default_generator, draw_noise
 from ebar.modes import evaluation_mode
 from ebar.tables import Table
 from ebar.types import Context
@@ -170,8 +170,8 @@ class UpsamplingGenerator(nn.Module):
     def __init__(self, *, shape: tuple[int, ...], latent: Count = 100, law: Law = "uniform", channels: Count = 512):
         """FC-BN-ReLU to the first channels, then layers of twice the size and half the channels up to the image.
 
-        All but the last have batch normalisation and a rectifier; that one has weight normalisation and a sigmoid,
-        which is tanh for images in [−1, 1]. Images of 32×32 pixels begin as 4×4.
+        All but the last have batch normalisation and a rectifier; that one has weight normalisation and a tanh, for
+        images from −1 to 1 inside. Images of 32×32 pixels begin as 4×4.
 
         Args:
             shape: Of one image.
@@ -193,10 +193,17 @@ class UpsamplingGenerator(nn.Module):
             parts.append(nn.ConvTranspose2d(inputs, units, 5, stride=2, padding=2, output_padding=1, bias=False))
             parts += [nn.BatchNorm2d(units), nn.ReLU()]
         last = transposed_convolution(widths[-1], self.shape[0], trainable=True, deviation=0.1)
-        self.layers = nn.Sequential(*parts, last, nn.Sigmoid())
+        self.layers = nn.Sequential(*parts, last, nn.Tanh())
+
+    @torch.no_grad()
+    def start_from(self, x: Float[Tensor, "batch channels height width"]) -> None:
+        """Length and bias of the last layer from a pass of noise, of as many rows as x, by torch's own state."""
+        noise = draw_noise(len(x), self.latent, self.law, generator=default_generator()).to(x)
+        with initialising(self):
+            self(noise)
 
     def forward(self, noise: Float[Tensor, "rows latent"]) -> Float[Tensor, "rows channels height width"]:
-        made: Tensor = self.layers(noise)
+        made: Tensor = (self.layers(noise) + 1) / 2
         return made
 
     def sample(
