@@ -40,8 +40,10 @@ from ebar.evaluation import (
     exposure_bias,
     few_labels,
     grid,
+    linear_probe,
     next_words,
     rank,
+    ranking,
     segments,
     token_search,
 )
@@ -323,6 +325,12 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "evaluation.token_search.search": lambda w: token_search.search(
         w.energy, w.base, w.x, w.context, how=token_search.TokenSearch(steps=2, candidates=2), generator=w.generator()
     ),
+    "evaluation.linear_probe.fixed_features": lambda w: linear_probe.fixed_features(w.classifier.features, w.images),
+    "evaluation.linear_probe.linear_probe": lambda w: linear_probe.linear_probe(
+        w.classifier.features, *(linear_probe.Labelled(w.images, torch.arange(8) % 3) for _ in range(2)), epochs=2,
+        batch=4, generator=w.generator(),
+    ),
+    "evaluation.ranking.rank_by_energy": lambda w: ranking.rank_by_energy(w.points, torch.ones(5, 2).double()),
     "evaluation.grid.density_on_grid": lambda w: grid.density_on_grid(w.points_setting().target, GRID),
     "evaluation.grid.energy_on_grid": lambda w: grid.energy_on_grid(w.points, GRID),
     "evaluation.grid.grid_moments": lambda w: grid.grid_moments(GRID, torch.zeros(16).double(), [w.points]),
@@ -454,6 +462,8 @@ DOES_NOT_MEASURE = {
     "evaluation.speed": "speed",  # whatever work it is given
     "evaluation.grid": "Grid.areas Grid.axes Grid.box Grid.nearest Grid.nodes discriminator_on_grid grid_around "
     "grid_kl grid_log_z histogram pairwise_kl",
+    "evaluation.classifier_score": "classifier_score",
+    "evaluation.ranking": "Ranking.first Ranking.last distance_to_mean rank_correlation share_of",
     "evaluation.rank": "Spectrum.above Spectrum.share_below numerical_rank singular_values spaced_contexts",
     "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test "
     "compare_verdicts paired_difference verdict",

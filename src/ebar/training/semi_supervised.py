@@ -24,6 +24,7 @@ class FewLabelBatches:
     latent: int
     law: Law
     seed: int
+    dtype: torch.dtype = torch.float32  # of the numbers
 
     def __len__(self) -> int:
         return max(1, len(self.data.unlabelled) // self.batch_size)
@@ -40,10 +41,10 @@ class FewLabelBatches:
             drawn = self._generator("noise", epoch, number)
             noise = draw_noise(2 * len(rows), self.latent, self.law, generator=drawn)
             yield SemiSupervised(
-                labelled=as_numbers(self.data.labelled[chosen]),
+                labelled=as_numbers(self.data.labelled[chosen]).to(self.dtype),
                 labels=self.data.labels[chosen],
-                unlabelled=as_numbers(self.data.unlabelled[rows]),
-                noise=noise.view(2, len(rows), self.latent),
+                unlabelled=as_numbers(self.data.unlabelled[rows]).to(self.dtype),
+                noise=noise.view(2, len(rows), self.latent).to(self.dtype),
                 chance=torch.rand((), generator=drawn),
             )
 

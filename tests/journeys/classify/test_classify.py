@@ -181,6 +181,10 @@ def test_the_command_trains_goes_on_and_its_folder_opens(
     assert "finished (epochs) at step 4, epoch 1; best validation error" in said
     assert "best epoch: test error" in said
     assert "last epoch: test error" in said
+    double = ["--name", "double", "--precision", "float64", "--training.epochs", "1", "--json"]
+    assert main([*words, *double]) == 0
+    assert ebar.load(tmp_path / "double").classifier.head.bias.dtype == torch.float64
+    capsys.readouterr()
     assert main([*words, "--training.epochs", "2", "--replace_config", "--json"]) == 0
     assert '"epoch": 2' in capsys.readouterr().out
     opened = ebar.load(tmp_path / "few")

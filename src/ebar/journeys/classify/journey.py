@@ -150,6 +150,7 @@ def classify(
         FewLabelBatches(
             data=data, batch_size=training.batch_size, labelled_size=training.labelled_size,
             latent=getattr(generator, "latent", 1), law=getattr(generator, "law", "uniform"), seed=drawn,
+            dtype=weight.dtype,
         ),
         device,
     )  # fmt: skip

@@ -103,8 +103,9 @@ def _empirical(results: Sequence[Result]) -> list[Row]:
 
 def _departures(cells: Sequence[Cell]) -> list[str]:
     return [
-        f"Empty cells of histograms: ε = {EPSILON:g} is added to the share of every cell, and all are normalised "
-        "again; the thesis does not say what it does. Distances between histograms depend on it.",
+        f"ε = {EPSILON:g} is added to every probability of both distributions, and all are normalised again, since "
+        "histograms have empty cells. The thesis does not tell its own: with this one its figures for the data's own "
+        "histograms come out, those of the spirals the other way round.",
         "With entropy weight α the optimum is c = −α·log p (Proposition 2), so e^(−c/α) is the distribution that the "
         "energy stands for; the thesis has e^−c, which is given beside it. Without an entropy (GAN, EGAN-Const) both "
         "are e^−c.",
