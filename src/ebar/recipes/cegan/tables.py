@@ -181,7 +181,7 @@ TABLE_B1 = Recipe(
         "Scores by different classifiers do not compare: the thesis' 7.07 ± 0.10 (EGAN-Ent-VI), 6.86 ± 0.06 (improved "
         "GAN of Salimans et al. 2016, without labels) and 6.74 ± 0.09 (EGAN-Const) are by the Inception network."
     ],
-    reading=Caption(elsewhere=lambda cells: "Inception network"),
+    reading=Caption(items="images that are scored, one game", elsewhere=lambda cells: "Inception network"),
 )  # fmt: skip
 
 # Table B.3 --------------------------------------------------------------------------------------------------------
@@ -242,8 +242,8 @@ TABLE_B3 = Recipe(
 
 def _drawn(results: Sequence[Result]) -> list[Row]:
     return [
-        Row(name="steps", settings={"set": cell["set"], "method": cell["method"]}, value=result["steps"], low=None,
-            high=None, picture=result["sheet"])
+        Row(name="steps", settings={"set": cell["set"], "method": cell["method"]}, value=float(result["steps"]),
+            low=None, high=None, picture=result["sheet"])
         for cell, result in results
     ]  # fmt: skip
 
