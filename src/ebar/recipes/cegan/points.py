@@ -111,8 +111,8 @@ def _departures(cells: Sequence[Cell]) -> list[str]:
         "are e^−c.",
         f"The two spirals: the data are drawn with a standard deviation of 0.45 around each centre (“{DATA}”), and the "
         f"authors' code compares with a density of variance 1 (“{WIDE}”): the thesis' figures are of the latter.",
-        "Another seed has other weights, noise, order and another draw of the data. Of the settings, those that are not the authors' "
-        "were chosen by runs of seed 100, which are in no table.",
+        "Another seed has other weights, noise, order and another draw of the data. Of the settings, those "
+        "that are not the authors' were chosen by runs of seed 100, which are in no table.",
     ]
 
 
