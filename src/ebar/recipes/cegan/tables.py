@@ -117,8 +117,8 @@ DIGITS = Recipe(
     run=run_cell,
     figures=[
         Figures(
-            Figure(name=CORRELATION, at="ranking.correlation.all", range=(-1.0, 1.0)),
-            Figure(name=OF_REAL, at="ranking.correlation.real", range=(-1.0, 1.0)),
+            Figure(name=CORRELATION, at="ranking.correlation.all", range=(-1.0, 1.0), warns="halted"),
+            Figure(name=OF_REAL, at="ranking.correlation.real", range=(-1.0, 1.0), warns="halted"),
             Figure(name=REAL, at="ranking.real.{end}", each={"end": {end: end for end in ENDS}}, range=(0.0, 1.0)),
             Figure(name=DISTANCE, at="ranking.distance.{end}", each={"end": {end: end for end in ENDS}}),
             Figure(name=f"{CORRELATION}, less that of {CONST}", at="ranking.correlation.all", minus={"method": CONST}),
@@ -168,7 +168,7 @@ TABLE_B1 = Recipe(
     ),
     run=run_cell,
     figures=Figures(
-        Figure(name=SCORE, at="score.samples", range=(1.0, 1000.0),
+        Figure(name=SCORE, at="score.samples", range=(1.0, 1000.0), warns="halted",
                paper=lambda known: INCEPTION.get(known["method"]) if known["set"] == "cifar-10" else None),
         Figure(name=SCORE_OF_TEST, at="score.test", range=(1.0, 1000.0)),
         Figure(name=ERROR, at="score.error", range=(0.0, 1.0)),
@@ -223,7 +223,7 @@ TABLE_B3 = Recipe(
     run=run_cell,
     figures=Figures(
         *(Figure(name=name, at=_percent, summary=None if name == TEST_ERROR else _alone, range=(0.0, 100.0),
-                 paper=_probed(place))
+                 warns="halted", paper=_probed(place))
           for place, name in enumerate((TEST_ERROR, DEVIATION, LEAST))),
         by=("set", "method"),
     ),
