@@ -62,7 +62,7 @@ LARGEST_PAPER = {
     (MNIST, FM, None): -297.0, (MNIST, LD, 10): -659.0, (SVHN, "FM+PT+Ent", None): -5809.0,
     (SVHN, "FM+PT+LD+Ent", None): -5919.0,
 }  # fmt: skip
-PAIRED = "Paired by seed, which also draws the labelled images. Intervals are over seeds alone: all have the same test images."
+PAIRED = "Paired by seed, which also draws the labelled images. Intervals are over seeds alone; all share their test images."
 ABLATIONS = [
     *((SVHN, method) for method in (FM, VI, PT, "FM+PT+Ent", "FM+PT+LD+Ent")),
     *((CIFAR, method) for method in (FM, VI, "FM+VI+Ent")),
@@ -141,8 +141,8 @@ def few_errors(rows: Sequence[Row]) -> str:
     mean = float(row.value or 0.0)
     verdict = "Reached" if mean <= MOST else "Not reached"
     return (
-        f"**{verdict}**: the method chosen by validation error, {row.settings['method']}, errs on {text(mean)} % of test "
-        f"images in the mean over seeds (asked for: at most {MOST} %)."
+        f"**{verdict}**: the method chosen by validation error, {row.settings['method']}, errs on {text(mean)} % of "
+        f"test images in the mean over seeds (asked for: at most {MOST} %)."
     )
 
 
