@@ -72,7 +72,7 @@ SCALES: Mapping[str, Mapping[str, Any]] = {
         "corpus": MNIST, **DIGITS, "data.validation_size": 5000, "labels": 100, **ADAM,
         "optimiser.betas": [0.5, 0.9999], "generator_optimiser.betas": [0.0, 0.9999],
         "training.epochs": 2000, "training.batch_size": 100,
-        "training.labelled_size": 100, "terms.low_density_start": 0.009,
+        "training.labelled_size": 100, "terms.low_density_start": 0.0075,
         "density": {"limit": 50_000, "features": 160, "layers": 6, "components": 10, "batch_size": 16, "epochs": 50,
                     "noise": 0},
     },
