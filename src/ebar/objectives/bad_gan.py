@@ -193,7 +193,7 @@ class BadGan:
         """Features of data are a constant here: the generator moves its own towards them.
 
         The public code has a second batch of data for this and fresh samples for the density; here it is the batch that
-        the classifier has just moved on, and the first samples of it: the same in expectation.
+        the classifier has just moved on, and its first samples: the same in expectation.
         """
         terms, noise = self.terms, batch.noise[1]
         generated = self.generator(noise)

@@ -62,8 +62,8 @@ LARGEST_PAPER = {
     (MNIST, FM, None): -297.0, (MNIST, LD, 10): -659.0, (SVHN, "FM+PT+Ent", None): -5809.0,
     (SVHN, "FM+PT+LD+Ent", None): -5919.0,
 }  # fmt: skip
-PAIRED = (
-    "Paired by seed, which also draws the labelled images. Intervals are over seeds alone; all share their test images."
+PAIRED = "Paired by seed, which draws the labelled images too. Intervals are over seeds; all share their test images."
+    "Paired by seed, which also draws the labelled images. Intervals are over seeds alone, which share their test images."
 )
 ABLATIONS = [
     *((SVHN, method) for method in (FM, VI, PT, "FM+PT+Ent", "FM+PT+LD+Ent")),
