@@ -63,8 +63,6 @@ LARGEST_PAPER = {
     (SVHN, "FM+PT+LD+Ent", None): -5919.0,
 }  # fmt: skip
 PAIRED = "Paired by seed, which draws the labelled images too. Intervals are over seeds; all share their test images."
-    "Paired by seed, which also draws the labelled images. Intervals are over seeds alone, which share their test images."
-)
 ABLATIONS = [
     *((SVHN, method) for method in (FM, VI, PT, "FM+PT+Ent", "FM+PT+LD+Ent")),
     *((CIFAR, method) for method in (FM, VI, "FM+VI+Ent")),
