@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.evaluation.grid import (
     Grid,
@@ -19,6 +20,7 @@ from ebar.evaluation.grid import (
     histogram,
     pairwise_kl,
 )
+from ebar.features.feature import Features
 from ebar.features.points import PointFeature
 from ebar.maths import mixtures
 from ebar.models.points import (
@@ -260,3 +262,12 @@ def test_what_cannot_be_is_one_sentence(make, sentence):
     with pytest.raises(UserError, match=sentence) as error:
         make()
     assert str(error.value).count(".") - str(error.value).count("0.") <= 2
+
+
+def test_features_of_the_same_points_have_a_gradient_each_time_they_are_asked_for():
+    energy = Linear(Features([PointFeature("squared radius", lambda x: x.square().sum(1))]), torch.tensor([-0.5]))
+    x = torch.tensor([[1.0, 2.0], [3.0, -1.0]], requires_grad=True)
+    with torch.no_grad():
+        energy(x)
+    for _ in range(2):
+        assert torch.equal(torch.autograd.grad(energy(x).sum(), x)[0], x)  # E = ½‖x‖²

@@ -103,7 +103,8 @@ class Features(Generic[X]):
         tensors: list[Tensor] = [*x] if isinstance(x, Sequences) else [cast(Tensor, x)]
         if context is not None:
             tensors += [*context.given, *([] if context.order is None else [context.order])]
-        if any(tensor.is_inference() for tensor in tensors):  # these have no version
+        # These have no version; and what has a gradient in x is of one graph, which is not kept.
+        if any(tensor.is_inference() or tensor.requires_grad for tensor in tensors):
             return self._evaluate(x, context)
         first, *others = tensors
         versions = tuple(tensor._version for tensor in tensors)
