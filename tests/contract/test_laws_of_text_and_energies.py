@@ -23,6 +23,7 @@ from ebar.data import TOKENISERS
 from ebar.data.built_tokeniser import PretrainedTokeniser, read_tokeniser
 from ebar.data.tokenisers import Alphabet
 from ebar.energies.conditional import ConditionalLinear, MeanPool
+from ebar.energies.discriminators import DISCRIMINATORS
 from ebar.energies.kinds import ENERGIES as KINDS
 from ebar.energies.linear import Linear, OwnLogits
 from ebar.energies.neural import unit
@@ -214,6 +215,8 @@ def test_every_energy_has_an_example() -> None:
 
     # Draws nothing and learns nothing: a last layer whose norm is bounded, a part of Neural.
     known = {name.partition(",")[0] for name in ENERGIES} | {kind.__name__ for kind in KINDS.values()}
+    # Discriminators read points and images, not sequences: tests/models/test_generators.py has them.
+    known |= {kind.__name__ for kind in DISCRIMINATORS.values()}
     assert classes(ebar.energies, is_energy) - known == set()
 
 

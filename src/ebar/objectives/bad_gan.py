@@ -113,7 +113,7 @@ class BadGanTerms:
     """The threshold, as a centile of the densities of training examples: from 0 to 100."""
     low_density_share: Share = 0.1
     """Probability that a step has that term."""
-    low_density_start: Share = 0.01
+    low_density_start: Share = 0.0075
     """Share of training before it comes in."""
     low_density_rows: Count = 30
     """How many of a batch's generated samples it looks at."""
@@ -190,7 +190,11 @@ class BadGan:
         return Loss(value, CLASSIFIER, metrics)
 
     def generator_loss(self, batch: SemiSupervised, clock: Clock) -> Loss:
-        """Features of data are a constant here: the generator moves its own towards them."""
+        """Features of data are a constant here: the generator moves its own towards them.
+
+        The public code has a second batch of data for this and fresh samples for the density; here it is the batch that
+        the classifier has just moved on, and its first samples: the same in expectation.
+        """
         terms, noise = self.terms, batch.noise[1]
         generated = self.generator(noise)
         with torch.no_grad():

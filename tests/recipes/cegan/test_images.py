@@ -60,7 +60,7 @@ def test_the_authors_settings_at_scale_paper():
 
 
 def test_the_documents_test_errors_stand_beside_those_of_mnist():
-    probe = {"probe": {"value": 0.02, "low": 0.01, "high": 0.03, "effective_sample_size": 100.0}}
+    probe = {"probe": {"value": 0.02, "low": 0.01, "high": 0.03, "effective_sample_size": 100.0}, "halted": None}
     cells = [cell for cell in TABLE_B3.grid("cpu") if cell["method"] == NN]
     rows = TABLE_B3.rows([(cell, probe) for cell in cells])
     assert [(row.name, row.value, row.document) for row in rows] == [

@@ -20,7 +20,7 @@ from ebar.recipes.badgan.cells import (
     runs_of,
 )
 from ebar.recipes.figures import Figure, Figures, found, grouped, over_seeds
-from ebar.recipes.layout import Claim, Curves, Layout, Points
+from ebar.recipes.layout import Claim, Curves, Layout, Points, text
 from ebar.recipes.recipe import Caption, Cell, Laid, Recipe, Result, Row
 from ebar.report.image_sheet import write_sheets
 from ebar.types import Estimate
@@ -31,6 +31,7 @@ ERROR, LAST = "test error of the best epoch, %", "test error of the last epoch, 
 VALIDATION = "validation error of the best epoch, %"
 TRUE, FAKE = "test images with a logit above 0, %", "generated images without one, %"
 GAIN, OVER_FM = f"test error − {SUPERVISED}, %", f"test error − {FM}, %"
+MOST = 2.5  # per cent, of the method that is chosen
 CHOSEN = "test error of the method chosen by validation error, %"
 LARGEST, TENTH = "largest log p of generated images, nats", "10th centile of log p of training images, nats"
 ABOVE = "generated images above that centile, %"
@@ -38,6 +39,7 @@ BY_EPOCH, TRUE_BY_EPOCH, FAKE_BY_EPOCH = (
     "validation error by epoch, %", "validation images with a logit above 0, by epoch, %",
     "generated images without one, by epoch, %",
 )  # fmt: skip
+TESTED = "test images"
 BY = ("corpus", "method", "centile")
 # Errors of 10,000 test images of MNIST, in %, with the document's deviations; % of SVHN and CIFAR-10.
 PRINTED_C1 = {
@@ -60,6 +62,7 @@ LARGEST_PAPER = {
     (MNIST, FM, None): -297.0, (MNIST, LD, 10): -659.0, (SVHN, "FM+PT+Ent", None): -5809.0,
     (SVHN, "FM+PT+LD+Ent", None): -5919.0,
 }  # fmt: skip
+PAIRED = "Paired by seed, which draws the labelled images too. Intervals are over seeds; all share their test images."
 ABLATIONS = [
     *((SVHN, method) for method in (FM, VI, PT, "FM+PT+Ent", "FM+PT+LD+Ent")),
     *((CIFAR, method) for method in (FM, VI, "FM+VI+Ent")),
@@ -91,8 +94,8 @@ def density(path: str) -> Callable[..., float | None]:
 
 
 def share(name: str, path: str, **more: Any) -> Figure:
-    """A share in per cent, whose interval is over seeds and test images."""
-    return Figure(name=name, at=percent(path), shared="test images", range=(0.0, 100.0), **more)
+    """A share in per cent; `shared` says what all seeds have in common, whose error then belongs in the interval."""
+    return Figure(name=name, at=percent(path), range=(0.0, 100.0), **more)
 
 
 def _against(other: str) -> Callable[[Cell], dict[str, Any]]:
@@ -100,10 +103,10 @@ def _against(other: str) -> Callable[[Cell], dict[str, Any]]:
 
 
 ERRORS = Figures(
-    share(ERROR, "best.error", paper=PRINTED_C2),
-    share(LAST, "last.error"),
+    share(ERROR, "best.error", shared=TESTED, paper=PRINTED_C2),
+    share(LAST, "last.error", shared=TESTED),
     share(VALIDATION, "validation.error"),
-    share(TRUE, "best.true_share"),
+    share(TRUE, "best.true_share", shared=TESTED),
     share(FAKE, "best.fake_share"),
     by=BY,
 )
@@ -130,6 +133,17 @@ def chosen_method(results: Sequence[Result]) -> list[Row]:
 
     best = min(groups, key=lambda group: sum(mean("validation", groups[group])) / len(groups[group]))
     return [over_seeds(CHOSEN, dict(zip(BY, best, strict=True)), mean("best", groups[best]), least=0.0)]
+
+
+def few_errors(rows: Sequence[Row]) -> str:
+    """What is asked for is the mean over seeds, not the whole interval."""
+    (row,) = (row for row in rows if row.name == CHOSEN)
+    mean = float(row.value or 0.0)
+    verdict = "Reached" if mean <= MOST else "Not reached"
+    return (
+        f"**{verdict}**: the method chosen by validation error, {row.settings['method']}, errs on {text(mean)} % of "
+        f"test images in the mean over seeds (asked for: at most {MOST} %)."
+    )
 
 
 def curves(*names: tuple[str, str]) -> Callable[[Sequence[Result]], list[Row]]:
@@ -172,7 +186,7 @@ def departures(cells: Sequence[Cell]) -> list[str]:
         f"Here {tree['data']['validation_size']:,} training images choose the epoch, ε is a centile of unlabelled "
         "training images, and test images are measured once, of the best epoch and of the last.",
         "FM+PT is not in the document's table for MNIST; weights of PT and Ent are its code's for SVHN, of VI that for "
-        "CIFAR-10. The start of LD is the same share of training as in its code, 9000 steps of 10⁶.",
+        "CIFAR-10. The start of LD is the same share of training as in its code, 9000 steps of 1.2·10⁶.",
         "The density is a small PixelCNN with mixtures of logistics, trained on unlabelled images of the run"
         + (f" with up to {noise} levels of noise in each pixel" if noise else "")
         + ": its log-densities are not those of the document's PixelCNN++.",
@@ -195,9 +209,6 @@ READING = Caption(
     elsewhere=lambda cells: "2000 epochs" if cells[0]["configuration"]["training"]["epochs"] < 100 else None,
 )
 FEWER = Claim(says="a generator and unlabelled images help", figure=GAIN, below=0.0, where={"method": FM})
-BELOW = Claim(
-    says="the method chosen by validation error errs on at most 2.5 % of test images", figure=CHOSEN, below=2.5
-)
 TABLE_C1 = Recipe(
     title="Few labels: supervised only, feature matching, and its entropy and density terms",
     source=f"{PAPER}, Table C.1 (= 6.4)",
@@ -207,7 +218,7 @@ TABLE_C1 = Recipe(
     tables=[
         Layout(rows=BY[:2], figures=(ERROR, LAST, VALIDATION)),
         Layout(rows=BY[:2], figures=(TRUE, FAKE), caption="Assumption 1, of the best epoch."),
-        Layout(rows=BY[:2], figures=(GAIN,), caption="Paired by seed, which also draws the labelled images."),
+        Layout(rows=BY[:2], figures=(GAIN,), caption=PAIRED),
         Layout(rows=BY[:2], figures=(CHOSEN,)),
         printed,
     ],
@@ -215,7 +226,7 @@ TABLE_C1 = Recipe(
         Points(of=[ERROR], label="{corpus} {method}", title="Test error", x_label="%"),
         Curves(of={BY_EPOCH: "{method}"}, x="epoch", by=("method",), title="Validation error, %", log_y=True),
     ],
-    claims=[FEWER, BELOW],
+    claims=[FEWER, few_errors],
     runs=RUNS,
     reading=READING,
 )
@@ -227,7 +238,7 @@ TABLE_C2 = Recipe(
     figures=[ERRORS, MATCHING_ALONE, DENSITIES, chosen_method],
     tables=[
         Layout(rows=BY, figures=(ERROR, LAST, VALIDATION)),
-        Layout(rows=BY, figures=(OVER_FM,), caption="Paired by seed."),
+        Layout(rows=BY, figures=(OVER_FM,), caption=PAIRED),
         Layout(rows=BY, figures=(LARGEST, TENTH, ABOVE), caption="Max log-p."),
         Layout(rows=BY, figures=(TRUE, FAKE), caption="Assumption 1, of the best epoch."),
     ],
@@ -282,7 +293,7 @@ FIGURE_C6 = Recipe(
     run=run_cell,
     figures=[
         curves((TRUE_BY_EPOCH, "true_share"), (FAKE_BY_EPOCH, "fake_share")),
-        Figures(share(TRUE, "best.true_share"), share(FAKE, "best.fake_share"), by=BY),
+        Figures(share(TRUE, "best.true_share", shared=TESTED), share(FAKE, "best.fake_share"), by=BY),
     ],
     tables=Layout(rows=BY[:2], figures=(TRUE, FAKE), caption="Of the best epoch."),
     plots=Curves(

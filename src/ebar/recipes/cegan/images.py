@@ -63,7 +63,9 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     if "probe" in how:
         found["probe"] = plain(_probe(game.energy, paths, how["probe"], random))
     if "score" in how:
-        found["score"] = _scores(game.sample(how["score"]["samples"], generator=random), paths, how["score"], random)
+        samples = game.sample(how["score"]["samples"], generator=random)
+        seeded(cell["seed"])  # of the classifier's first weights, however the game came to its end
+        found["score"] = _scores(samples, paths, how["score"], random)
     if "sheet" in how:
         found["sheet"] = _sheet(game.sample(how["sheet"], generator=random))
     return found

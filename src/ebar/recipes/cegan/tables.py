@@ -117,8 +117,8 @@ DIGITS = Recipe(
     run=run_cell,
     figures=[
         Figures(
-            Figure(name=CORRELATION, at="ranking.correlation.all", range=(-1.0, 1.0)),
-            Figure(name=OF_REAL, at="ranking.correlation.real", range=(-1.0, 1.0)),
+            Figure(name=CORRELATION, at="ranking.correlation.all", range=(-1.0, 1.0), warns="halted"),
+            Figure(name=OF_REAL, at="ranking.correlation.real", range=(-1.0, 1.0), warns="halted"),
             Figure(name=REAL, at="ranking.real.{end}", each={"end": {end: end for end in ENDS}}, range=(0.0, 1.0)),
             Figure(name=DISTANCE, at="ranking.distance.{end}", each={"end": {end: end for end in ENDS}}),
             Figure(name=f"{CORRELATION}, less that of {CONST}", at="ranking.correlation.all", minus={"method": CONST}),
@@ -168,7 +168,7 @@ TABLE_B1 = Recipe(
     ),
     run=run_cell,
     figures=Figures(
-        Figure(name=SCORE, at="score.samples", range=(1.0, 1000.0),
+        Figure(name=SCORE, at="score.samples", range=(1.0, 1000.0), warns="halted",
                paper=lambda known: INCEPTION.get(known["method"]) if known["set"] == "cifar-10" else None),
         Figure(name=SCORE_OF_TEST, at="score.test", range=(1.0, 1000.0)),
         Figure(name=ERROR, at="score.error", range=(0.0, 1.0)),
@@ -181,7 +181,7 @@ TABLE_B1 = Recipe(
         "Scores by different classifiers do not compare: the thesis' 7.07 ± 0.10 (EGAN-Ent-VI), 6.86 ± 0.06 (improved "
         "GAN of Salimans et al. 2016, without labels) and 6.74 ± 0.09 (EGAN-Const) are by the Inception network."
     ],
-    reading=Caption(elsewhere=lambda cells: "Inception network"),
+    reading=Caption(items="images that are scored, one game", elsewhere=lambda cells: "Inception network"),
 )  # fmt: skip
 
 # Table B.3 --------------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ TABLE_B3 = Recipe(
     run=run_cell,
     figures=Figures(
         *(Figure(name=name, at=_percent, summary=None if name == TEST_ERROR else _alone, range=(0.0, 100.0),
-                 paper=_probed(place))
+                 warns="halted", paper=_probed(place))
           for place, name in enumerate((TEST_ERROR, DEVIATION, LEAST))),
         by=("set", "method"),
     ),
@@ -242,8 +242,8 @@ TABLE_B3 = Recipe(
 
 def _drawn(results: Sequence[Result]) -> list[Row]:
     return [
-        Row(name="steps", settings={"set": cell["set"], "method": cell["method"]}, value=result["steps"], low=None,
-            high=None, picture=result["sheet"])
+        Row(name="steps", settings={"set": cell["set"], "method": cell["method"]}, value=float(result["steps"]),
+            low=None, high=None, picture=result["sheet"])
         for cell, result in results
     ]  # fmt: skip
 
