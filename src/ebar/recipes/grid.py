@@ -64,7 +64,9 @@ OBJECTS = ("the house", "a bird", "the river", "us", "the small dog")
 
 
 def file_of(name: str) -> Path:
-    """A file below the folder that EBAR_DATA names."""
+    """A file below the folder that EBAR_DATA names; one that a run has made itself is named by its whole path."""
+    if (own := Path(name)).is_absolute() and own.exists():
+        return own
     folder = os.environ.get("EBAR_DATA")
     if not folder:
         raise UserError(f"This recipe needs the file {name}: put it in a folder and name that folder in EBAR_DATA.")
