@@ -12,7 +12,9 @@ from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Claim, Layout, Points
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.report.image_sheet import write_sheets
+from ebar.types import Estimate
 
+SHARED = "test images"
 COMMON = {
     "data.kind": "images",
     "generator.kind": "dcgan",
@@ -117,8 +119,8 @@ DIGITS = Recipe(
     run=run_cell,
     figures=[
         Figures(
-            Figure(name=CORRELATION, at="ranking.correlation.all", range=(-1.0, 1.0), warns="halted"),
-            Figure(name=OF_REAL, at="ranking.correlation.real", range=(-1.0, 1.0), warns="halted"),
+            Figure(name=CORRELATION, at="ranking.correlation.all", range=(-1.0, 1.0), shared=SHARED, warns="halted"),
+            Figure(name=OF_REAL, at="ranking.correlation.real", range=(-1.0, 1.0), shared=SHARED, warns="halted"),
             Figure(name=REAL, at="ranking.real.{end}", each={"end": {end: end for end in ENDS}}, range=(0.0, 1.0)),
             Figure(name=DISTANCE, at="ranking.distance.{end}", each={"end": {end: end for end in ENDS}}),
             Figure(name=f"{CORRELATION}, less that of {CONST}", at="ranking.correlation.all", minus={"method": CONST}),
@@ -170,8 +172,8 @@ TABLE_B1 = Recipe(
     figures=Figures(
         Figure(name=SCORE, at="score.samples", range=(1.0, 1000.0), warns="halted",
                paper=lambda known: INCEPTION.get(known["method"]) if known["set"] == "cifar-10" else None),
-        Figure(name=SCORE_OF_TEST, at="score.test", range=(1.0, 1000.0)),
-        Figure(name=ERROR, at="score.error", range=(0.0, 1.0)),
+        Figure(name=SCORE_OF_TEST, at="score.test", range=(1.0, 1000.0), shared=SHARED),
+        Figure(name=ERROR, at="score.error", range=(0.0, 1.0), shared=SHARED),
         by=("set", "method"),
     ),
     tables=Layout(rows=("set", "method")),
@@ -192,8 +194,9 @@ PROBED = {NN: (1.190, 0.024, 1.160), CONST: (1.338, 0.044, 1.280), GAN: (1.259, 
           RANDOM: (3.409, 0.124, 3.260)}  # fmt: skip
 
 
-def _percent(result: Mapping[str, Any], **each: Any) -> float:
-    return 100 * float(result["probe"]["value"])
+def _percent(result: Mapping[str, Any], **each: Any) -> Estimate:
+    found = Estimate.from_dict(result["probe"])
+    return found._replace(value=100 * found.value, low=100 * found.low, high=100 * found.high)
 
 
 def _probed(place: int) -> Callable[[Mapping[str, Any]], float | None]:
@@ -223,7 +226,7 @@ TABLE_B3 = Recipe(
     run=run_cell,
     figures=Figures(
         *(Figure(name=name, at=_percent, summary=None if name == TEST_ERROR else _alone, range=(0.0, 100.0),
-                 warns="halted", paper=_probed(place))
+                 shared=SHARED, warns="halted", paper=_probed(place))
           for place, name in enumerate((TEST_ERROR, DEVIATION, LEAST))),
         by=("set", "method"),
     ),
