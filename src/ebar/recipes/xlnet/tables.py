@@ -58,10 +58,12 @@ SHORT = {**SMALL, "data": {**SMALL["data"], "limit": 500_000}}  # what each of m
 HELD_OUT = {"validation_share": 0.1, "test_share": 0.2}
 
 
-def snippets(name: str, labels: Sequence[int | None], seeds: int, length: int = 64) -> dict[str, Any]:
+def snippets(
+    name: str, labels: Sequence[int | None], seeds: int, length: int = 64, *, epochs: int = 4, batch: int = 32
+) -> dict[str, Any]:  # fmt: skip
     """One of Pang & Lee's data sets."""
     data = {"train": f"pang-lee-reviews/{name}.zip", "length": length, **HELD_OUT}
-    return finetuning(data, rate=1e-3, epochs=4, batch=32, warmup=20, labels=labels, seeds=seeds, head="mean")
+    return finetuning(data, rate=1e-3, epochs=epochs, batch=batch, warmup=20, labels=labels, seeds=seeds, head="mean")
 
 
 # The authors' settings ----------------------------------------------------------------------------------------------
