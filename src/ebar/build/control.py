@@ -21,7 +21,8 @@ def fit_control(config: ControlConfig, folder: Path | None) -> Controlled:
     return control(
         model, wanted, prompt=config.prompt, reads_prompt=config.reads_prompt,
         length=min(config.length, model.space.length), draws=config.draws, checks=config.checks,
-        surrogate_draws=config.surrogate_draws, rows=config.rows, seed=config.seed, folder=folder,
+        surrogate_draws=config.surrogate_draws, rounds=config.rounds, round_draws=config.round_draws, rows=config.rows,
+        seed=config.seed, folder=folder,
         description=None if folder is None else described(folder, MANUAL, config),
     )  # fmt: skip
 
