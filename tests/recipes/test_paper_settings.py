@@ -307,7 +307,7 @@ def plain(value: Any) -> Any:
 def resolved(family: str, cell: Mapping[str, Any]) -> dict[str, Any]:
     """A cell with every default of its configuration."""
     manual, config = MANUALS.get(family, (TRAIN, TrainConfig))
-    found = plain(cell)
+    found: dict[str, Any] = plain(cell)
     if cell.get("pretraining"):
         found["pretraining"] = plain(read_tree({"seed": 0, **cell["pretraining"]}, manual, config))
     if "models" in cell:  # a cell of several models, whose networks stand beside its configuration
