@@ -475,6 +475,7 @@ DOES_NOT_MEASURE = {
     "evaluation.grid": "Grid.areas Grid.axes Grid.box Grid.nearest Grid.nodes discriminator_on_grid grid_around "
     "grid_kl grid_log_z histogram pairwise_kl",
     "evaluation.classifier_score": "classifier_score",
+    "evaluation.best_of_n": "exact_best expected_best kl_bound n_for",
     "evaluation.ranking": "Ranking.first Ranking.last distance_to_mean rank_correlation share_of",
     "evaluation.rank": "Spectrum.above Spectrum.share_below numerical_rank singular_values spaced_contexts",
     "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test "

@@ -104,12 +104,7 @@ class Controlled:
 
     def continues(self, model: Any) -> Any:
         """A model with q's tokens, which continues the prompt where there is one."""
-        if not self.prompt:
-            return model
-        if self.reading.encode is None:
-            raise UserError("Nothing is known of how this model's tokens encode a prompt: give data=, its corpus.")
-        tokens = torch.tensor([self.reading.encode(self.prompt)], device=device_of(model))
-        return Prompted(model, Context(Sequences(tokens, torch.tensor([tokens.shape[1]], device=tokens.device))))
+        return continued_from(model, self.prompt, self.reading)
 
     @cached_property
     def q(self) -> Any:
@@ -395,6 +390,17 @@ def control(
     )  # fmt: skip
     made.fitted  # noqa: B018 — found now
     return made
+
+
+def continued_from(model: Any, prompt: str, reading: Reading, length: int | None = None) -> Any:
+    """The model over texts of `length` tokens that go on from the prompt, where there is one."""
+    model = model if length is None else _of_length(model, length)
+    if not prompt:
+        return model
+    if reading.encode is None:
+        raise UserError("Nothing is known of how this model's tokens encode a prompt: give data=, its corpus.")
+    tokens = torch.tensor([reading.encode(prompt)], device=device_of(model))
+    return Prompted(model, Context(Sequences(tokens, torch.tensor([tokens.shape[1]], device=tokens.device))))
 
 
 def _of_length(model: Any, length: int) -> Any:
