@@ -26,11 +26,13 @@ TOP = """# What is reproduced
 
 Every table and figure of the documents that ebar implements, one line each: what the document says, what was measured
 here with its 95 % interval, and the verdict. *Reproduced*: the intervals of all figures lie on the claimed side; *in
-part*: some do; *not reproduced*: some lie on the other side and none on the claimed one; *undecided at this size*: the
-intervals have both sides, and the page says what size would decide; *shown*: pictures, texts or figures of which
-nothing is claimed as a number. Minutes are elapsed on two cores / added up over runs; a record that has only the latter
-is older, and tables that are read off the same runs have the same time. Sizes differ from the documents': each page
-says how. This page is written by `ebar reproduce --summary` from the recorded results.
+part*: some do; *not reproduced*: some lie on the other side and none on the claimed one; *undecided at this size*:
+the intervals have both sides, and the page says what size would decide; *shown*: pictures, texts or figures of which
+nothing is claimed as a number. Verdicts are of the claims named under *ours*, which say what is higher or lower and
+seldom by how much; where our figures can be set beside the document's, the page does it. Minutes are elapsed on two
+cores / added up over runs; a record that has only the latter is older, and tables that are read off the same runs
+have the same time. Sizes differ from the documents': each page says how. This page is written by `ebar reproduce
+--summary` from the recorded results.
 """
 
 
