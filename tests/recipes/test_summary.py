@@ -13,7 +13,7 @@ from ebar.recipes import RECIPES, find_recipe
 from ebar.recipes.claims import IN_PART, Claim
 from ebar.recipes.documents import DOCUMENTS, Entry
 from ebar.recipes.recipe import Finding, Recipe, Row, several
-from ebar.recipes.summary import NOT_RUN, chosen_findings, line_of, summary, summary_page
+from ebar.recipes.summary import NOT_RUN, RUN_EARLIER, chosen_findings, line_of, summary, summary_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 ENTRIES = [entry for document in DOCUMENTS for entry in document.entries]
@@ -128,6 +128,15 @@ def test_what_is_not_recorded_says_so_or_why(tmp_path: Path) -> None:
     assert line_of("", missing, tmp_path)[4:6] == ("not recorded yet", NOT_RUN)
     gpu = Entry(place="Table 3", says="", recipe="gam/table3", why="needs a GPU")
     assert line_of("", gpu, tmp_path)[4:6] == ("needs a GPU", NOT_RUN)
+
+
+def test_a_record_of_earlier_settings_is_linked_and_has_no_verdict(tmp_path: Path) -> None:
+    entry = Entry(place="Table 3", says="", recipe="earm/table3")
+    page = tmp_path / "earlier" / "earm" / "table3.cpu.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("# as it was")
+    line = line_of("a document", entry, tmp_path)
+    assert (line.ours, line.verdict, line.page) == (RUN_EARLIER, NOT_RUN, page)
 
 
 def test_a_claim_that_a_recipe_does_not_have_is_an_error_that_lists_those_it_has() -> None:

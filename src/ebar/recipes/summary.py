@@ -20,6 +20,8 @@ from ebar.store.writing import replace, saving
 
 NOT_RUN, SHOWN, NOTHING = "not run", "shown", "–"
 NOT_RECORDED = "not recorded yet"
+EARLIER = "earlier"  # below the results: records of other settings than the recipe has today, as they were
+RUN_EARLIER = "run with earlier settings, not yet with today's"
 FEW = 2  # figures that are shown one by one; of more, the least and the largest
 HEADER = ("ours", "verdict", "scale", "seeds", "minutes", "page")
 TOP = """# What is reproduced
@@ -91,6 +93,9 @@ def line_of(document: str, entry: Entry, results: Path) -> Line:
         (path for scale in reversed(SCALES[1:]) if (path := result_path(entry.recipe, scale, results)).exists()), None
     )
     if path is None:
+        before = result_path(entry.recipe, "cpu", results / EARLIER).with_suffix(".md")
+        if before.exists():
+            return Line(*own, RUN_EARLIER, NOT_RUN, page=before)
         return Line(*own, entry.why or NOT_RECORDED, NOT_RUN)
     recipe = find_recipe(entry.recipe)
     record, _, rows = read_record(path, recipe)
