@@ -5,7 +5,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from ebar.build.control import open_control
-from ebar.build.runs import RunSummary, summarise
+from ebar.build.runs import RunSummary, model_of_gam, summarise
 from ebar.build.train import load_trained
 from ebar.data.built_tokeniser import SOURCE_TOKENISER, TOKENISER
 from ebar.errors import UserError
@@ -30,8 +30,7 @@ def export_run(folder: Path | str, *, to: To = "hf", output: Path | str | None =
     if run.state == "broken":
         raise UserError(f"{folder} cannot be exported: {run.problem.rstrip('.')}.")
     if run.kind == "gam":
-        own = folder / f"round-{run.tree.get('rounds', 1)}" / "pi"
-        raise UserError(f"{folder} is a GAM, and its model is {own}: export that one.")
+        raise UserError(f"{folder} is a GAM, and its model is {model_of_gam(run)}: export that one.")
     if run.kind in ("control", "control tune"):
         return _tuned(run, to, place)
     if to == "safetensors":

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Callable
 
-from ebar.build.runs import RunSummary
+from ebar.build.runs import RunSummary, model_of_gam
 from ebar.store.stages import CONFIG
 
 
@@ -46,7 +46,7 @@ def _after_train(run: RunSummary) -> dict[str, str]:
 
 
 def _after_gam(run: RunSummary) -> dict[str, str]:
-    pi = run.folder / f"round-{run.tree.get('rounds', 1)}" / "pi"
+    pi = model_of_gam(run)
     return {
         "draw from π": _line("sample", pi, "--n", 5),
         "measure π": _line("evaluate", pi),

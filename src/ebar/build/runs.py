@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from ebar.build.any_run import kind_of_run
+from ebar.build.train import load_trained
 from ebar.config.classify import ClassifyConfig
 from ebar.config.control import ControlConfig
 from ebar.config.finetune import FinetuneConfig
@@ -19,6 +20,7 @@ from ebar.config.residual import ResidualConfig
 from ebar.config.train import TrainConfig
 from ebar.errors import UserError
 from ebar.journeys.control.tuning import Tuning
+from ebar.journeys.train import Trained
 from ebar.store.differences import renamed
 from ebar.store.stages import CONFIG
 from ebar.store.writing import LOCK
@@ -51,6 +53,24 @@ def list_runs(folder: Path | str = "runs") -> list[RunSummary]:
     except OSError as error:
         raise UserError(f"{folder} has no runs that could be listed: {error.strerror}.") from None
     return [summarise(place) for place in places]
+
+
+def load_language_run(folder: Path) -> Trained[Any]:
+    """A run of `ebar train` with its data; a folder of another kind is refused with the place of the model it holds."""
+    run = summarise(folder)
+    if run.state == "broken":
+        raise UserError(f"{folder} cannot be opened: {run.problem.rstrip('.')}.")
+    if run.kind == "gam":
+        raise UserError(f"{folder} is a GAM, and its model is {model_of_gam(run)}: give that one.")
+    if run.kind not in ("train", "pretrain"):
+        made = run.kind if run.kind == "made in Python" else f"made by `ebar {run.kind}`"
+        raise UserError(f"{folder} was {made}: give the folder of a run of `ebar train`.")
+    return load_trained(folder)
+
+
+def model_of_gam(run: RunSummary) -> Path:
+    """The last π of a GAM."""
+    return run.folder / f"round-{run.tree.get('rounds', 1)}" / "pi"
 
 
 def summarise(folder: Path) -> RunSummary:

@@ -77,6 +77,7 @@ ebar game train --name biased --data.mixture biased_gaussians --entropy.weight 0
         "distil": Command("draws of a tilted model, to a file to train on; stopped at any instant, it goes on"),
         "evaluate": Command("cross-entropy and feature frequencies of a trained model, with intervals"),
         "dynamic": Command("the perplexity of a text for a model that goes on learning from it, with intervals"),
+        "compare": Command("two runs on the same test items, paired, with intervals; per byte where tokens differ"),
         "export": Command("the best weights of a run, for transformers or as safetensors"),
         "estimate": Command("log Z, moments and divergences of a tilted model, with intervals"),
         "diversity": Command("how alike the lines of a file are: distinct n-grams, self-BLEU"),
