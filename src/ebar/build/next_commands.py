@@ -27,7 +27,7 @@ def next_commands(run: RunSummary) -> dict[str, str]:
         return {} if more is None else {"go on with it": more}
     if run.state in ("running", "broken"):
         return {}
-    return NEXT.get(run.kind, lambda run: {})(run) | {"see all runs beside it": _line("list", folder.parent)}
+    return (NEXT[run.kind](run) if run.kind in NEXT else {}) | {"see all runs beside it": _line("list", folder.parent)}
 
 
 def _after_train(run: RunSummary) -> dict[str, str]:

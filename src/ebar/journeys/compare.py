@@ -63,9 +63,7 @@ def compare(first: Trained[Any], second: Trained[Any]) -> Comparison:
 
 
 def _different(why: str) -> UserError:
-    return UserError(
-        f"These runs have different test data ({why}): only runs with the same test items can be compared."
-    )
+    return UserError(f"These runs have different test data ({why}): compare runs whose test items are the same.")
 
 
 def _compared(costs: list[Float[Tensor, " items"]], sizes: Float[Tensor, " items"], unit: str, over: str) -> Comparison:
@@ -160,22 +158,14 @@ def _texts(first: Trained[Any], second: Trained[Any]) -> Comparison:
     if 2 * size < min(len(one.spelt) for one in reads):
         raise _different("less than half of the shorter test text is in the other one")
     inside = [one.ends - start for one, start in zip(reads, starts, strict=True)]
-    # A block begins where tokens of both have ended, and so does the first.
-    known = [torch.cat([own[(own >= 0) & (own <= size)], own.new_zeros(start == 0)])
-             for own, start in zip(inside, starts, strict=True)]  # fmt: skip
-    common = torch.tensor(sorted(set(known[0].tolist()) & set(known[1].tolist())))
+    # A block begins and ends where tokens of both end; a text begins where its first token does.
+    known = [{0, *own.tolist()} if start == 0 else set(own.tolist()) for own, start in zip(inside, starts, strict=True)]
+    common = torch.tensor(sorted(place for place in known[0] & known[1] if 0 <= place <= size), dtype=torch.long)
     mean = max(one.window * len(one.spelt) / max(1, len(one.ends)) for one in reads)
     edges = _edges(common, max(mean, size / BLOCKS))
     if len(edges) < 3:
-        raise UserError(
-            "The test text is too short: it needs two blocks at least, each as long as the model's windows."
-        )
-    costs = [
-        torch.zeros(len(edges) + 1, dtype=torch.float64).index_add(
-            0, torch.searchsorted(edges, own, right=False), read.costs
-        )[1:-1]
-        for own, read in zip(inside, reads, strict=True)
-    ]
+        raise UserError("The test text is too short: it needs two blocks at least, each as long as a model's windows.")
+    costs = [_by_block(own, read.costs, edges) for own, read in zip(inside, reads, strict=True)]
     sizes = edges.diff().double()
     if same:
         tokens, spelt = sizes / 4, int(sizes.sum()) // 4
@@ -227,6 +217,14 @@ def _overlap(one: bytes, other: bytes) -> tuple[tuple[int, int], int]:
                 break
             place = longer.find(shorter[:FOUND_BY], place + 1)
     return best
+
+
+def _by_block(
+    ends: Int[Tensor, " tokens"], costs: Float[Tensor, " tokens"], edges: Int[Tensor, " edges"]
+) -> Float[Tensor, " blocks"]:
+    """The cost of each block, of the tokens that end after its first edge and up to its last."""
+    sums = torch.zeros(len(edges) + 1, dtype=torch.float64)
+    return sums.index_add(0, torch.searchsorted(edges, ends), costs)[1:-1]
 
 
 def _edges(places: Int[Tensor, " places"], least: float) -> Int[Tensor, " edges"]:

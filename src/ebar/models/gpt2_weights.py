@@ -92,7 +92,7 @@ def _activation(decoder: Any) -> str:
 
 def _places(decoder: Any, least: int) -> Float[Tensor, "places width"]:
     if isinstance(decoder.positions, Learnt):
-        return decoder.positions.table.double() * decoder.positions.scale  # type: ignore[no-any-return]
+        return decoder.positions.table.double() * decoder.positions.scale
     return sinusoids(max(PLACES, least), decoder.width).double().to(decoder.inputs.device)
 
 
