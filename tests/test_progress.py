@@ -70,10 +70,11 @@ def test_the_time_left_is_that_of_the_whole_journey_too(clock: Clock, capsys: py
 
 
 def test_a_journey_within_a_journey_is_part_of_it(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with shown(), progress.journey({"outer": 1.0, "rest": 1.0}), progress.part("outer"):
-        with progress.journey({"inner": 1.0}), progress.part("inner"), bar("inside", 2, "steps") as one:
-            clock.now += 30
-            one.advance(1)
+    outer = progress.journey({"outer": 1.0, "rest": 1.0})
+    inner = progress.journey({"inner": 1.0})
+    with shown(), outer, progress.part("outer"), inner, progress.part("inner"), bar("inside", 2, "steps") as one:
+        clock.now += 30
+        one.advance(1)
     assert "0:00:30 left, of the whole about 0:01:30" in capsys.readouterr().err
 
 

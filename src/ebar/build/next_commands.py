@@ -40,8 +40,6 @@ def _after_train(run: RunSummary) -> dict[str, str]:
             found["translate"] = _line("decode", folder, "--input", run.tree["data"][parts[0]])
     else:
         found["draw from it"] = _line("sample", folder, "--n", 5)
-    if kind == "text":
-        found["measure a copy that learns as it reads"] = _line("dynamic", folder)
     return found | {"use its weights elsewhere": _line("export", folder, "--to", to)}
 
 

@@ -12,7 +12,8 @@ from ebar.tables import Table, import_plug_ins
 class Command:
     """A command of this folder, imported when it is run: `main(words) -> int` in the file of its name.
 
-    `ebar residual train` is in `residual_train.py`, unless another `file` is named. One that has parts has no file, but
+    `ebar residual train` is in `residual_train.py`, unless another `file` is named: a module `list` here would hide
+    Python's own. One that has parts has no file, but
     words about them all.
     """
 
@@ -28,7 +29,7 @@ COMMANDS: Table[Command | Callable[[Sequence[str]], int]] = Table(
     "command",
     {
         "help": Command("what a command is for, its options and an example"),
-        "list": Command("the runs of a folder: kind, data, step, best figure, finished or not"),
+        "list": Command("the runs of a folder: kind, data, step, best figure, finished or not", file="list_runs"),
         "show": Command("what a run is, its curves as a page, and what can be done with it next", file="show_run"),
         "language": Command("define a language exactly: counts, entropy, samples, comparison"),
         "train": Command("fit an autoregressive model to a language or to your own data"),

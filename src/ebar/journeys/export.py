@@ -71,10 +71,10 @@ def export(
 
 def check_place(folder: Path) -> None:
     """Refuses a folder that holds something else than an earlier export."""
+    if (folder / "checkpoints").exists():
+        raise UserError(f"{folder} is a run of its own: choose a folder that is new or empty.")
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not any(folder.glob("*.safetensors"))):
         raise UserError(f"{folder} holds something else: choose a folder that is new or empty.")
-    if (folder / "config.yaml").exists() or (folder / "checkpoints").exists():
-        raise UserError(f"{folder} is a run of its own: choose a folder that is new or empty.")
 
 
 def written_folder(folder: Path, files: dict[str, bytes]) -> None:
