@@ -88,7 +88,7 @@ def forecast(
 
     λ is taken to need as many draws as are distilled. It is a guess for the time left, and nothing else.
     """
-    parts: dict[str, float] = {"r": 3 * base.epochs * rows}
+    parts = {"r": 3.0 * base.epochs * rows}
     for number in range(1, rounds + 1):
         own = {
             "lambda": rest.size,
