@@ -17,6 +17,8 @@ from ebar.backbones.transformer_xl import TransformerXl as TransformerXl
 from ebar.backbones.xlnet import XlNet as XlNet
 from ebar.backbones.xlnet_bidirectional import XlNetBidirectional as XlNetBidirectional
 from ebar.build.any_run import load as load
+from ebar.build.export import export_run as export_run
+from ebar.build.runs import list_runs as list_runs
 from ebar.data import language as language
 from ebar.data import read_images as read_images
 from ebar.data import read_labelled as read_labelled
@@ -106,11 +108,14 @@ from ebar.heads.softmax import WideSoftmax as WideSoftmax
 from ebar.journeys.classify.journey import Classified as Classified
 from ebar.journeys.classify.journey import ClassifyTraining as ClassifyTraining
 from ebar.journeys.classify.journey import classify as classify
+from ebar.journeys.compare import Comparison as Comparison
+from ebar.journeys.compare import compare as compare
 from ebar.journeys.control.journey import control as control
 from ebar.journeys.decode import Decoding as Decoding
 from ebar.journeys.decode import decode as decode
 from ebar.journeys.estimate import estimate as estimate
 from ebar.journeys.evaluate import evaluate as evaluate
+from ebar.journeys.export import export as export
 from ebar.journeys.finetune.ensemble import ensemble as ensemble
 from ebar.journeys.finetune.journey import finetune as finetune
 from ebar.journeys.gam.journey import gam as gam

@@ -52,7 +52,7 @@ class ControlConfig:
     seed: Natural = 0
     """Of the draws."""
     device: str | None = None
-    """Where to compute, such as cpu or cuda."""
+    """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""
     precision: Literal["float32", "bfloat16", "float16", "8bit"] | None = None
     """Of the weights; by default float32."""
     trust_remote_code: bool = False

@@ -27,6 +27,7 @@ from ebar.backbones.pretrained.reading import Precision, merged, read_network
 from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.corpus import Corpus
 from ebar.data.tokenisers import Tokeniser
+from ebar.devices import device_named, in_single
 from ebar.errors import UserError
 from ebar.heads import HEADS
 from ebar.heads.head import Head, target_log_probs, without_logits
@@ -238,7 +239,7 @@ class FromLogits(ByChainRule):
     def _logits(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length vocabulary"]:
         wanted = (*tokens.shape, self.space.vocabulary)
         what = f"What the network makes of tokens {list(tokens.shape)}, a logit for each token of the vocabulary,"
-        return of_shape(self.module(tokens), wanted, what)
+        return in_single(of_shape(self.module(tokens), wanted, what))
 
     def _places(self, first: Int[Tensor, " rows"], length: int) -> Int[Tensor, "rows length vocabulary"]:
         places = first[:, None] + torch.arange(length, device=first.device)
@@ -353,6 +354,7 @@ def from_pretrained(
     `where` is a name on the hub, a folder, a .gguf file, a .bin file of llama2.c, or a pair (model, tokenizer) of
     transformers. A model in memory stays where it is and in its precision unless `device` is given.
     """
+    device = None if device is None else device_named(device)
     if isinstance(where, tuple):
         network, tokenizer = where
         network = network if device is None else network.to(device)

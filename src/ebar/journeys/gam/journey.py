@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 from torch import Generator, nn
 
+from ebar import progress
 from ebar.data.corpus import Corpus, read_corpus
 from ebar.errors import Interrupted, UserError
 from ebar.estimators.exact import device_of
@@ -242,17 +243,19 @@ class _Work:
         if stage.has("lambda.json"):
             return Fitted.from_dict(json.loads(stage.read("lambda.json")))
         generator = Generator(device=self.device).manual_seed(folded(stage.seed, "lambda"))
-        fitted = self.matching.fit(base, self.features, data=self.data.train, generator=generator)
+        with progress.part(f"{stage.header.stage}/lambda"):
+            fitted = self.matching.fit(base, self.features, data=self.data.train, generator=generator)
         stage.write("lambda.json", to_json(fitted.to_dict(), indent=1))
         return fitted
 
     def _distil(self, target: Tilted, stage: Stage) -> Distilled:
         sizes = {"distilled-validation": self.distillation.validation, "distilled": self.distillation.size}
         for name, size in sizes.items():
-            distilled = distil(
-                target, size, stage.folder / f"{name}.txt", sampler=self.sampler, decode=self.data.alphabet.decode,
-                look_ahead=self.distillation.proposal == "look_ahead", seed=folded(stage.seed, name),
-            )  # fmt: skip
+            with progress.part(f"{stage.header.stage}/{name}"):
+                distilled = distil(
+                    target, size, stage.folder / f"{name}.txt", sampler=self.sampler, decode=self.data.alphabet.decode,
+                    look_ahead=self.distillation.proposal == "look_ahead", seed=folded(stage.seed, name),
+                )  # fmt: skip
             if not distilled.complete:
                 raise Interrupted(stage.folder)
         return distilled
@@ -260,7 +263,7 @@ class _Work:
     def train(self, name: str, make: Callable[[], Stepwise], data: Corpus, phase: Phase) -> Trained[Any]:
         """A stage that trains a model, made after all random sources were seeded."""
         generator = seeded(self.seed, device=self.device)
-        with self.store.stage(name) as stage:
+        with self.store.stage(name) as stage, progress.part(name):
             return train(
                 _module(make()), data, **phase.arguments(), seed=self.seed, generator=generator, folder=stage.folder,
                 quiet=self.quiet,
