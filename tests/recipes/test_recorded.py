@@ -6,7 +6,7 @@ import pytest
 
 from ebar.recipes.gam.cells import departures
 from ebar.recipes.gam.data_efficiency import RECIPE as DATA_EFFICIENCY
-from ebar.recipes.gam.figures import TABLE2
+from ebar.recipes.gam.tables import TABLE2
 from ebar.recipes.recipe import Caption, Row
 from ebar.recipes.render import apart, cut_off, row_from, seeds_of, settled, within
 
