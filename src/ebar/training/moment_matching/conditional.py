@@ -104,7 +104,7 @@ def match_in_contexts(
     hessian = found.hessian + ridge * torch.eye(len(coefficients), dtype=torch.float64)
     size = len(data)
     moved = (data - found.means) @ inverse(hessian) / max(size - 1, 1)
-    widths = half_width(moved.T, method.level)
+    ends = _ends(together, coefficients, half_width(moved.T, method.level), ridge, method)
     sizes = effective_sample_size(drawn.values @ coefficients)
     covariance = (moved - moved.mean(0)).T @ (moved - moved.mean(0)) * (max(size - 1, 1) / size)
     log_z = weighted_mean(torch.zeros(1, size), log_mean_exp(drawn.values @ coefficients)[None], level=method.level)[0]
@@ -125,25 +125,56 @@ def match_in_contexts(
         seconds=time.monotonic() - begun,
         warnings=tuple(warnings.values()),
         intervals=tuple(
-            Estimate(value, value - width, value + width, float(size), warnings.get(column), method.level)
-            for column, (value, width) in enumerate(zip(coefficients.tolist(), widths.tolist(), strict=True))
+            Estimate(value, low, high, float(size), warnings.get(column), method.level)
+            for column, (value, (low, high)) in enumerate(zip(coefficients.tolist(), ends, strict=True))
         ),
     )
 
 
+def _ends(
+    together: Float[Tensor, "rows candidates features"], coefficients: Float[Tensor, " features"],
+    widths: Float[Tensor, " features"], ridge: float, method: Newton,
+) -> list[tuple[float, float]]:  # fmt: skip
+    """Of each λ. Where all data are at one end of a feature's range, λ is open on that side.
+
+    On the other it ends at the λ that matches a share s of other data, which go unseen with probability
+    (1−s)^|D| = 1 − level (the rule of three).
+    """
+    found = []
+    share = 1 - (1 - method.level) ** (1 / len(together))
+    for column, (value, width) in enumerate(zip(coefficients.tolist(), widths.tolist(), strict=True)):
+        low, high = value - width, value + width
+        seen, data = together[:, :, column], together[:, 0, column]
+        for end, sign in ((seen.amax(), -1.0), (seen.amin(), 1.0)):
+            if bool((data == end).all()) and bool(seen.amax() > seen.amin()):
+                shift = torch.zeros_like(coefficients)
+                shift[column] = sign * share * float(seen.amax() - seen.amin())
+                bound = float(_maximised(together, ridge, method.max_iterations, shift)[0][column])
+                low, high = (min(bound, value), math.inf) if sign < 0 else (-math.inf, max(bound, value))
+        found.append((low, high))
+    return found
+
+
 def _maximised(
-    together: Float[Tensor, "rows candidates features"], ridge: float, most: int
+    together: Float[Tensor, "rows candidates features"],
+    ridge: float,
+    most: int,
+    shift: Float[Tensor, " features"] | None = None,
 ) -> tuple[Float[Tensor, " features"], tuple[float, ...]]:
-    """Newton's method on a concave function, its steps halved until they rise; and the distances of moments."""
+    """Newton's method on a concave function, its steps halved until they rise; and the distances of moments.
+
+    `shift` is added to the data's moments.
+    """
     coefficients = torch.zeros(together.shape[2], dtype=torch.float64)
+    shift = torch.zeros_like(coefficients) if shift is None else shift
     trace = []
 
     def penalised(state: _State, at: Tensor) -> float:
-        return state.value - ridge / 2 * float(at.square().sum())
+        return state.value + float(shift @ at) - ridge / 2 * float(at.square().sum())
 
     now = _state(together, coefficients)
     for _ in range(most):
-        gap = (together[:, 0] - now.means).mean(0)
+        gap = (together[:, 0] - now.means).mean(0) + shift
         trace.append(float(gap.abs().sum()))
         gradient = gap - ridge * coefficients
         if float(gradient.abs().max()) < CLOSE:
@@ -181,6 +212,8 @@ def _warnings(
     for column, (feature, share) in enumerate(zip(features.features, outside.tolist(), strict=True)):
         if float(values[:, :, column].amax()) == float(values[:, :, column].amin()):
             found[column] = f"{feature.name!r} is the same in all draws of r, so nothing is known of its λ."
+        elif bool((data[:, column] == data[0, column]).all()):
+            found[column] = f"{feature.name!r} is the same in all data, so that only the prior keeps its λ finite."
         elif share > MANY:
             found[column] = (
                 f"In {share:.0%} of the pairs {feature.name!r} is as in none of the {values.shape[1]} draws of r for "
