@@ -57,6 +57,7 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "gam/figure7": Lazy("mixtures of strings with and without the motif", "gam.figures"),
         "gam/policy_gradient": Lazy("distributional policy gradient against distillation at equal numbers of draws"),
         "gam/conditional": Lazy("λ as a function of the context against one λ for all"),
+        "gam/translation": Lazy("a GAM of translations: what is denied or asked in the source, in the translation too"),
         "gam/cryptographic": Lazy("a predicate that P_λ captures at once and no autoregressive model can"),
         "earm/tatoeba": Lazy("a translation model on all of Tatoeba, and its E-ARM twin", "earm.tables"),
         "earm/table1": Lazy(

@@ -35,6 +35,7 @@ def model() -> Tilted:
     return Tilted(base, Linear(FEATURES, torch.tensor([1.5, -1.0], dtype=torch.float64)))
 
 
+@torch.no_grad()
 def test_each_source_has_draws_of_its_own_distribution(model: Tilted, generator: Generator) -> None:
     context = three_contexts().repeat(2)  # six rows, two of each: they need not be different
     drawn = draw_pairs(model, context, 6 * 500 + 2, Rejection(), generator=generator)
@@ -52,6 +53,7 @@ def test_each_source_has_draws_of_its_own_distribution(model: Tilted, generator:
     assert 0 < drawn.accepted / drawn.proposed < 1
 
 
+@torch.no_grad()
 def test_costs_moments_and_divergence_are_the_exact_ones_within_their_intervals(
     model: Tilted, generator: Generator
 ) -> None:
@@ -63,7 +65,7 @@ def test_costs_moments_and_divergence_are_the_exact_ones_within_their_intervals(
     x = EVERYTHING.select(torch.cat([torch.multinomial(log_p[row].exp(), 100, True, generator=generator)
                                      for row in range(3)]))  # fmt: skip
     found = cost_of_pairs(
-        model, student, FEATURES, (x, three.select(rows)), draws=300 * 400, generator=generator
+        model, student, FEATURES, (x, three.select(rows)), draws=300 * 100, generator=generator
     )  # fmt: skip
     # The pairs are given: over other draws of r the cost is that of these very pairs, per token.
     places = {tuple(row): place for place, row in enumerate(EVERYTHING.rows())}
@@ -72,7 +74,7 @@ def test_costs_moments_and_divergence_are_the_exact_ones_within_their_intervals(
     assert found.per_token.low < float(costs.mean()) < found.per_token.high
     wanted = torch.einsum("rx,xf->f", log_p.exp(), FEATURES(EVERYTHING).double()) / 3
     for estimate, true in zip(found.moments.values(), wanted.tolist(), strict=True):
-        assert estimate.value == pytest.approx(true, abs=0.01)  # 120,000 draws: over 4.5 standard errors
+        assert estimate.value == pytest.approx(true, abs=0.02)  # 30,000 draws: over 4.5 standard errors
     kl = float((log_p.exp() * (log_p - log_student)).sum(1).mean())
     assert found.divergence.value == pytest.approx(kl, abs=0.05)
     assert float(found.length.value) == pytest.approx(3.0)
@@ -106,9 +108,9 @@ def test_parts_are_joined_with_their_sources(generator: Generator) -> None:
 WORDS = [
     "--data.kind", "parallel", "--data.vocabulary", "280", "--backbone.kind", "encoder_decoder", "--backbone.hidden",
     "16", "--backbone.feedforward", "32", "--backbone.layers", "1", "--backbone.encoder_layers", "1",
-    "--backbone.heads", "2", "--features", "agrees:eins=>one", "word:two", "--base.epochs", "6",
-    "--continuation.epochs", "1", "--distillation.size", "200", "--distillation.validation", "40",
-    "--matching.draws", "3200", "--checks", "100",
+    "--backbone.heads", "2", "--features", "agrees:eins=>one", "--base.epochs", "12",
+    "--continuation.epochs", "1", "--distillation.size", "60", "--distillation.validation", "20",
+    "--matching.draws", "1920", "--checks", "100", "--data.held_out_limit", "20",
 ]  # fmt: skip
 
 
@@ -135,7 +137,7 @@ def test_the_command_makes_r_lambda_draws_and_pi_of_pairs(
     assert len(found["examples"]["source"]) == len(found["examples"]["π"]) == 3
     folder = tmp_path / "pairs"
     lines = (folder / "round-1" / "distilled.tsv").read_text().splitlines()
-    assert len(lines) == 200
+    assert len(lines) == 60
     sources = {line.split("\t")[0] for line in (tmp_path / "train.tsv").read_text().splitlines()}
     assert {line.split("\t")[0] for line in lines} <= sources
     assert "source" in (folder / "report.html").read_text()

@@ -16,7 +16,7 @@ from ebar.data.corpus import Corpus, Part
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
 from ebar.estimators.moments import weighted_mean
-from ebar.evaluation.cross_entropy import cross_entropy, negative_log_scores
+from ebar.evaluation.cross_entropy import negative_log_scores
 from ebar.evaluation.moments import frequencies, mean_length
 from ebar.features.feature import Features
 from ebar.maths.log_space import log_mean_exp, normalised
@@ -156,6 +156,8 @@ class PairCosts(NamedTuple):
     """P_λ on test pairs: what they cost, its features there, its distance from another model."""
 
     per_token: Estimate
+    costs: Float[Tensor, " pairs"]  # nats per token of each pair
+    lift: float  # how much of the mean cost is caution about log Z
     moments: dict[str, Estimate]
     length: Estimate
     divergence: Estimate  # KL(p_λ(·|C) ‖ π(·|C)), the mean over sources
@@ -186,23 +188,28 @@ def cost_of_pairs(
     log_z = log_mean_exp(weights)
     safe = log_mean_exp(torch.cat([weights, own_weights[:, None]], 1))
     lengths = x.lengths.double()
-    cost = _mean((negative_log_scores(target, x, context) + safe) / lengths, "cost")
-    lift = float(((safe - log_z) / lengths).mean())
+    costs = (negative_log_scores(target, x, context) + safe) / lengths
+    cost, lift = mean_of_pairs(costs, "cost"), max(0.0, float(((safe - log_z) / lengths).mean()))
     shares = normalised(weights)
     of_p = drawn.log_probs + weights - log_z[:, None]
     means = torch.einsum("rd,rdf->rf", shares, drawn.values.to(shares))
     return PairCosts(
-        cost._replace(low=cost.low - max(lift, 0.0)),
+        cost._replace(low=cost.low - lift),
+        costs,
+        lift,
         {
-            feature.name: _mean(column, feature.name, float(feature.low), float(feature.high))
+            feature.name: mean_of_pairs(column, feature.name, float(feature.low), float(feature.high))
             for feature, column in zip(features.features, means.unbind(1), strict=True)
         },
-        _mean((shares * drawn.x.lengths.double().view(-1, each)).sum(1), "length", 0.0),
-        _mean((shares * (of_p - other)).sum(1), "KL"),
+        mean_of_pairs((shares * drawn.x.lengths.double().view(-1, each)).sum(1), "length", 0.0),
+        mean_of_pairs((shares * (of_p - other)).sum(1), "KL"),
     )
 
 
-def _mean(values: Float[Tensor, " pairs"], name: str, low: float = -torch.inf, high: float = torch.inf) -> Estimate:
+def mean_of_pairs(
+    values: Float[Tensor, " pairs"], name: str, low: float = -torch.inf, high: float = torch.inf
+) -> Estimate:
+    """With the interval over pairs."""
     return weighted_mean(torch.zeros_like(values)[None], values[None], low=low, high=high, name=name)[0]
 
 
@@ -210,6 +217,7 @@ class ModelOnPairs(NamedTuple):
     """A model on test pairs, and a draw of it for each of their sources."""
 
     per_token: Estimate
+    costs: Float[Tensor, " pairs"]  # nats per token of each pair
     x: Sequences
 
 
@@ -219,4 +227,5 @@ def model_on_pairs(model: Stepwise, pairs: Pairs, *, generator: Generator) -> Mo
     found = []
     for rows in torch.split(torch.arange(pairs[1].rows), 1024):
         found.append(propose(model, 1, pairs[1].select(rows), generator)[0])
-    return ModelOnPairs(cross_entropy(model, pairs[0], context=pairs[1]).per_token, Sequences.join(found))
+    costs = negative_log_scores(model, *pairs) / pairs[0].lengths.double()
+    return ModelOnPairs(mean_of_pairs(costs, "cost", 0.0), costs, Sequences.join(found))

@@ -1,11 +1,11 @@
 """The figures of a GAM: r, P_λ and π side by side, beside the truth where it is known."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from ebar.automata import measures
 from ebar.data.corpus import Corpus
@@ -24,7 +24,14 @@ from ebar.evaluation.exact_cross_entropy import (
 from ebar.evaluation.moments import frequencies, mean_length, moment_distance, true_moment, true_moments
 from ebar.features.feature import Features, Followed
 from ebar.features.regular import Motif
-from ebar.journeys.gam.conditional import cost_of_pairs, draw_pairs, model_on_pairs, pairs_of, source_text
+from ebar.journeys.gam.conditional import (
+    cost_of_pairs,
+    draw_pairs,
+    mean_of_pairs,
+    model_on_pairs,
+    pairs_of,
+    source_text,
+)
 from ebar.journeys.gam.rounds import GamRound
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
@@ -68,6 +75,7 @@ class GamFigures:
     seconds: Mapping[str, float]  # of each stage
     warnings: list[str]
     examples: dict[str, list[str]]
+    gains: Column = field(default_factory=dict)  # cost of r less that of each model, paired; of data with sources
 
     @property
     def coefficients(self) -> list[list[Estimate]]:
@@ -99,6 +107,7 @@ class GamFigures:
             "seconds": dict(self.seconds),
             "warnings": self.warnings,
             "examples": self.examples,
+            **({"gains": plain(self.gains)} if self.gains else {}),
         }
 
 
@@ -177,9 +186,12 @@ def _measure_pairs(
     generator = Generator(device=device_of(last.base)).manual_seed(folded(seed, "figures"))
     models: dict[str, Column] = {"data": {LENGTH: mean_length(pairs[0])}}
     moments = {"data": frequencies(pairs[0], features, context=pairs[1])}
+    costs: dict[str, Tensor] = {}
+    gains: Column = {}
 
     def add(name: str, model: Stepwise) -> None:
         own = model_on_pairs(model, pairs, generator=generator)
+        costs[name], gains[name] = own.costs, mean_of_pairs(costs.get("r", own.costs) - own.costs, "gain")
         models[name] = {COST: own.per_token, LENGTH: mean_length(own.x)}
         moments[name] = frequencies(own.x, features, context=pairs[1])
 
@@ -191,9 +203,11 @@ def _measure_pairs(
         )  # fmt: skip
         models[f"P_λ{suffix}"] = {COST: cost.per_token, LENGTH: cost.length}
         moments[f"P_λ{suffix}"] = cost.moments
+        gain = mean_of_pairs(costs["r"] - cost.costs, "gain")
+        gains[f"P_λ{suffix}"] = gain._replace(high=gain.high + cost.lift)
         add(f"π{suffix}", one.student)
     drawn = examples(data, features, rounds, EXAMPLES, seed=seed)
-    costs = {name: own for name, own in models.items() if COST in own}
+    measured = {name: own for name, own in models.items() if COST in own}
     return GamFigures(
         entropy=None,
         models=models,
@@ -207,9 +221,10 @@ def _measure_pairs(
         divergence=cost.divergence,
         acceptance_rate=last.distilled.acceptance_rate,
         seconds=seconds,
-        warnings=said_once(_warnings(rounds, costs, cost.divergence)),
+        warnings=said_once(_warnings(rounds, measured, cost.divergence)),
         examples={"source": source_text(data, pairs[1].select(torch.arange(len(drawn["data"].lengths))))}
         | {name: data.text(x) for name, x in drawn.items()},
+        gains={name: gain for name, gain in gains.items() if name != "r"},
     )
 
 
