@@ -7,9 +7,11 @@ either, and is ebar's own choice (the draws that log Z is estimated from, say).
 import json
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ebar.build.terms import terms_of
 from ebar.config.gam import GamConfig
@@ -196,3 +198,11 @@ def test_features_are_zero_where_their_string_is_present() -> None:
     """§7, Features: m = 0 iff the motif appears; d₀ … d₃ are on in all of them."""
     assert all(term.startswith("!") for term in terms_of(MOTIF, "1111111"))
     assert all(cell["ft"].endswith("1111") for name in ALL for cell in cells(name))
+
+
+def test_the_file_that_the_documentation_shows_is_what_table_2_runs() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "concepts" / "gam.md").read_text()
+    shown = yaml.safe_load(page.split("# parshakova_2019.yaml")[1].split("```")[0])
+    [cell] = cells("table2")
+    rest = {"seed", "data", "ft", "checks", "exact"}
+    assert shown == {key: value for key, value in cell["configuration"].items() if key not in rest}

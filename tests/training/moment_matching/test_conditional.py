@@ -106,6 +106,7 @@ def test_the_coefficient_is_the_true_one_within_its_error_where_everything_is_kn
     found = match_in_contexts(
         base, features, x, context, method=Newton(draws=1200 * 4), per_context=4, generator=generator
     )  # fmt: skip
+    assert found.covariance is not None
     errors = found.covariance.diagonal().sqrt()
     assert ((found.coefficients - truth).abs() < SIGMAS * errors).all()  # with four draws for each, too
     assert (errors < 0.2).all()

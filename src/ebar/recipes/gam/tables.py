@@ -267,8 +267,8 @@ def times_in_words(rows: Sequence[Row]) -> list[str]:
     """What the paper's times are of, and what can be said of ours."""
     return [
         "The paper does not say what its times include, on which machine, or whether π's training is in them; theirs "
-        "are of one run each. Ours are seconds of one core for λ and the draws, and with π's training; that of "
-        "r is in neither.",
+        "are of one run each. Ours are seconds on a clock, one core to a run, for λ and the draws, and with π's "
+        "training; that of r is in neither.",
         "That neither regime is systematically faster is the paper's own reading of ratios between 0.28 and 2.65: a "
         "ratio on either side of 1 agrees with it, and one run for each |D| cannot tell more.",
         *beyond(rows),

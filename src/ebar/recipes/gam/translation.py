@@ -26,9 +26,9 @@ SCALES: dict[str, dict[str, Any]] = {
         "matching": 1920, "distil": 60, "validation": 20, "student": 1, "checks": 100,
     },
     "cpu": {
-        "files": TATOEBA, "columns": (1, 0), "vocabulary": 1000, "features": AGREEMENTS, "held_out": 1000,
-        "length": 100, "layers": 1, "hidden": 128, "epochs": 20, "matching": 64 * 1000, "distil": 10_000,
-        "validation": 1000, "student": 4, "checks": 32_000,
+        "files": TATOEBA, "columns": (1, 0), "vocabulary": 1000, "features": AGREEMENTS, "held_out": 500,
+        "length": 100, "layers": 1, "hidden": 128, "epochs": 15, "matching": 64 * 500, "distil": 4000,
+        "validation": 500, "student": 3, "checks": 16_000,
     },
     "paper": {
         "files": TATOEBA, "columns": (1, 0), "vocabulary": 8000, "features": AGREEMENTS, "held_out": 3000,
@@ -36,7 +36,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "validation": 5000, "student": 10, "checks": 768_000,
     },
 }  # fmt: skip
-SIZES = {"demo": [100], "cpu": [2000, 8000], "paper": [2000, 8000, 32_000, 128_000]}
+SIZES = {"demo": [100], "cpu": [1000, 4000], "paper": [1000, 4000, 32_000, 128_000]}
 SEEDS = {"demo": 1, "cpu": 3, "paper": 5}
 
 
