@@ -86,6 +86,7 @@ from ebar.evaluation.retrieval import expected_reciprocal_rank as expected_recip
 from ebar.evaluation.retrieval import ndcg as ndcg
 from ebar.evaluation.segments import segment_cost as segment_cost
 from ebar.evaluation.translation import bleu as bleu
+from ebar.features.agreement import Agreement as Agreement
 from ebar.features.classifier import classifier as classifier
 from ebar.features.counts import Length as Length
 from ebar.features.counts import NgramCount as NgramCount
@@ -209,6 +210,7 @@ from ebar.training.distillation.distilled import Distilled as Distilled
 from ebar.training.games import WithNoise as WithNoise
 from ebar.training.loop import fit as fit
 from ebar.training.moment_matching import match_moments as match_moments
+from ebar.training.moment_matching.conditional import match_in_contexts as match_in_contexts
 from ebar.training.moment_matching.first_order import ImportanceMoments as ImportanceMoments
 from ebar.training.moment_matching.first_order import RejectionMoments as RejectionMoments
 from ebar.training.moment_matching.matching import Fitted as Fitted

@@ -28,7 +28,8 @@ def base_settings(config: GamConfig) -> TrainConfig:
     cosine = Chosen(kind="cosine", options={"floor": FLOOR, "warmup": 0})
     return TrainConfig(
         seed=config.seed, device=config.device, precision=config.precision, data=config.data,
-        backbone=config.backbone, head=config.head, training=phase.arguments()["training"],
+        backbone=config.backbone, head=config.head,
+        training=replace(phase.arguments()["training"], maximal_length=config.maximal_length),
         objective=Chosen(kind="maximum_likelihood", options={"per": "token"}),
         optimiser=Chosen(kind="adam", options={"learning_rate": phase.learning_rate}),
         schedule=cosine if phase.schedule == "cosine" else Chosen(kind="constant", options={"warmup": 0}),
