@@ -467,7 +467,7 @@ DOES_NOT_MEASURE = {
     "evaluation.ranking": "Ranking.first Ranking.last distance_to_mean rank_correlation share_of",
     "evaluation.rank": "Spectrum.above Spectrum.share_below numerical_rank singular_values spaced_contexts",
     "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test "
-    "compare_verdicts paired_difference verdict",
+    "sign_test_power pairs_needed compare_verdicts paired_difference verdict",
     "evaluation.token_search": "Scores.log_q_per_token Scores.mean_energy Scores.taken_for_real Searched.rows "
     "random_tokens",
     "evaluation.translation": "bleu bleu_by_length bleu_counts bleu_difference bleu_of_counts check_pairs "

@@ -16,9 +16,11 @@ from ebar.evaluation.ratings import (
     blind,
     coin_p_value,
     exact_share,
+    pairs_needed,
     read_key,
     read_ratings,
     sign_test,
+    sign_test_power,
 )
 
 KEY = Key("s", "joint", "base", {"1": True, "2": False, "3": True, "4": False}, 2)
@@ -41,6 +43,26 @@ def test_the_sign_test_by_hand() -> None:
     assert found.share.high == 1.0
     assert found.share.low == pytest.approx(0.025 ** (1 / 3))
     assert (found.unrated, found.share.effective_sample_size) == (1, 3)
+
+
+def test_how_many_pairs_a_study_needs_by_hand() -> None:
+    # Five pairs of one mind have p = 2/32, six 2/64: only from six on can anything be told at 95 %.
+    assert [sign_test_power(pairs, 1.0) for pairs in (5, 6)] == [0.0, 1.0]
+    assert sign_test_power(6, 0.5) == pytest.approx(2 / 64)
+    # Of six, all wins or all losses.
+    assert sign_test_power(6, 0.9) == pytest.approx(0.9**6 + 0.1**6)
+    assert (pairs_needed(1.0), pairs_needed(0.0)) == (6, 6)
+    with pytest.raises(UserError, match="other than one half"):
+        pairs_needed(0.5)
+
+
+def test_the_papers_own_study_had_an_even_chance() -> None:
+    # Some 400 decided pairs at a share of 55 % (Deng et al. 2020): the next one of that size would as well fail.
+    assert 0.45 < sign_test_power(400, 0.55) < 0.55
+    needed = pairs_needed(0.55)
+    assert needed == 820
+    assert min(sign_test_power(pairs, 0.55) for pairs in range(needed, needed + 100)) >= 0.8
+    assert sign_test_power(needed - 1, 0.55) < 0.8
 
 
 def test_tables_of_the_binomial() -> None:

@@ -213,6 +213,35 @@ def coin_p_value(wins: int, losses: int) -> float:
     return min(1.0, 2 * float(bdtr(min(wins, losses), wins + losses, 0.5)))
 
 
+def sign_test_power(pairs: int, share: float, *, level: float = 0.95) -> float:
+    """The chance that so many decided pairs give p ≤ 1 − level, where ours is preferred with this chance in each."""
+    import numpy as np
+    from scipy.special import bdtr
+
+    tail = (1 - level) / 2
+    # As few wins, or as few losses, as the test calls too few.
+    few = int((bdtr(np.arange(pairs // 2 + 1), pairs, 0.5) <= tail).sum()) - 1
+    return 0.0 if few < 0 else float(bdtr(few, pairs, share) + bdtr(few, pairs, 1 - share))
+
+
+def pairs_needed(share: float, *, power: float = 0.8, level: float = 0.95) -> int:
+    """The fewest decided pairs from which on the sign test tells this share from one half with at least this chance.
+
+    Power goes up and down as whole numbers of wins are added: all numbers from this one on have it, up to twice as
+    many. Ties are not decided, so ask for more pairs by their share.
+    """
+    if not 0 <= share <= 1 or share == 0.5 or not 0 < power < 1:
+        raise UserError(
+            f"A share other than one half and a power between 0 and 1 are needed, not {share:g} and {power:g}."
+        )
+    most = 1
+    while sign_test_power(most, share, level=level) < power:
+        most *= 2
+    # Only numbers between half of that and twice that are in question.
+    failing = [n for n in range(most // 2, 2 * most) if sign_test_power(n, share, level=level) < power]
+    return max(failing, default=most // 2) + 1
+
+
 FEWEST_CONTEXTS = 30  # to judge: below, a rate says little, however exact its interval
 
 

@@ -16,43 +16,45 @@ MEASURED: dict[str, Any] = {
     "last_step": {"prefixes": 300, "candidates": None}, "per_step": {"prefixes": 300, "draws": 32},
     "next_words": {"candidates": 20, "draws": 32}, "search": {"prefixes": 10, "steps": 100},
     "fooling": {
-        "prefixes": 2000, "candidates": 16, "epochs": 3, "learning_rate": 2e-4, "own": True,
+        "prefixes": 2000, "candidates": 16, "epochs": 2, "learning_rate": 2e-4, "own": False,
         "judge": {"kind": "pretrained", "encoder": "minilm", "layers": 6, "frozen_layers": 4},
     },
     "top_k": {"k": [40, 10], "candidates": 16},
     "samplers": None,
-    "distil": {"chunks": 2000, "candidates": 16, "epochs": 2, "learning_rate": 1e-4, "seeds": 3, "again": False},
+    "distil": {"chunks": 600, "candidates": 8, "epochs": 2, "learning_rate": 1e-4, "seeds": 3, "again": True},
 }  # fmt: skip
 ROUGHLY = {"prefixes": 300, "candidates": 32}  # a last step of which the likeliest tokens are scored one by one
 NOTHING: dict[str, Any] = dict.fromkeys(MEASURED) | {"last_step": {"prefixes": 0, "candidates": None}}
-LITTLE: dict[str, Any] = {"draws": 128, "last_step": ROUGHLY, "search": {"prefixes": 4, "steps": 50}}
+LITTLE: dict[str, Any] = {"draws": 100, "last_step": ROUGHLY, "search": {"prefixes": 4, "steps": 50}}
 
 SMALL: dict[str, Any] = {"chunks": 10_000, "epochs": 2, "batch_size": 16, "learning_rate": 5e-4, "bound": BOUND}
 BIT: dict[str, Any] = {"kind": "bit", **SMALL, "layers": 2, "heads": 4, "dropout": 0.1, "warm_up": 3}
 MINILM: dict[str, Any] = {
-    "kind": "pretrained", "encoder": "minilm", "chunks": 3000, "epochs": 1, "batch_size": 16, "learning_rate": 2e-4,
+    "kind": "pretrained", "encoder": "minilm", "chunks": 2400, "epochs": 1, "batch_size": 16, "learning_rate": 2e-4,
     "bound": None,
 }  # fmt: skip
 BASE_STAR: dict[str, Any] = {**MINILM, "layers": 3, "frozen_layers": 1}
-ENERGIES: dict[str, dict[str, Any]] = {
-    "unit": {"kind": "unit", **SMALL},
-    "bit_base": {**BIT, "hidden": 96, "figures": {**NOTHING, "last_step": MEASURED["last_step"] | ROUGHLY}},
-    "bit_med": {**BIT, "hidden": 128, "figures": {"last_step": {"prefixes": 300, "candidates": 256}, "distil": None}},
+FROM_SCRATCH: dict[str, dict[str, Any]] = {
+    "unit": {"kind": "unit", **SMALL, "figures": {"distil": None}},
+    "bit_base": {**BIT, "hidden": 96, "figures": {**NOTHING, "last_step": ROUGHLY}},
+    "bit_med": {
+        **BIT, "hidden": 128,
+        "figures": {"last_step": {"prefixes": 300, "candidates": 256}, "per_step": None, "distil": None},
+    },
+}  # fmt: skip
+PRETRAINED: dict[str, dict[str, Any]] = {
     "pretrained_base": {
         **BASE_STAR,
         "figures": {
             **LITTLE, "per_step": {"prefixes": 300, "draws": 16},
-            "samplers": {"prefixes": 100, "particles": [2, 8]},
-            "distil": {**MEASURED["distil"], "chunks": 600, "candidates": 8, "again": True},
+            "samplers": {"prefixes": 50, "particles": [2, 8]},
         },
     },
-    "pretrained_bounded": {**BASE_STAR, "bound": BOUND, "seeds": 1, "figures": {**NOTHING, "draws": 128}},
+    "pretrained_bounded": {**BASE_STAR, "bound": BOUND, "seeds": 1, "figures": {**NOTHING, "draws": 100}},
     "pretrained_large": {
         **MINILM, "layers": 6, "frozen_layers": 4,
-        "figures": {
-            **LITTLE, "per_step": None, "top_k": None, "distil": None,
-            "fooling": {**MEASURED["fooling"], "own": False},
-        },
+        "figures": {**NOTHING, **LITTLE, "last_step": NOTHING["last_step"], "fooling": MEASURED["fooling"],
+                    "next_words": {"candidates": 20, "draws": 16}},
     },
 }  # fmt: skip
 CHUNKS: dict[str, Any] = {
@@ -61,7 +63,7 @@ CHUNKS: dict[str, Any] = {
 }  # fmt: skip
 LANGUAGE_MODEL: dict[str, Any] = {
     "base": "transformer", "vocabulary": 2000, **CHUNKS, "layers": 2, "hidden": 128, "heads": 4, "dropout": 0.1,
-    "epochs": 3, "learning_rate": 2e-3, "warmup": 50, "rows": 32, "balm_layers": 5, **MEASURED,
+    "epochs": 2, "learning_rate": 2e-3, "warmup": 50, "rows": 32, "balm_layers": 5, "rivals": ["ralm", "balm"], **MEASURED,
 }  # fmt: skip
 
 PAPER_SMALL: dict[str, Any] = {
@@ -81,7 +83,7 @@ PAPER: dict[str, Any] = {
     "base": "transformer", "vocabulary": 50_000, "prefix": 120, "continuation": 40, "train_chunks": 1_000_000,
     "valid_chunks": 1000, "test_chunks": 1000, "prefixes": 1000, "draws": 100_000, "energy_seeds": 1, "layers": 12,
     "hidden": 1024, "heads": 16, "dropout": 0.1, "epochs": 1, "learning_rate": 3e-4, "warmup": 4000, "rows": 256,
-    "balm_layers": 28,
+    "balm_layers": 28, "rivals": ["ralm", "balm"],
     "last_step": {"prefixes": 1000, "candidates": None}, "per_step": {"prefixes": 1000, "draws": 1000},
     "next_words": {"candidates": 100, "draws": 1000}, "search": {"prefixes": 100, "steps": 1000},
     "fooling": {
@@ -100,7 +102,7 @@ CELLS: dict[str, list[dict[str, Any]]] = {
             "corpus": "toy", "base": "transformer", "vocabulary": 256, "prefix": 12, "continuation": 8,
             "train_chunks": 300, "valid_chunks": 40, "test_chunks": 40, "prefixes": 6, "draws": 120, "energy_seeds": 2,
             "layers": 1, "hidden": 16, "heads": 2, "dropout": 0.0, "epochs": 2, "learning_rate": 1e-2, "warmup": 5,
-            "rows": 16, "balm_layers": 2, "last_step": {"prefixes": 3, "candidates": None},
+            "rows": 16, "balm_layers": 2, "rivals": ["ralm", "balm"], "last_step": {"prefixes": 3, "candidates": None},
             "per_step": {"prefixes": 3, "draws": 8}, "next_words": {"candidates": 20, "draws": 8},
             "search": {"prefixes": 3, "steps": 5},
             "fooling": {"prefixes": 40, "candidates": 4, "epochs": 1, "learning_rate": 1e-3, "own": True,
@@ -114,20 +116,17 @@ CELLS: dict[str, list[dict[str, Any]]] = {
             },
         },
     ],
+    # The longest first. Both of the news have the same base, to the last bit: their figures are of one task.
     "cpu": [
-        {"corpus": "gmb-news", **LANGUAGE_MODEL, "energies": ENERGIES},
+        {"corpus": "gmb-news", **LANGUAGE_MODEL, "rivals": [], "energies": PRETRAINED},
+        {"corpus": "gmb-news", **LANGUAGE_MODEL, "energies": FROM_SCRATCH},
         {
-            "corpus": "gutenberg-novels", **LANGUAGE_MODEL,
-            "energies": {
-                "unit": ENERGIES["unit"],
-                "pretrained_base": {**BASE_STAR, "figures": {**LITTLE, "per_step": None, "top_k": None, "distil": None,
-                                                             "fooling": {**MEASURED["fooling"], "own": False}}},
-            },
+            "corpus": "gutenberg-novels", **LANGUAGE_MODEL, **NOTHING,
+            "energies": {"pretrained_base": {**BASE_STAR, "figures": {"draws": 100}}},
         },
         {
-            "corpus": "gutenberg-novels", "base": "stories260k", **CHUNKS, "train_chunks": 2000, **MEASURED,
-            "fooling": None, "top_k": None, "distil": None,
-            "energies": {"bit_med": {**BIT, "hidden": 128, "chunks": 2000}},
+            "corpus": "gutenberg-novels", "base": "stories260k", **CHUNKS, "train_chunks": 2000, **NOTHING,
+            "rivals": [], "energies": {"bit_med": {**BIT, "hidden": 128, "chunks": 2000}},
         },
     ],
     "paper": [

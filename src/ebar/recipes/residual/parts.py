@@ -79,11 +79,10 @@ def _mean(values: Float[Tensor, "prefixes places"]) -> Float[Tensor, " prefixes"
 
 
 def _per_step(cell: Cell, joint: Residual, evaluation: Evaluation, folder: Path) -> list[Any]:
+    """Every place by its own futures, the last too: what it says there can be held against the exact last step."""
     x, context = evaluation.data.spread(cell["per_step"]["prefixes"])
-    whole, draws = cell["last_step"]["candidates"] is None, cell["per_step"]["draws"]
-    steps = per_step(
-        joint.base.q, joint.energy, x, context, n=draws, exact_last=whole, generator=evaluation.generator
-    )  # fmt: skip
+    draws = cell["per_step"]["draws"]
+    steps = per_step(joint.base.q, joint.energy, x, context, n=draws, exact_last=False, generator=evaluation.generator)
     return [plain(place) for place in steps.places()]
 
 

@@ -17,6 +17,7 @@ from ebar.recipes.residual.reading import (
     NAMES,
     RUNS,
     TASK,
+    by_task,
     cell_of,
     energy_results,
     row_settings,
@@ -63,6 +64,12 @@ def _rivals(cell: Cell, result: dict[str, Any]) -> list[Result]:
     ]
 
 
+RIVALS = Figures(
+    Figure(name=PERPLEXITY, at=lambda rival: _perplexity(rival), bare=True, paper=lambda settings: _paper(settings)),
+    by=(*MODEL, "parameters"), parts=_rivals,
+)  # fmt: skip
+
+
 def _perplexity(rival: Mapping[str, Any]) -> float:
     return math.exp(math.fsum(rival["nats"]) / sum(rival["tokens"]))
 
@@ -81,7 +88,7 @@ def _paper(settings: Mapping[str, Any]) -> str | None:
 
 def _differences(results: Sequence[Result]) -> Iterator[Row]:
     """From the base on the same prefixes. Seeds of an energy share their prefixes: the errors of both count."""
-    for cell, result in results:
+    for cell, result in by_task(results):
         base = result["rivals"]["base"]
         count = f"{len(base['tokens'])} prefixes"
         for kind, rival in result["rivals"].items():
@@ -108,7 +115,7 @@ def _differences(results: Sequence[Result]) -> Iterator[Row]:
 
 def pairs(results: Sequence[Result]) -> Iterator[Row]:
     """The paper's comparisons, paired over prefixes; both errors count where seeds vary."""
-    for cell, result in results:
+    for cell, result in by_task(results):
         base = result["rivals"]["base"]
         runs = {NAMES[kind]: [_less(one["nats"], base["nats"])] for kind, one in result["rivals"].items()}
         runs |= {NAMES[kind]: [run["gains"] for run in own] for kind, own in result["energies"].items()}
@@ -209,10 +216,7 @@ RECIPE = Recipe(
     title="Perplexity of a language model with a discriminator as part of it",
     source="Deng et al. 2020, “Estimated Perplexities” (CC-News, Toronto Books); at scale cpu GMB news and novels",
     figures=[
-        Figures(
-            Figure(name=PERPLEXITY, at=_perplexity, bare=True, paper=_paper),
-            by=(*MODEL, "parameters"), parts=_rivals,
-        ),
+        lambda results: RIVALS(by_task(results)),
         Figures(
             Figure(name=PERPLEXITY, at=joint_perplexity, warns="evaluation.perplexity.verdict", paper=_paper),
             by=(*MODEL, "energy seed", "parameters"), parts=energy_results,

@@ -56,10 +56,29 @@ def _at(run: Any, keys: Sequence[str]) -> Any:
 
 def cell_of(row: Row, cells: Sequence[Cell]) -> Cell:
     """The run that a row is of, with the settings that its energy has of its own."""
-    own = {(cell["corpus"], BASES[cell["base"]]): cell for cell in reversed(cells)}
-    found = own[row.settings["corpus"], row.settings["base"]]
     kind = next(kind for kind, name in NAMES.items() if name == row.settings["model"])
+    own = [cell for cell in cells if _task(cell) == (row.settings["base"], row.settings["corpus"])]
+    found = next((cell for cell in own if kind in cell["energies"]), own[0])
     return {**found, **found["energies"].get(kind, {}).get("figures", {})}
+
+
+def _task(cell: Cell) -> tuple[str, str]:
+    return BASES[cell["base"]], str(cell["corpus"])
+
+
+def by_task(results: Sequence[Result]) -> list[Result]:
+    """Runs of one base and text as one: they share the base to the last bit, and the prefixes."""
+    tasks: dict[tuple[str, str], Result] = {}
+    for cell, result in results:
+        known = tasks.get(_task(cell))
+        if known is None:
+            tasks[_task(cell)] = cell, result
+            continue
+        if known[1]["rivals"]["base"] != result["rivals"]["base"]:
+            raise ValueError(f"the runs of {' on '.join(_task(cell))} have different bases: run them on one machine")
+        both = {part: {**known[1][part], **result[part]} for part in ("rivals", "energies")}
+        tasks[_task(cell)] = {**known[0], "energies": {**known[0]["energies"], **cell["energies"]}}, both
+    return list(tasks.values())
 
 
 def prefixes_of(key: str | None = None) -> Items:

@@ -31,7 +31,7 @@ from ebar.types import Distribution
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """Everything that the tables of Deng et al. 2020 are made of; an interrupted run goes on where it was."""
-    kinds = {"base": base_figures} | ({"ralm": _ralm, "balm": _balm} if cell["base"] == "transformer" else {})
+    kinds = {"base": base_figures} | {kind: RIVALS[kind] for kind in cell["rivals"]}
     rivals = {kind: once(folder / f"{kind}.json", partial(rival, cell, folder)) for kind, rival in kinds.items()}
     energies = {
         name: [
@@ -92,6 +92,9 @@ def _ralm(cell: Cell, folder: Path) -> dict[str, Any]:
     )  # fmt: skip
     halves: Any = (Base.of(half, None, cell["continuation"]).q for half in (base, model.residual))
     return _measured(LocallyResidual(*halves), test)
+
+
+RIVALS = {"ralm": _ralm, "balm": _balm}
 
 
 def _energy(cell: Cell, name: str, settings: Mapping[str, Any], seed: int, folder: Path) -> dict[str, Any]:

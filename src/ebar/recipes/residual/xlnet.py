@@ -51,7 +51,7 @@ def _energy(cell: Cell, name: str, folder: Path) -> dict[str, Any]:
 
 def grid(scale: str) -> list[Cell]:
     """The first text of the residual recipes, with a Transformer as its base."""
-    cell = next(one for one in cells(scale) if one["base"] == "transformer")
+    cell = next(one for one in cells(scale) if one["base"] == "transformer" and "bit_med" in one["energies"])
     own = {name: value for name, value in cell["energies"]["bit_med"].items() if name != "figures"}
     sizes = {name: own[name] for name in ("layers", "hidden", "heads", "dropout")}
     length = cell["prefix"] + cell["continuation"] + 3
@@ -59,7 +59,7 @@ def grid(scale: str) -> list[Cell]:
         {"length": length, "reuse": 0, "tokeniser": "bpe"}, {**sizes, "attention_dropout": own["dropout"]},
         rate=cell["learning_rate"], warmup=cell["warmup"], epochs=own["warm_up"], batch=cell["rows"],
     )  # fmt: skip
-    kept = {name: value for name, value in cell.items() if name not in (*NOTHING, "energies", "energy_seeds")}
+    kept = {name: value for name, value in cell.items() if name not in (*NOTHING, "energies", "energy_seeds", "rivals")}
     draws = {} if scale == "demo" else {"draws": min(cell["draws"], 256)}
     return [{**kept, **draws, "energies": {"bit_med": own}, "pretraining": tree}]
 
