@@ -8,9 +8,9 @@ from ebar.recipes.residual.judges import ACCURACY, CHANCE, FOOLED, FOOLING, OWN,
 CELL = {"corpus": "gmb-news", "base": "transformer", "seed": 0}
 
 
-def share(value: float, width: float) -> dict[str, Any]:
-    return {"value": value, "low": value - width, "high": value + width, "effective_sample_size": 9.0, "warning": None,
-            "level": 0.95}  # fmt: skip
+def share(value: float, width: float, warning: str | None = None) -> dict[str, Any]:
+    return {"value": value, "low": value - width, "high": value + width, "effective_sample_size": 9.0,
+            "warning": warning, "level": 0.95}  # fmt: skip
 
 
 def compared(base: float, joint: float, fooled: float) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def rows_of(**fooling: Any) -> Any:
 
 
 def doubts(rows: Any) -> dict[tuple[str, str | None], bool]:
-    return {(row.settings["judge"], row.settings.get("system")): row.warning == CHANCE for row in rows}
+    return {(row.settings["judge"], row.settings.get("system")): CHANCE in (row.warning or "") for row in rows}
 
 
 def test_a_judge_is_rated_on_the_text_it_was_trained_against() -> None:
@@ -47,6 +47,15 @@ def test_a_judge_at_chance_decides_nothing() -> None:
     assert all(doubts(rows).values())
     claims = [claim(rows) for claim in several(FOOLING.claims)]
     assert [claim.split("**")[1] for claim in claims] == ["Not reproduced", "Not reproduced"]
+    assert FOOLING.notes(rows)[0].startswith("1 of 1 judges are at chance")
+
+
+def test_another_warning_does_not_hide_that_a_judge_knows_nothing() -> None:
+    made = compared(0.52, 0.52, 0.01)
+    made["base"]["accuracy"] = share(0.52, 0.05, "few contexts")
+    rows = rows_of(same=made)
+    found = next(row for row in rows if row.name == ACCURACY and row.settings["system"] == "base")
+    assert "few contexts" in str(found.warning)
     assert FOOLING.notes(rows)[0].startswith("1 of 1 judges are at chance")
 
 

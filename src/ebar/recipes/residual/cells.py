@@ -63,7 +63,8 @@ CHUNKS: dict[str, Any] = {
 }  # fmt: skip
 LANGUAGE_MODEL: dict[str, Any] = {
     "base": "transformer", "vocabulary": 2000, **CHUNKS, "layers": 2, "hidden": 128, "heads": 4, "dropout": 0.1,
-    "epochs": 2, "learning_rate": 2e-3, "warmup": 50, "rows": 32, "balm_layers": 5, "rivals": ["ralm", "balm"], **MEASURED,
+    "epochs": 2, "learning_rate": 2e-3, "warmup": 50, "rows": 32, "balm_layers": 5,
+    "rivals": ["ralm", "balm"], **MEASURED,
 }  # fmt: skip
 
 PAPER_SMALL: dict[str, Any] = {
@@ -108,7 +109,7 @@ CELLS: dict[str, list[dict[str, Any]]] = {
             "fooling": {"prefixes": 40, "candidates": 4, "epochs": 1, "learning_rate": 1e-3, "own": True,
                         "judge": {"kind": "unit"}},
             "top_k": {"k": [3], "candidates": 4}, "samplers": {"prefixes": 3, "particles": [2]},
-            "distil": {"chunks": 40, "candidates": 4, "epochs": 1, "learning_rate": 1e-3, "seeds": 2, "again": False},
+            "distil": {"chunks": 40, "candidates": 4, "epochs": 1, "learning_rate": 1e-3, "seeds": 2, "again": True},
             "energies": {
                 "unit": {"kind": "unit", **TOY, "figures": {"samplers": None}},
                 "bit_base": {**TOY_BIT, "bound": None, "figures": NOTHING},

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ebar.maths.importance import all_warnings
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.layout import Claim, Layout, Points, chosen
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
@@ -52,7 +53,7 @@ def judged(results: Sequence[Result]) -> list[Row]:
         systems = [row.settings["system"]] if "system" in row.settings else ["base", "joint"]
         systems = ["base"] if row.settings["judge"] == SAME else systems
         at_chance = any(rated[_judge(row, system)] <= 0.5 for system in systems)
-        found.append(replace(row, warning=row.warning or CHANCE) if at_chance else row)
+        found.append(replace(row, warning=all_warnings(row.warning, CHANCE)) if at_chance else row)
     return found
 
 
@@ -64,7 +65,7 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     """How many judges know anything, and that the paper's is another."""
     # That of the base's text is one judge, whatever energy it is set beside.
     known = {
-        _judge(row, "")[: 2 if row.settings["system"] == "base" else 3]: row.warning == CHANCE
+        _judge(row, "")[: 2 if row.settings["system"] == "base" else 3]: CHANCE in (row.warning or "")
         for row in chosen(rows, ACCURACY, {"judge": SAME}) + chosen(rows, ACCURACY, {"judge": OWN})
         if row.settings["system"] == "base" or row.settings["judge"] == OWN
     }

@@ -54,10 +54,18 @@ def _why(rows: Sequence[Row]) -> list[str]:
         f"Trained as long on the data themselves, which no teacher surpasses, the same copy is below it in "
         f"{len(gained)} of {len(taught)}."
     ]
-    if len(better) < len(joint):
+    if len(better) == len(joint):
+        return said
+    if not gained:
         said.append(
-            "Where the data teach it nothing either, the reason is the base: it is what maximum likelihood finds in a "
-            "network of its size, and no better text would move it down. Where they do, the reason is the draws."
+            "Why the student does not gain: the base. It is what maximum likelihood finds in a network of its size, "
+            "and so many texts move it nowhere, be they the data themselves."
+        )
+    elif len(gained) == len(taught):
+        said.append("Why the student does not gain: the draws. As many texts of the data do move the base down.")
+    else:
+        said.append(
+            "Why the student does not gain is not known: the data teach the base in some cases and not in others."
         )
     return said
 
