@@ -21,6 +21,7 @@ from ebar.errors import UserError  # noqa: E402
 from ebar.hugging_face import quiet  # noqa: E402
 from ebar.journeys.residual.journey import Residual as Trained  # noqa: E402
 from ebar.journeys.residual.settings import Fitting  # noqa: E402
+from ebar.modes import evaluation_mode  # noqa: E402
 from ebar.store.differences import as_yaml  # noqa: E402
 from ebar.training.run import Checkpoints, open_run  # noqa: E402
 
@@ -125,7 +126,7 @@ def test_an_encoder_is_trained_and_read_back(models_of, text, tmp_path, generato
 
 def test_the_lowest_layers_alone_make_a_smaller_encoder() -> None:
     (whole, _), (network, _) = words(), words()
-    with torch.no_grad():
+    with torch.no_grad(), evaluation_mode(whole, network):
         every = whole(input_ids=torch.tensor([[1, 2, 3]]), output_hidden_states=True).hidden_states
         keep_layers(network, 1)
         found = network(input_ids=torch.tensor([[1, 2, 3]])).last_hidden_state
