@@ -454,7 +454,8 @@ DOES_NOT_MEASURE = {
     "evaluation.reading": "at_beginning check_stream segment_log_probs",
     "evaluation.blocks": "block_mean",
     "evaluation.dynamic": "from_old_scaling",
-    "evaluation.diversity": "bleu_of distinct self_bleu items_of ngrams unique_difference unique_ratios",
+    "evaluation.diversity": "bleu_of distinct self_bleu items_of ngrams repeated_tokens unique_difference "
+    "unique_ratios",
     "evaluation.energy_distributions": "energy_distributions",
     "evaluation.entropy_gradient": "entropy_gradient_quality",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",

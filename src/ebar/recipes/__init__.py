@@ -82,16 +82,19 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "earm/recent": Lazy("how many recent factors E-ARM's gradient goes through", "earm.language"),
         "earm/without_ce": Lazy("the contrastive term by itself, from scratch and after pre-training", "earm.language"),
         "images/logistic_mixture": Lazy("bits per dimension of a mixture of logistics and of a softmax, 256 levels"),
-        "residual/perplexity": Lazy("perplexity intervals of joint models, beside the base, RALM and BALM"),
-        "residual/bounded": Lazy("an energy with |E| ≤ 3 beside one without a bound, and what can be certified"),
+        "residual/perplexity": Lazy("perplexity intervals of joint models of three sizes, beside base, RALM, BALM"),
+        "residual/bounded": Lazy("what can be certified of bounded energies, and what a bound costs"),
         "residual/per_step": Lazy("perplexity at every place of a continuation, the last exactly", "residual.tables"),
         "residual/samples": Lazy("continuations and likeliest next words of base and joint model", "residual.tables"),
+        "residual/repetition": Lazy("next words that repeat the prefix: data, base, joint model", "residual.tables"),
         "residual/energies": Lazy(
-            "energies of data, of the base's text and the joint model's; a search", "residual.tables"
+            "energies of data, of base and joint text, and of what a search without the base finds", "residual.tables"
         ),
         "residual/ngrams": Lazy("unique n-grams of data, base and joint model", "residual.tables"),
-        "residual/fooling": Lazy("how often a fresh discriminator takes their texts for real", "residual.tables"),
-        "residual/distilled": Lazy("the joint model brought back into a plain language model", "residual.tables"),
+        "residual/fooling": Lazy("how often a fresh discriminator takes their texts for real", "residual.judges"),
+        "residual/top_k": Lazy("Algorithm 1: the base cut to its k likeliest next tokens", "residual.judges"),
+        "residual/samplers": Lazy("resampling, Metropolis and SMC for the joint model", "residual.outlook"),
+        "residual/distilled": Lazy("the base updated by the joint model, and a second energy", "residual.outlook"),
         "xl/table3_1": Lazy(
             "Transformer-XL, a Transformer, an LSTM, Local-XL on WikiText; longer memories in evaluation",
             "xl.tables",
