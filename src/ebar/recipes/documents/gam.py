@@ -48,6 +48,10 @@ GAM = Document(
             says="λ may depend on the context (stated, no experiment)",
         ),
         Entry(
+            place="equation 2, on translations", recipe="gam/translation",
+            says="features of a translation given its source help an r that is an encoder–decoder (no experiment)",
+        ),
+        Entry(
             place="footnote 4", recipe="gam/cryptographic",
             says="of a cryptographic predicate P_λ can make use and no autoregressive π can (stated, no experiment)",
         ),

@@ -12,7 +12,7 @@ RESIDUAL = Document(
             says="a search by the discriminator alone ends in text that is far from any it was trained on",
         ),
         Entry(
-            place="Algorithm 1", recipe="residual/samples",
+            place="Algorithm 1", recipe="residual/top_k",
             says="draws of the base by top-k, resampled by their energies",
         ),
         Entry(
@@ -39,8 +39,12 @@ RESIDUAL = Document(
             says="energies of the joint model's text are distributed as those of data, the base's are not",
         ),
         Entry(
-            place="“Given a prefix, check P(xₜ|x₍<t₎)”", recipe="residual/samples",
-            says="the joint model's likeliest next words repeat the text less than the base's",
+            place="“Given a prefix, check P(xₜ|x₍<t₎)”", recipe="residual/repetition",
+            says="the base's likeliest next words repeat those of the text, the joint model's less",
+        ),
+        Entry(
+            place="“… Our model P_joint”, the texts", recipe="residual/samples",
+            says="the ten likeliest next words of base and joint model after two texts",
         ),
         Entry(
             place="“Unique Ratio of Ngrams”", recipe="residual/ngrams",
@@ -52,7 +56,11 @@ RESIDUAL = Document(
             "accuracy falls from 89.9 to 82.9 %",
         ),
         Entry(
-            place="“Limitations”", recipe="residual/distilled",
+            place="“Limitations”, generation", recipe="residual/samplers",
+            says="generation is expensive: would other samplers, such as Metropolis–Hastings, do? (a question)",
+        ),
+        Entry(
+            place="“Limitations”, the generator", recipe="residual/distilled",
             says="the base is fixed: could it be updated too? (a question)",
         ),
     ),
