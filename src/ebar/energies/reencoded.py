@@ -221,7 +221,8 @@ def keep_layers(network: nn.Module, layers: int) -> None:
     """The lowest layers alone: a smaller encoder with the same beginnings."""
     stack = _layers(network, layers, "kept")
     del stack[layers:]
-    network.config.num_hidden_layers = layers
+    config: Any = network.config
+    config.num_hidden_layers = layers
 
 
 def freeze(network: nn.Module, layers: int) -> None:
