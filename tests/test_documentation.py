@@ -187,18 +187,8 @@ SMALL = {
 
 
 def quick(words: list[str]) -> list[str]:
-    if words[0] in {
-        "--help",
-        "--version",
-        "language",
-        "doctor",
-        "diversity",
-        "rate",
-        "list",
-        "show",
-        "compare",
-        "export",
-    } or words == ["reproduce"]:
+    whole = {"--help", "--version", "language", "doctor", "diversity", "rate", "list", "show", "compare", "export"}
+    if words[0] in whole or words == ["reproduce"]:
         return words
     if words[0] in {"residual", "game"} and words[1] != "train":
         return words
