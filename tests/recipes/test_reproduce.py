@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from ebar.recipes import RECIPES, SCALES, find_recipe
 from ebar.recipes.layout import list_of_figures, markdown
 from ebar.recipes.recipe import Cell, Recipe, Result, Row
 from ebar.recipes.render import row_from
+from ebar.recipes.reproduce import elapsed
 from ebar.recipes.reproduce import reproduce as run
 from ebar.store.writing import to_json
 from tests.store.disk import Dead, failing
@@ -90,7 +92,7 @@ def test_the_result_says_how_to_have_it_again(squares: Squares, tmp_path: Path) 
     assert record["seeds"] == [0, 1, 2, 3]
     assert {"torch", "python", "ebar"} <= set(record["versions"])
     assert record["backend"] == "joblib"
-    assert {"command", "scale", "commit", "wall_seconds", "title", "source"} <= set(record)
+    assert {"command", "scale", "commit", "wall_seconds", "elapsed_seconds", "title", "source"} <= set(record)
     assert record["cells"] == squares.grid("demo")  # what was run, for whoever reads it when the recipe has changed
 
 
@@ -108,6 +110,25 @@ def test_what_was_interrupted_goes_on_where_it_stopped(squares: Squares, tmp_pat
     assert squares.ran == [0, 1, 2, 3]
     call(tmp_path, fresh=True)
     assert squares.ran == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
+def test_what_overlaps_has_elapsed_once_and_pauses_do_not_count() -> None:
+    assert elapsed([[0.0, 10.0], [5.0, 12.0], [6.0, 7.0], [20.0, 21.0]]) == 13
+    assert elapsed([]) == 0
+
+
+def test_the_time_of_an_interrupted_run_counts_and_the_pause_does_not(
+    squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(0, 1000, 10))  # each look at the clock is ten seconds after the last one
+    monkeypatch.setattr("ebar.recipes.reproduce.time", SimpleNamespace(time=lambda: float(next(now))))
+    squares.fails_at = 2
+    with pytest.raises(KeyboardInterrupt):
+        call(tmp_path)
+    squares.fails_at = None
+    record = json.loads(call(tmp_path).read_text())
+    assert record["elapsed_seconds"] == 50  # four runs and the one that was interrupted
+    assert " s in all, 50 s elapsed" in next((tmp_path / "results").rglob("*.md")).read_text()
 
 
 @pytest.mark.parametrize("workers", [1, 2])

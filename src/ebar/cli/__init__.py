@@ -45,7 +45,7 @@ ebar's, and an energy E that has learnt to tell q's continuations x of prefixes 
         "residual generate": Command("continue a prompt with the joint model: text, energies, weights, diagnostics"),
         "residual explain": Command("the likeliest next words under the base and under the joint model"),
         "control": Command(
-            "make features of a pretrained model's text come true: fit, sample, tune",
+            "make features of a pretrained model's text come true: fit, sample, tune, reward",
             about="P(x) = q(x)·exp⟨λ, φ(x)⟩: constraints φ on the text of any causal language model q, GDC's way.",
             example="""\
 ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 'word:[Ss]he|[Hh]er=0.5'
@@ -55,6 +55,7 @@ ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 
         "control fit": Command("find how much each feature must count, and check it on fresh draws"),
         "control sample": Command("draw text of the controlled model, with weights"),
         "control tune": Command("make a model of its own of it, by policy gradient with low-rank adapters"),
+        "control reward": Command("what a reward of texts can come to, and how far from the model; best-of-n beside"),
         "game": Command(
             "a generator and an energy trained against each other, on points or images: train, sample, rank",
             about="""A generator draws, an energy tells its draws from the data; with an entropy in the generator's cost

@@ -43,6 +43,10 @@ class ControlConfig:
     """Fresh draws, to see by what was reached, and as many of the model itself."""
     surrogate_draws: Count = 4000
     """To fit what looks ahead to."""
+    rounds: Natural = 0
+    """In which what looks ahead learns from the model's own hidden states; 0: it does not. Each takes `round_draws`."""
+    round_draws: Count = 1000
+    """In a round, and as many again to see what the last one is worth."""
     rows: Count = 1024
     """Draws made at a time: fewer take less memory."""
     seed: Natural = 0

@@ -32,6 +32,7 @@ from ebar.heads import HEADS
 from ebar.heads.head import Head, target_log_probs, without_logits
 from ebar.hugging_face import quiet, transformers
 from ebar.models.drawing import Advances, Placed, PlacedSteps
+from ebar.models.hidden import Shown
 from ebar.models.outputs import TokenOutputs
 from ebar.models.pretrained import Pretrained
 from ebar.models.stepwise import (
@@ -133,8 +134,48 @@ class Autoregressive(Truncatable):
             return PlacedSteps(self.backbone.stepper(state.inner), state.place, self._after_step)
         return Advances(self, state)
 
+    @property
+    def output_vectors(self) -> Float[Tensor, "vocabulary size"]:
+        """The weights of the head's last layer, one row for each token."""
+        layer = getattr(self.head, "linear", None)
+        if layer is None:
+            raise UserError(f"{type(self.head).__name__} has no layer of output vectors: learn in 0 rounds.")
+        weights: Tensor = layer.weight.detach()[: self.space.vocabulary]
+        return weights
+
+    def showing(self) -> "ShownAutoregressive":
+        """The same model, whose `start`, `advance` and stepper give `Shown` in the place of logits."""
+        return ShownAutoregressive(self)
+
     def _after_step(self, hidden: Float[Tensor, "rows width"], place: int) -> Float[Tensor, "rows vocabulary"]:
         return only_end_in_last_place(self.head(hidden)[:, None], place, self.space)[:, 0]
+
+
+class ShownAutoregressive:
+    """A backbone and a head, with what the backbone gives beside the head's logits."""
+
+    def __init__(self, model: Autoregressive):
+        self.model = model
+
+    def start(self, rows: int, context: Context | None = None) -> tuple[Shown, Placed]:
+        check_order(self.model.space, context)
+        hidden, state = self.model.backbone.start(rows, context)
+        return self._shown(hidden, 0), Placed(state, 0)
+
+    def advance(self, tokens: Int[Tensor, "rows length"], state: Placed) -> tuple[Shown, Placed]:
+        hidden, after = self.model.backbone.advance(tokens, state.inner)
+        logits = only_end_in_last_place(self.model.head(hidden), state.place + 1, self.model.space)
+        return Shown(logits, hidden), Placed(after, state.place + tokens.shape[1])
+
+    def stepper(self, state: Placed) -> Stepper:
+        backbone = self.model.backbone
+        if isinstance(backbone, Quick):
+            return PlacedSteps(backbone.stepper(state.inner), state.place, self._shown)
+        return Advances(self, state)
+
+    def _shown(self, hidden: Float[Tensor, "rows width"], place: int) -> Shown:
+        logits = only_end_in_last_place(self.model.head(hidden)[:, None], place, self.model.space)[:, 0]
+        return Shown(logits, hidden)
 
 
 class FromLogits(ByChainRule):

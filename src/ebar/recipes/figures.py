@@ -228,7 +228,7 @@ def over_seeds(
     low = high = None
     if count > 1:
         deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
-        width = _student(count - 1) * deviation / math.sqrt(count)
+        width = student(count - 1) * deviation / math.sqrt(count)
         low, high = max(least, mean - width), mean + width
     elif single is not None:
         low, high = single.low, single.high
@@ -272,12 +272,13 @@ def over_items(sums: Sequence[float], sizes: Sizes) -> Interval:
     if count < 2:
         return Interval(ratio, -math.inf, math.inf)
     squares = math.fsum((one - ratio * size) ** 2 for one, size in zip(sums, sizes, strict=True))
-    width = _student(count - 1) * math.sqrt(squares * count / (count - 1)) / total
+    width = student(count - 1) * math.sqrt(squares * count / (count - 1)) / total
     return Interval(ratio, ratio - width, ratio + width)
 
 
 @cache
-def _student(freedom: int) -> float:
+def student(freedom: int) -> float:
+    """The 0.975 quantile of Student's distribution."""
     from scipy.stats import t
 
     return float(t.ppf(0.975, freedom))

@@ -1,18 +1,24 @@
 """What a page shows: tables, plots and claims as data.
 
 Tables are laid out as the paper has them, ours and theirs side by side, or are a list of all figures. Plots are lines
-of figures against a setting, or dots one below the other. Claims say which statements of a paper hold here.
+of figures against a setting, or dots one below the other. Claims say which statements of a paper hold here; they are
+in `claims`, and can be had from here too.
 """
 
-import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ebar.recipes.claims import Claim
 from ebar.recipes.recipe import Laid, Row
+from ebar.recipes.rows import chosen, escaped, split, text
 from ebar.report.plots import Dots, Line, Panel
 from ebar.types import Estimate
 
+__all__ = [
+    "FIGURE", "Claim", "Curves", "Layout", "Points", "as_dot", "chosen", "escaped", "list_of_figures", "markdown",
+    "split", "text",
+]  # fmt: skip
 FIGURE = "figure"  # stands for the name of a figure where settings are named
 
 
@@ -131,38 +137,6 @@ def markdown(laid: Laid) -> list[str]:
     return [*caption, *table, "", *(line for note in laid.notes for line in (note, ""))]
 
 
-def text(value: Any) -> str:
-    """Four digits of a number; what JSON has no number for stands in a record as a string, and means the same."""
-    if isinstance(value, float) and math.isfinite(value):
-        return f"{value:.4g}"
-    return "" if value is None else str(value)
-
-
-def escaped(words: str) -> str:
-    """Text within a table or a link."""
-    return " ".join(words.replace("|", "\\|").split())
-
-
-def chosen(rows: Sequence[Row], name: str, where: Mapping[str, Any]) -> list[Row]:
-    """Rows of a figure with these settings; a name that ends in * stands for all that begin so."""
-    return [
-        row
-        for row in rows
-        if (row.name.startswith(name[:-1]) if name.endswith("*") else row.name == name)
-        and all(row.settings.get(key) == value for key, value in where.items())
-    ]
-
-
-def split(rows: Sequence[Row], keys: Sequence[str]) -> list[dict[str, Any]]:
-    """The combinations of these settings that rows have."""
-    if not keys:
-        return [{}]
-    known = dict.fromkeys(
-        tuple(row.settings[key] for key in keys) for row in rows if all(key in row.settings for key in keys)
-    )
-    return [dict(zip(keys, values, strict=True)) for values in known]
-
-
 def as_dot(row: Row) -> Estimate:
     """A row as an estimate, to be drawn."""
     value = float("nan") if row.value is None else row.value
@@ -248,72 +222,3 @@ class Points:
     def _dot(self, row: Row) -> Estimate:
         dot = as_dot(row)
         return dot._replace(value=dot.value - self.less, low=dot.low - self.less, high=dot.high - self.less)
-
-
-UNDECIDED = "undecided, as the interval has both sides"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """That a figure lies above or below a number. It holds where the whole interval does."""
-
-    says: str
-    figure: str
-    above: float | None = None
-    below: float | None = None
-    where: Mapping[str, Any] = field(default_factory=dict)
-
-    def __call__(self, rows: Sequence[Row]) -> str:
-        found = [row for row in chosen(rows, self.figure, self.where) if row.value is not None]
-        sign, bound = (1.0, self.above) if self.above is not None else (-1.0, self.below or 0.0)
-        sides: dict[str, list[Row]] = {"holds": [], "on the other side": [], UNDECIDED: [], "without an interval": []}
-        for row in found:
-            if row.low is None or row.high is None:
-                sides["without an interval"].append(row)
-                continue
-            ends = [sign * (end - bound) for end in (row.low, row.high)]
-            sides["holds" if min(ends) > 0 else "on the other side" if max(ends) < 0 else UNDECIDED].append(row)
-        holds = sides.pop("holds")
-        verdict = "Reproduced" if len(holds) == len(found) else "Reproduced in part" if holds else "Not reproduced"
-        side = f"{self.figure} {'above' if sign > 0 else 'below'} {text(bound)}"
-        counts = [f"{len(holds)} of {len(found)} figures"]
-        counts += [f"{len(own)} {how} ({_places(own)})" for how, own in sides.items() if own]
-        return f"**{verdict if found else 'Not measured'}**: {self.says} ({side}): {'; '.join(counts)}."
-
-
-def compared_with_paper(rows: Sequence[Row], elsewhere: str | None) -> list[str]:
-    """How many of the paper's own figures our intervals hold, where both are of the same kind of data."""
-    both = [row for row in rows if isinstance(row.document, int | float) and None not in (row.low, row.high)]
-    if not both:
-        return []
-    if elsewhere is not None:
-        return [f"The paper's figures are of other runs ({elsewhere}): their sizes are not to be compared with ours."]
-    sides: dict[str, list[Row]] = {"above": [], "below": []}
-    for row in both:
-        low, high, theirs = float(row.low or 0.0), float(row.high or 0.0), float(row.document or 0.0)
-        if not low <= theirs <= high:
-            sides["above" if low > theirs else "below"].append(row)
-    inside = len(both) - sum(map(len, sides.values()))
-    said = [f"Of {len(both)} figures that the paper gives too, {inside} lie within our intervals."]
-    for side, own in sides.items():
-        if own:
-            named = "; ".join(f"{_named(row)} {text(row.value)} (paper {text(row.document)})" for row in own)
-            said.append(f"Ours are {side} the paper's: {named}.")
-    return said
-
-
-def _places(rows: Sequence[Row]) -> str:
-    return "; ".join(_settings(row) or row.name for row in rows)
-
-
-def _named(row: Row) -> str:
-    settings = _settings(row)
-    return f"{row.name}, {settings}:" if settings else f"{row.name}:"
-
-
-def _settings(row: Row) -> str:
-    return ", ".join(
-        f"{key} {text(value)}" if isinstance(value, int | float) else str(value)
-        for key, value in row.settings.items()
-        if value is not None
-    )

@@ -77,6 +77,15 @@ class Laid(NamedTuple):
     notes: list[str]
 
 
+class Finding(NamedTuple):
+    """What became of a claim: the verdict in a word, and the whole sentence, which begins with it."""
+
+    verdict: str
+    sentence: str
+    says: str = ""  # the claim, in words
+    rows: Sequence[Row] = ()  # the figures it was judged by
+
+
 Items = str | Callable[[Row, Sequence[Cell]], str]
 Range = tuple[float, float]
 
@@ -108,7 +117,8 @@ class Recipe:
     figures: Some[Callable[[Sequence[Result]], list[Row]]]
     plots: Some[Callable[[Sequence[Row]], Sequence[Panel | Dots]]] = ()
     tables: Some[Callable[[Sequence[Row], str], Laid]] = ()  # as the paper lays them out; empty: a list of all rows
-    claims: Some[Callable[[Sequence[Row]], str]] = ()  # what the paper says, and whether it is so here
+    # What the paper says, and whether it is so here; a sentence that passes no verdict is just shown.
+    claims: Some[Callable[[Sequence[Row]], Finding | str]] = ()
     notes: Callable[[Sequence[Row]], list[str]] = lambda rows: []
     picture: Callable[[Sequence[Row], Path], None] | None = None  # in place of plots
     runs: str | None = None  # recipes read off the same runs name one folder for them

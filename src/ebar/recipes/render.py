@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ebar.errors import UserError
-from ebar.recipes.layout import compared_with_paper, escaped, list_of_figures, markdown
-from ebar.recipes.recipe import Caption, Cell, Recipe, Row, several
+from ebar.recipes.claims import compared_with_paper
+from ebar.recipes.layout import escaped, list_of_figures, markdown
+from ebar.recipes.recipe import Caption, Cell, Finding, Recipe, Row, several
 from ebar.store.writing import replace as replace_file
 from ebar.store.writing import saving
 
@@ -36,13 +37,18 @@ def write_recipe_page(path: Path, recipe: Recipe) -> None:
 
 def rendered(path: Path, recipe: Recipe) -> tuple[str, list[Row]]:
     """The page as Markdown, and the rows it is made of."""
+    record, cells, rows = read_record(path, recipe)
+    return recipe_page(record, cells, rows, recipe, path.with_suffix(".svg").name), rows
+
+
+def read_record(path: Path, recipe: Recipe) -> tuple[dict[str, Any], Sequence[Cell], list[Row]]:
+    """A record as plain data, the settings of its runs, and its rows, ready to be shown."""
     record = json.loads(path.read_text(encoding="utf-8"))
     if record.get("format", 1) != FORMAT:
         raise UserError(f"{path} was recorded by another version of ebar: run the recipe again with --fresh.")
     # A record that does not hold the settings of its runs has those of the recipe.
     cells = record.get("cells") or recipe.grid(str(record["scale"]))
-    rows = settled([row_from(row) for row in record["rows"]], cells, recipe.read)
-    return recipe_page(record, cells, rows, recipe, path.with_suffix(".svg").name), rows
+    return record, cells, settled([row_from(row) for row in record["rows"]], cells, recipe.read)
 
 
 def row_from(tree: Mapping[str, Any]) -> Row:
@@ -63,7 +69,7 @@ def recipe_page(
     elsewhere = recipe.reading.elsewhere(cells)
     laid = [layout(rows, elsewhere or "") for layout in several(recipe.tables) or (list_of_figures,)]
     words = {
-        "What is reproduced": [claim(rows) for claim in several(recipe.claims)] + compared_with_paper(rows, elsewhere),
+        "What is reproduced": [one.sentence for one in findings(recipe, rows)] + compared_with_paper(rows, elsewhere),
         "How to read it": [*recipe.notes(rows), *_notes(record, cells, rows, recipe)],
     }
     return "\n".join(
@@ -71,7 +77,7 @@ def recipe_page(
             f"# {recipe.title}",
             "",
             f"Source: {recipe.source}. Scale {record['scale']}, {seeds} "
-            f"seed{'s' * (seeds > 1)}, {record['wall_seconds']:,.0f} s in all{commit}: `{record['command']}`.",
+            f"seed{'s' * (seeds > 1)}, {_time(record)}{commit}: `{record['command']}`.",
             "",
             INTERVALS,
             "",
@@ -81,6 +87,18 @@ def recipe_page(
             *(line for title, said in words.items() if said for line in (f"## {title}", "", *_bullets(said))),
         ]
     )
+
+
+def _time(record: Mapping[str, Any]) -> str:
+    """Older records know only the runs' times, added up."""
+    passed = record.get("elapsed_seconds")
+    return f"{record['wall_seconds']:,.0f} s in all" + ("" if passed is None else f", {passed:,.0f} s elapsed")
+
+
+def findings(recipe: Recipe, rows: Sequence[Row]) -> list[Finding]:
+    """What became of a recipe's claims."""
+    said = [claim(rows) for claim in several(recipe.claims)]
+    return [Finding("", one) if isinstance(one, str) else one for one in said]
 
 
 def _bullets(said: Sequence[str]) -> list[str]:

@@ -1,9 +1,11 @@
 """Runs a recipe's grid resumably on all cores and records the result."""
 
 import json
+import math
 import os
 import shutil
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -25,6 +27,7 @@ from ebar.tables import import_plug_ins, plug_ins
 
 SELDOM = ("over", "values", "picture")
 RESULT = "result.json"  # of a cell, in its folder
+SPANS = "spans"  # in the state of a cell: from when to when it was run, a pair for each start
 LONGEST_SOCKET = 40  # bytes of Ray's folder: it puts sockets below, whose whole path may have 107
 
 
@@ -95,8 +98,9 @@ def reproduce(
         "seeds": sorted({cell["seed"] for cell in grid}),
         "versions": around["versions"],
         "commit": around["commit"],
-        # Of all runs together, those of an earlier, interrupted call included.
+        # Of all runs, those of an earlier, interrupted call included: added up, and while at least one was under way.
         "wall_seconds": round(sum(header.seconds for header in headers), 1),
+        "elapsed_seconds": round(elapsed([span for header in headers for span in header.state[SPANS]]), 1),
         "cells": grid,
         "rows": [_plain(row) for row in settled(rows, grid, recipe.read)],
     }
@@ -121,6 +125,15 @@ def render(name: str, *, scale: str, output: Path) -> Path:
 def _plain(row: Row) -> dict[str, Any]:
     """A row as JSON; what most rows have not, they say nothing of."""
     return {key: value for key, value in asdict(row).items() if value is not None or key not in SELDOM}
+
+
+def elapsed(spans: Sequence[Sequence[float]]) -> float:
+    """How long at least one of these spans of time lasted: what overlaps counts once, what lies between not at all."""
+    total, until = 0.0, -math.inf
+    for begun, ended in sorted(spans, key=lambda span: span[0]):
+        total += max(0.0, ended - max(begun, until))
+        until = max(until, ended)
+    return total
 
 
 def source_of_results() -> str:
@@ -223,7 +236,11 @@ def _run_one(run: Work, cell: Cell, place: Path) -> Outcome:
         with open_stage(place, {"cell": dict(cell), "source": source_of_results()}) as stage:
             if not stage.done:
                 work.mkdir(exist_ok=True)
-                stage.write(RESULT, to_json(run(cell, work)))
+                begun = time.time()
+                try:
+                    stage.write(RESULT, to_json(run(cell, work)))
+                finally:
+                    stage.save({SPANS: [*stage.state.get(SPANS, []), [begun, time.time()]]})
         remove_folder(work)  # of no more use
     except UserError as error:
         return Outcome(cell, str(error))

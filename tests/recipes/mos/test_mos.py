@@ -13,11 +13,13 @@ from ebar.config.train import MANUAL, TrainConfig
 from ebar.evaluation.blocks import BLOCKS
 from ebar.evaluation.cache_pointer import CachePointer
 from ebar.recipes import SCALES, find_recipe
+from ebar.recipes.claims import REPRODUCED
 from ebar.recipes.layout import chosen
 from ebar.recipes.mos import cases, dialogue, plain, tables
 from ebar.recipes.mos.measures import DYNAMIC, PLAIN, mean_over_blocks, ranked
 from ebar.recipes.mos.words import GRID, MOC, MOS, NGRAM, PTB, SOFTMAX, WIDE, WT2
 from ebar.recipes.recipe import Cell, Result
+from ebar.recipes.render import findings
 from ebar.types import Space
 
 GRIDS: dict[str, Callable[[str], list[Cell]]] = {
@@ -129,7 +131,7 @@ def test_perplexities_are_paired_by_seed_and_stand_beside_the_papers() -> None:
     (ratio,) = chosen(rows, tables.RATIO, {"model": SOFTMAX, "evaluation": DYNAMIC})
     assert (ratio.value, ratio.low, ratio.high) == pytest.approx((0.9, 0.89, 0.91))  # blocks: seeds are all alike
     assert ratio.over == "3 seeds and the blocks of the test text that they share"
-    assert tables.TABLE_A1.claims[0](rows).startswith("**Reproduced**")  # type: ignore[index]
+    assert findings(tables.TABLE_A1, rows)[0].verdict == REPRODUCED
     told = {(row.settings["model"], row.settings["evaluation"]): row.document for row in rows
             if row.name == "perplexity, test"}  # fmt: skip
     assert told == {
@@ -142,7 +144,7 @@ def test_components_are_compared_with_the_next_fewer() -> None:
     more = {row.settings["components"]: row.value for row in rows if row.name == tables.MORE}
     assert more == {3: 10.0, 5: 20.0, 10: 50.0}
     assert {row.value for row in rows if row.name == tables.SHORT} == {0.0}
-    assert all(claim(rows).startswith("**Reproduced**") for claim in tables.TABLE_A7.claims)  # type: ignore[union-attr]
+    assert all(found.verdict == REPRODUCED for found in findings(tables.TABLE_A7, rows))
 
 
 def test_ranks_are_held_against_the_bound_and_counts_have_none() -> None:
