@@ -48,8 +48,8 @@ GAM = Document(
             says="λ may depend on the context (stated, no experiment)",
         ),
         Entry(
-            place="equation 2, on translations", recipe="gam/translation",
-            says="features of a translation given its source help an r that is an encoder–decoder (no experiment)",
+            place="equation 2, with an encoder–decoder", recipe="gam/translation",
+            says="r may be a sequence-to-sequence model and features may look at the source (stated, no experiment)",
         ),
         Entry(
             place="footnote 4", recipe="gam/cryptographic",
