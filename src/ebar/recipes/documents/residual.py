@@ -12,7 +12,7 @@ RESIDUAL = Document(
             says="a search by the discriminator alone ends in text that is far from any it was trained on",
         ),
         Entry(
-            place="Algorithm 1", recipe="residual/samples",
+            place="Algorithm 1", recipe="residual/top_k",
             says="draws of the base by top-k, resampled by their energies",
         ),
         Entry(
@@ -32,14 +32,15 @@ RESIDUAL = Document(
         Entry(
             place="“Human Evaluation”",
             says="judges prefer BALM to the base (54.85 %), BiT-Med to BALM (56.23 %), people to BiT-Large* (55.21 %)",
-            why="needs judges: `ebar rate make` writes pages for them, `ebar rate read` reads them",
+            why="needs judges, and 820 pairs for a share of 55 %: `ebar rate make` writes pages for them, `ebar rate "
+            "read` reads them",
         ),
         Entry(
             place="“Energy Distribution”", recipe="residual/energies",
             says="energies of the joint model's text are distributed as those of data, the base's are not",
         ),
         Entry(
-            place="“Given a prefix, check P(xₜ|x₍<t₎)”", recipe="residual/samples",
+            place="“Given a prefix, check P(xₜ|x₍<t₎)”", recipe="residual/repetition",
             says="the joint model's likeliest next words repeat the text less than the base's",
         ),
         Entry(
@@ -52,7 +53,15 @@ RESIDUAL = Document(
             "accuracy falls from 89.9 to 82.9 %",
         ),
         Entry(
-            place="“Limitations”", recipe="residual/distilled",
+            place="“Samples”", recipe="residual/samples",
+            says="continuations of the base and of the joint model, and the next words each expects",
+        ),
+        Entry(
+            place="“Limitations”, generation", recipe="residual/samplers",
+            says="generation is expensive: other sampling techniques, such as MH? (a question)",
+        ),
+        Entry(
+            place="“Limitations”, the base", recipe="residual/distilled",
             says="the base is fixed: could it be updated too? (a question)",
         ),
     ),
