@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ebar.recipes.claims import REPRODUCED, Claim
 from ebar.recipes.recipe import several
 from ebar.recipes.residual.outlook import AGAIN, DISTILLED, FIRST, PAIRED, SAMPLERS, STUDENTS
 from ebar.recipes.residual.reading import by_task
@@ -37,7 +38,10 @@ def test_students_are_compared_seed_by_seed_and_over_prefixes() -> None:
     # Seeds and prefixes move both alike, so that nothing of either is left in the difference.
     assert (less.value, less.low, less.high) == pytest.approx((-0.005, -0.005, -0.005))
     assert found[PAIRED.format(one=AGAIN, other=FIRST)].value == pytest.approx(-0.02)
-    assert [claim(rows).split("**")[1] for claim in several(DISTILLED.claims)] == ["Reproduced", "Reproduced"]
+    assert [claim(rows).verdict for claim in several(DISTILLED.claims) if isinstance(claim, Claim)] == [
+        REPRODUCED,
+        REPRODUCED,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from ebar.maths.importance import all_warnings
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.layout import Claim, Layout, Points, chosen
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
-from ebar.recipes.residual.reading import MODEL, PAPER, RUNS, cell_of, prefixes_of, said_of_size, with_part
+from ebar.recipes.residual.reading import MODEL, PAPER, RUNS, cell_of, prefixes_of, with_part
 
 SAME, OWN = "one, trained against the base", "each trained against its own"
 RATE, ACCURACY = "false positive rate", "accuracy"
@@ -72,7 +72,6 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     return [
         f"{sum(known.values())} of {len(known)} judges are at chance on the text they were trained against"
         + (": a difference between two such judges is one between their thresholds." if any(known.values()) else "."),
-        *said_of_size(chosen(rows, FOOLED, {"judge": SAME}), what="how much oftener the joint model's text fools"),
         "The paper's figures are those of a far larger discriminator on other text (it takes them from Bakhtin et "
         "al.): signs are to be compared, not levels. A judge with the weights of the encoder that BiT* starts from "
         "is the nearer to that energy.",

@@ -6,7 +6,7 @@ from typing import Any
 from ebar.recipes.figures import Figure, Figures, crossed
 from ebar.recipes.layout import Claim, Layout, Points, chosen
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
-from ebar.recipes.residual.reading import BY_TASK, MODEL, PAPER, RUNS, cell_of, said_of_size, with_part
+from ebar.recipes.residual.reading import BY_TASK, MODEL, PAPER, RUNS, cell_of, with_part
 from ebar.recipes.residual.students import DATA, GRADIENT, JOINT, OWN
 
 # Students ---------------------------------------------------------------------------------------------------------
@@ -85,10 +85,7 @@ DISTILLED = Recipe(
         Claim(says="an updated base with a new energy is below the first joint model",
               figure=PAIRED.format(one=AGAIN, other=FIRST), below=0.0),
     ],
-    notes=lambda rows: [
-        *_why(rows),
-        *said_of_size(chosen(rows, PAIRED.format(one=STUDENTS[JOINT], other=STUDENTS[OWN]), {}), what="the difference"),
-    ],
+    notes=_why,
     **RUNS,
 )  # fmt: skip
 

@@ -21,7 +21,6 @@ from ebar.recipes.residual.reading import (
     cell_of,
     energy_results,
     row_settings,
-    said_of_size,
 )
 from ebar.types import Estimate
 
@@ -151,9 +150,8 @@ def _task(cell: Cell) -> dict[str, Any]:
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """What size would settle what is open, why an energy from scratch gains little, and what the data may be."""
-    said = said_of_size(chosen(rows, "nats per token, *", {}), what="a difference that the paper reports")
-    said += _scratch(rows)
+    """Why an energy from scratch gains little, how to read the intervals, and what the data are."""
+    said = _scratch(rows)
     said.append(
         "A perplexity's interval is for the prefixes given: from the lower confidence limit of T to the upper one of "
         "2J − T. It is believed only where weights are light (k̂ < 0.7, or with a bounded energy an effective sample "

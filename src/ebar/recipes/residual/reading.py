@@ -1,11 +1,8 @@
 """What the recipes of Deng et al. 2020 share: their runs, names in their rows, and what their intervals are over."""
 
-import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from ebar.recipes.layout import text
 from ebar.recipes.recipe import Cell, Items, Result, Row
 from ebar.recipes.residual.cells import cells
 from ebar.recipes.residual.run import run_cell
@@ -90,32 +87,3 @@ def prefixes_of(key: str | None = None) -> Items:
         return f"{count} prefixes, one energy seed"
 
     return items
-
-
-def prefixes_needed(row: Row) -> int | None:
-    """As many as would tell this figure from 0, were it what was measured: widths fall with the root of the number.
-
-    None where the interval tells it already, or does not say over how many prefixes it is.
-    """
-    count = re.search(r"([\d,]+) prefixes", row.over or "")
-    if count is None or not row.value or row.low is None or row.high is None or row.low > 0 or row.high < 0:
-        return None
-    width = max(row.high - row.value, row.value - row.low)
-    return math.ceil(int(count[1].replace(",", "")) * (width / abs(row.value)) ** 2) if math.isfinite(width) else None
-
-
-def said_of_size(rows: Sequence[Row], *, what: str) -> list[str]:
-    """What size would answer the question where the interval holds 0, from the width that was measured."""
-    said = []
-    for row in rows:
-        needed = prefixes_needed(row)
-        if needed is not None:
-            about = ", ".join(str(value) for value in row.settings.values() if value is not None)
-            said.append(f"{about} ({text(row.value)}): some {needed:,}")
-    if not said:
-        return []
-    return [
-        f"Not answerable at this size: {what} is not told from 0 in {len(said)} of {len(rows)} cases. Were it what was "
-        "measured, so many prefixes (with several seeds, as many times more seeds) would tell it from 0: "
-        f"{'; '.join(said)}."
-    ]

@@ -17,7 +17,6 @@ from ebar.recipes.residual.reading import (
     cell_of,
     energy_results,
     prefixes_of,
-    said_of_size,
     with_part,
 )
 from ebar.types import Estimate
@@ -71,7 +70,6 @@ PER_STEP = _table(
         figure=LAST.format(which=PAIRED), below=0.0,
     ),
     notes=lambda rows: [
-        *said_of_size(chosen(rows, LAST.format(which=PAIRED), {}), what="the last step's gain"),
         "Only the last step is free of any estimate of Z, and only where all tokens are scored. Before it, an interval "
         "reaches from the jackknife's lower estimate of every expectation to its upper one.",
     ],
@@ -227,7 +225,6 @@ REPETITION = _table(
         "A word that has been there is a token that the prefix, or the continuation before it, holds already; common "
         "words are, in any text, so that the data are what to compare with. The joint model's share is a mean over all "
         "draws of the base, weighted by e⁻ᴱ.",
-        *said_of_size(chosen(rows, MORE.format(what=NEXT, pair=PAIRS[2]), {}), what="joint − base"),
     ],
     reading=Caption(items=prefixes_of(), elsewhere=lambda cells: "two prefixes it prints"),
 )  # fmt: skip
