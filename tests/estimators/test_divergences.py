@@ -11,6 +11,7 @@ from ebar.estimators import exact
 from ebar.estimators.divergences import divergence, entropy
 from ebar.features.feature import Features
 from ebar.maths.divergences import DIVERGENCES
+from ebar.models.points import Boltzmann, GaussianMixture, standard_normal
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.types import Space
@@ -154,3 +155,16 @@ def test_a_target_none_of_which_was_drawn_has_no_divergence_and_no_entropy(too_l
         assert math.isnan(estimate.value)
         assert (estimate.low, estimate.high) == (0.0, most)
         assert "nothing of the target was drawn" in str(estimate.warning)
+
+
+def test_an_energy_with_no_base_is_compared_and_has_an_entropy_by_a_proposal(generator):
+    """P = exp(−x²/2) in the plane is the normal density but for Z, whose entropy is log(2πe)."""
+    bare, normal = Boltzmann(lambda x, context=None: x.square().sum(1) / 2), standard_normal(2)
+    wide = GaussianMixture(torch.zeros(1, 2), 2.0)
+    (spread,) = entropy(bare, proposal=wide, draws=20_000, generator=generator, level=LEVEL)
+    assert spread.low < math.log(2 * math.pi * math.e) < spread.high
+    assert spread.high - spread.low < 0.2
+    (apart,) = divergence("kl", bare, normal, proposal=wide, generator=generator)
+    assert apart.low == 0 and apart.value < 0.1
+    with pytest.raises(ValueError, match="give a proposal"):
+        entropy(bare)

@@ -288,20 +288,22 @@ def entropy(
     *,
     context: Context | None = None,
     draws: int = 10_000,
+    proposal: Distribution[X, Any] | None = None,
     generator: Generator | None = None,
     level: float = 0.95,
 ) -> list[Estimate]:
     """H(p|C) in nats for each row of the context: exact for automata and on small spaces, else by sampling.
 
-    Of a tilted model, H = log Z − E_p[log P], both from the same draws of its base.
+    Of a tilted model, H = log Z − E_p[log P], both from the same draws of its base, or of a proposal. Naming one asks
+    for sampling; a score with no base needs one.
     """
-    if isinstance(model, ProbabilisticAutomaton):
+    if proposal is None and isinstance(model, ProbabilisticAutomaton):
         return [Estimate.exact(measures.entropy(model))]
-    if is_enumerable(model):
+    if proposal is None and is_enumerable(model):
         sequences: Any = model
         return [Estimate.exact(value) for value in exact.entropy(sequences, context).tolist()]
     generator = default_generator() if generator is None else generator
-    source = source_of(model)
+    source = source_of(model) if proposal is None else proposal
     pool = draw_comparison([source], (model, source), draws, context=context, generator=generator)
     log_weights = pool.log_first
     log_total = log_mean_exp(log_weights)[:, None]
@@ -314,7 +316,7 @@ def entropy(
     sizes = effective_sample_size(log_weights)
     warnings = [all_warnings(*pair) for pair in zip(diagnose(log_weights), pool.unseen, strict=True)]
     # The entropy of a density has no least value.
-    least = -math.inf if isinstance(getattr(model, "space", None), PointSpace) else 0.0
+    least = -math.inf if isinstance(getattr(source, "space", None), PointSpace) else 0.0
     return [
         # Where nothing was drawn the value is NaN, and every entropy remains possible.
         Estimate(value, max(least, value - width), value + width if size > 0 else math.inf, size, warning, level)

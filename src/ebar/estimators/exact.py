@@ -41,8 +41,13 @@ def common_space(*models: Model) -> Space:
 
 
 def is_enumerable(*models: Model[Any]) -> bool:
-    """Whether every sequence of the models' common space can be visited; points never can."""
+    """Whether every sequence of the models' common space can be visited.
+
+    Points never can, nor can what a score alone is of.
+    """
     if any(isinstance(getattr(model, "space", None), PointSpace) for model in models):
+        return False
+    if not all(isinstance(model, Distribution | Tilted) for model in models):
         return False
     return has_at_most(common_space(*models), ENUMERABLE)
 
