@@ -168,9 +168,7 @@ def test_words_by_hand() -> None:
     begins = torch.tensor([False, True, False])
     assert words_of([0, 0, 1, 0, 2], begins, 2) == [[0, 0], [1, 0]]
     model = table(([], [0.6, 0.3, 0.1]), ([0], [0.5, 0.1, 0.4]), ([0, 0], [0.1, 0.2, 0.7]))
-    baseline = table(
-        ([], [0.3, 0.6, 0.1]), ([0], [0.8, 0.1, 0.1]), ([1], [0.1, 0.4, 0.5]), ([0, 0], [0.4, 0.1, 0.5])
-    )
+    baseline = table(([], [0.3, 0.6, 0.1]), ([0], [0.8, 0.1, 0.1]), ([1], [0.1, 0.4, 0.5]), ([0, 0], [0.4, 0.1, 0.5]))
     x = Sequences(torch.tensor([[0, 0, 1, 2]]), torch.tensor([4]))
     found = exposure_bias(model, baseline, x, begins=begins)
     # aa: .6·.5 against .3·.8; b: after aa .2 against, after b, .4; after aa .1.

@@ -70,7 +70,7 @@ def findings() -> dict[str, dict[str, dict[str, object]]]:
             "system": {"platform": platform.platform(), "cores": os.cpu_count(), "accelerator": _accelerator()},
             "disk": {"free_gigabytes": round(shutil.disk_usage(".").free / 1e9, 1)},
             "folders": folders,
-            "wordnet": {"METEOR": "installed" if (missing := _meteor()) is None else missing},
+            "wordnet": {"METEOR": _meteor() or "installed"},
         },
         "extras": extras,
     }

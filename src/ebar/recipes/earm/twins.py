@@ -76,7 +76,7 @@ def share_of_learning(cell: Cell, start: int, curve: Sequence[Sequence[int | flo
     ends = [int(step) for step, _ in curve]
     options = dict(cell["configuration"]["schedule"])
     schedule = for_steps(SCHEDULES.make(options.pop("kind"), options), ends[-1])
-    factors = [schedule.factor(Clock(step, sum(end <= step for end in ends))) for step in range(ends[-1])]
+    factors: list[float] = [schedule.factor(Clock(step, sum(end <= step for end in ends))) for step in range(ends[-1])]
     return sum(factors[ends[start - 1] if start else 0 :]) / sum(factors)
 
 
