@@ -296,11 +296,13 @@ def test_a_median_of_times_has_the_interval_of_the_sign_test() -> None:
 
 
 def test_times_are_compared_round_by_round() -> None:
-    seconds = {"base": [1.0, 2.0, 4.0], "E-ARM": [3.0, 4.0, 16.0]}
+    seconds = {"base": [1.0, 2.0, 4.0], "E-ARM": [3.0, 4.0, 16.0], "Langevin, 20 steps": [9.0, 20.0, 32.0]}
     rows = timing.TABLE11.rows([({}, {"seconds": seconds})])
     found = one(rows, timing.RATIO, method="E-ARM")
     assert (found.value, found.document) == (3.0, 5.34)  # the ratio of the medians would be 2
     assert one(rows, timing.PER_100, method="base").value == 200.0
+    dynamics = one(rows, timing.TO_EARM, method="Langevin, 20 steps")
+    assert (dynamics.value, dynamics.document) == (3.0, 4.33)  # of 3, 5 and 2
 
 
 def test_every_method_of_the_paper_is_timed(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ SECONDS = {
     "Langevin, 20 steps": 630.6,
     "Langevin, 50 steps": 1452.3,
 }
-PER_100, RATIO = "seconds per 100 iterations", "times the base"
+PER_100, RATIO, TO_EARM = "seconds per 100 iterations", "times the base", "times E-ARM"
 AFTERWARDS = 1e-6  # learning rate while the clock runs: all methods see one model
 EARM: dict[str, Any] = {"kind": "earm", "weight": 0.05}
 SCHEDULE = {"slope": None, "floor": 0.8}
@@ -115,7 +115,14 @@ def figures(results: Sequence[Result]) -> list[Row]:
             for name, own in times.items()
         ),
         *(median_row(RATIO, {"method": name}, own, told.get(name)) for name, own in ratios.items() if name != BASE),
-    ]
+        *(
+            median_row(
+                TO_EARM, {"method": name}, [one / other for one, other in zip(own, times["E-ARM"], strict=True)],
+                round(SECONDS[name] / SECONDS["E-ARM"], 2),
+            )
+            for name, own in times.items() if name.startswith("Langevin")
+        ),
+    ]  # fmt: skip
 
 
 def median_row(
@@ -145,12 +152,7 @@ TABLE11 = Recipe(
     claims=[
         Claim(says="an update by E-ARM takes longer than one by maximum likelihood", figure=RATIO, above=1.0,
               where={"method": "E-ARM"}),
-        *(
-            Claim(says=f"Langevin dynamics of {n} steps takes longer than E-ARM does in the paper, 5.3 times the base",
-                  figure=RATIO, above=round(SECONDS["E-ARM"] / SECONDS["base"], 2),
-                  where={"method": f"Langevin, {n} steps"})
-            for n in (20, 50)
-        ),
+        Claim(says="one by Langevin dynamics takes longer than one by E-ARM", figure=TO_EARM, above=1.0),
     ],
     reading=Caption(
         items=lambda row, cells: f"{cells[0]['measures']['rounds']} rounds of one run (sign test)",
