@@ -187,7 +187,18 @@ SMALL = {
 
 
 def quick(words: list[str]) -> list[str]:
-    if words[0] in {"--help", "--version", "language", "doctor", "diversity", "rate"} or words == ["reproduce"]:
+    if words[0] in {
+        "--help",
+        "--version",
+        "language",
+        "doctor",
+        "diversity",
+        "rate",
+        "list",
+        "show",
+        "compare",
+        "export",
+    } or words == ["reproduce"]:
         return words
     if words[0] in {"residual", "game"} and words[1] != "train":
         return words

@@ -9,7 +9,21 @@ SOURCE = Path(__file__).parent.parent / "src" / "ebar"
 
 # Each line may import from the lines above. Within a line, names in different sets may not import each other.
 LAYERS: list[list[set[str]]] = [
-    [{"bounds", "errors", "hugging_face", "modes", "progress", "shapes", "store", "tables", "types", "maths"}],
+    [
+        {
+            "bounds",
+            "devices",
+            "errors",
+            "hugging_face",
+            "modes",
+            "progress",
+            "shapes",
+            "store",
+            "tables",
+            "types",
+            "maths",
+        }
+    ],
     [{"automata"}],
     [{"data"}, {"features"}, {"backbones"}, {"heads"}],
     [{"energies"}, {"models"}],

@@ -17,6 +17,8 @@ from ebar.backbones.transformer_xl import TransformerXl as TransformerXl
 from ebar.backbones.xlnet import XlNet as XlNet
 from ebar.backbones.xlnet_bidirectional import XlNetBidirectional as XlNetBidirectional
 from ebar.build.any_run import load as load
+from ebar.build.export import export_run as export_run
+from ebar.build.runs import list_runs as list_runs
 from ebar.data import language as language
 from ebar.data import read_images as read_images
 from ebar.data import read_labelled as read_labelled
@@ -84,6 +86,7 @@ from ebar.evaluation.retrieval import expected_reciprocal_rank as expected_recip
 from ebar.evaluation.retrieval import ndcg as ndcg
 from ebar.evaluation.segments import segment_cost as segment_cost
 from ebar.evaluation.translation import bleu as bleu
+from ebar.features.agreement import Agreement as Agreement
 from ebar.features.classifier import classifier as classifier
 from ebar.features.counts import Length as Length
 from ebar.features.counts import NgramCount as NgramCount
@@ -106,11 +109,14 @@ from ebar.heads.softmax import WideSoftmax as WideSoftmax
 from ebar.journeys.classify.journey import Classified as Classified
 from ebar.journeys.classify.journey import ClassifyTraining as ClassifyTraining
 from ebar.journeys.classify.journey import classify as classify
+from ebar.journeys.compare import Comparison as Comparison
+from ebar.journeys.compare import compare as compare
 from ebar.journeys.control.journey import control as control
 from ebar.journeys.decode import Decoding as Decoding
 from ebar.journeys.decode import decode as decode
 from ebar.journeys.estimate import estimate as estimate
 from ebar.journeys.evaluate import evaluate as evaluate
+from ebar.journeys.export import export as export
 from ebar.journeys.finetune.ensemble import ensemble as ensemble
 from ebar.journeys.finetune.journey import finetune as finetune
 from ebar.journeys.gam.journey import gam as gam
@@ -119,6 +125,8 @@ from ebar.journeys.game.journey import game as game
 from ebar.journeys.infill import infill as infill
 from ebar.journeys.pretrain import pretrain as pretrain
 from ebar.journeys.residual.journey import residual as residual
+from ebar.journeys.reward import Rewarded as Rewarded
+from ebar.journeys.reward import reward as reward
 from ebar.journeys.train import train as train
 from ebar.maths.orders import arranged as arranged
 from ebar.models.classifiers import ConvolutionalClassifier as ConvolutionalClassifier
@@ -202,6 +210,7 @@ from ebar.training.distillation.distilled import Distilled as Distilled
 from ebar.training.games import WithNoise as WithNoise
 from ebar.training.loop import fit as fit
 from ebar.training.moment_matching import match_moments as match_moments
+from ebar.training.moment_matching.conditional import match_in_contexts as match_in_contexts
 from ebar.training.moment_matching.first_order import ImportanceMoments as ImportanceMoments
 from ebar.training.moment_matching.first_order import RejectionMoments as RejectionMoments
 from ebar.training.moment_matching.matching import Fitted as Fitted

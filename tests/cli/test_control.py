@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from ebar.build.export import export_run
+from ebar.build.next_commands import next_commands
+from ebar.build.runs import summarise
 from ebar.build.terms import absolute
 from ebar.cli import dispatch
 from ebar.errors import UserError
 from ebar.journeys.control import journey
+from ebar.models.construction import from_pretrained
 from ebar.recipes.control.tables import write_toy
 from ebar.samplers.draw import draw
 
@@ -179,6 +183,17 @@ def test_tune_leaves_a_model_and_a_page(run: Path, capsys: pytest.CaptureFixture
         control(["tune", str(run), *other])
     assert answer(capsys, "tune", str(run), *other, "--name", "brief")["steps"] == [0, 1]
     assert (run / "brief" / "model" / "model.safetensors").exists()
+    # Exported, it is that model; and the list of the folder knows what it is.
+    weights = {name: (run / name / "model" / "model.safetensors").read_bytes() for name in ("tune", "brief")}
+    for place, name in ((run, "tune"), (run / "brief", "brief")):
+        done = export_run(place)
+        assert done.tokenizer
+        assert (done.folder / "model.safetensors").read_bytes() == weights[name]
+    assert from_pretrained(run / "hf").space.vocabulary > 2
+    assert [(one.kind, one.state) for one in (summarise(run), summarise(run / "brief"))] == [
+        ("control", "finished"), ("control tune", "finished"),
+    ]  # fmt: skip
+    assert next_commands(summarise(run))["use the tuned model elsewhere"] == f"ebar export {run} --to hf"
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,10 @@ from ebar.models.stepwise import teacher_forced
 from ebar.models.tilted import Tilted
 from ebar.samplers import SAMPLERS, beam, joint, look_ahead, metropolis, point_moves, rejection, smc, walkers
 from ebar.samplers import draw as drawing
+from ebar.samplers.correction import Regression
 from ebar.samplers.energy_resampling import energy_resampling
 from ebar.samplers.guided import Guided
+from ebar.samplers.learning import Learning
 from ebar.samplers.metropolis import Metropolis
 from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.types import Context, Estimate, Sequences, Space
@@ -121,6 +123,9 @@ class Plain:
 
     def __call__(self, x: Sequences, context: Context | None = None) -> Tensor:
         return self.energy(x, context)  # type: ignore[no-any-return]
+
+
+FEW_ROUNDS = Learning(rounds=1, draws=20, regression=Regression(units=4, epochs=2))
 
 
 class World:
@@ -390,6 +395,13 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "samplers.look_ahead.guided_for": lambda w: ahead(
         look_ahead.guided_for(w.sampler("importance"), w.gam, 20, draws=20, generator=w.generator())
     ),
+    "samplers.look_ahead.unguided": lambda w: ahead(look_ahead.unguided(w.gam, w.context)),
+    "samplers.look_ahead.learnt": lambda w: rounds_of(
+        look_ahead.learnt(w.gam, learning=FEW_ROUNDS, draws=20, context=w.context, generator=w.generator())
+    ),
+    "samplers.learning.Learning.learn": lambda w: rounds_of(
+        FEW_ROUNDS.learn(w.gam, w.guided, generator=w.generator())
+    ),
     "samplers.look_ahead.LookAhead.proposal": lambda w: ahead(
         w.sampler("look_ahead").proposal(w.gam, generator=w.generator())
     ),
@@ -445,7 +457,8 @@ DOES_NOT_MEASURE = {
     "evaluation.reading": "at_beginning check_stream segment_log_probs",
     "evaluation.blocks": "block_mean",
     "evaluation.dynamic": "from_old_scaling",
-    "evaluation.diversity": "bleu_of distinct self_bleu items_of ngrams unique_difference unique_ratios",
+    "evaluation.diversity": "bleu_of distinct self_bleu items_of ngrams repeated_tokens unique_difference "
+    "unique_ratios",
     "evaluation.energy_distributions": "energy_distributions",
     "evaluation.entropy_gradient": "entropy_gradient_quality",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
@@ -466,10 +479,11 @@ DOES_NOT_MEASURE = {
     "evaluation.grid": "Grid.areas Grid.axes Grid.box Grid.nearest Grid.nodes discriminator_on_grid grid_around "
     "grid_kl grid_log_z histogram pairwise_kl",
     "evaluation.classifier_score": "classifier_score",
+    "evaluation.best_of_n": "exact_best expected_best kl_bound n_for",
     "evaluation.ranking": "Ranking.first Ranking.last distance_to_mean rank_correlation share_of",
     "evaluation.rank": "Spectrum.above Spectrum.share_below numerical_rank singular_values spaced_contexts",
-    "evaluation.ratings": "Key.to_json blind coin_p_value exact_share read_key read_ratings sign_test "
-    "compare_verdicts paired_difference verdict",
+    "evaluation.ratings": "Key.to_json blind coin_p_value exact_share pairs_needed read_key read_ratings sign_test "
+    "sign_test_power compare_verdicts paired_difference verdict",
     "evaluation.token_search": "Scores.log_q_per_token Scores.mean_energy Scores.taken_for_real Searched.rows "
     "random_tokens",
     "evaluation.translation": "bleu bleu_by_length bleu_counts bleu_difference bleu_of_counts check_pairs "
@@ -481,11 +495,16 @@ DOES_NOT_MEASURE = {
     "samplers.files": "load_draws save_draws",
     # One step at a time is in the model's own mode, as for every stepwise model: whoever measures by steps is above.
     "samplers.guided": "Guided.advance Guided.expected_log_weight Guided.log_ratio_bound Guided.plain Guided.start "
-    "Guided.tilted GuidedState.select",
+    "Guided.tilted Guided.corrected GuidedState.select",
+    # What is learnt has no dropout; what it learns from was measured on the way.
+    "samplers.correction": "Correction.all Correction.forward Correction.of Correction.standardise Examples.join "
+    "Examples.select Regression.fit Regression.loss",
+    "samplers.kept_draws": "Kept.examples Trace.add Trace.finish",
+    "samplers.learning": "Learning.restore open_places",
     "samplers.gaps": "Outlook.allowed Outlook.followed foreseen gaps_of",
-    "samplers.guided_states": "JointStates.others_bound JointStates.scores joint_states",
+    "samplers.guided_states": "JointStates.open JointStates.others_bound JointStates.scores joint_states no_states",
     "samplers.joint": "chosen_by_energy",
-    "samplers.look_ahead": "check_look_ahead",
+    "samplers.look_ahead": "check_look_ahead foresees",
     "samplers.metropolis": "chain_groups integrated_autocorrelation_time moves_in",
     "samplers.point_moves": "PointMove.adapt",
     "samplers.walkers": "Walkers.select",
@@ -516,6 +535,12 @@ def seen(w: World) -> Any:
     support = Support(w.gam)
     support.see(fresh(w.everything), 1)
     return [support.smallest, support.largest]
+
+
+def rounds_of(learnt: tuple[Guided, list[Any]]) -> list[Any]:
+    """What each round has shown but the time it took, and where the best proposal goes."""
+    proposal, rounds = learnt
+    return [[one.effective, one.gained] for one in rounds] + ahead(proposal)
 
 
 def ahead(proposal: Guided) -> list[Tensor]:

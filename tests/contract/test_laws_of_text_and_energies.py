@@ -58,7 +58,7 @@ FEATURE_ARGUMENTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("absent", [False, True], ids=["present", "absent"])
-@pytest.mark.parametrize("name", sorted(set(FEATURES) - {"accepted", "classifier"}))
+@pytest.mark.parametrize("name", sorted(set(FEATURES) - {"accepted", "agrees", "classifier"}))
 def test_features(name: str, absent: bool, reading: str) -> None:
     options = dict(FEATURE_ARGUMENTS[name])
     if absent:

@@ -7,8 +7,8 @@ import torch
 from torch import Generator
 
 from ebar.errors import UserError
-from ebar.evaluation.diversity import Unique, items_of, ngrams, unique_difference, unique_ratios
-from ebar.types import Sequences
+from ebar.evaluation.diversity import Unique, items_of, ngrams, repeated_tokens, unique_difference, unique_ratios
+from ebar.types import Context, Sequences
 
 TEXTS = ["a b a b", "a b c", "d"]
 
@@ -93,6 +93,21 @@ def test_tokens_words_and_ends() -> None:
     assert (found.distinct, found.total) == (2, 4)
     with pytest.raises(TypeError, match=r"give \[text\]"):
         items_of("a text")
+
+
+def test_what_has_been_there_before_by_hand() -> None:
+    # After "1 2": 2 is in the prefix, 3 is new and then not. The second prefix is shorter, and its text ends early.
+    x = Sequences(torch.tensor([[2, 3, 3], [4, 1, 7]]), torch.tensor([3, 2]))
+    context = Context(Sequences(torch.tensor([[1, 2], [4, 7]]), torch.tensor([2, 1])))
+    assert repeated_tokens(x, context).tolist() == [[True, False, True], [True, False, False]]
+    assert repeated_tokens(x).tolist() == [[False, False, True], [False, False, False]]
+    # One prefix for two texts.
+    assert repeated_tokens(x, context.select(torch.tensor([1]))).tolist() == [
+        [False, False, True],
+        [True, False, False],
+    ]
+    with pytest.raises(UserError, match="without an order"):
+        repeated_tokens(x, context._replace(order=torch.zeros(2, 5, dtype=torch.long)))
 
 
 def test_systems_need_as_many_texts() -> None:

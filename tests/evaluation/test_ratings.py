@@ -16,9 +16,11 @@ from ebar.evaluation.ratings import (
     blind,
     coin_p_value,
     exact_share,
+    pairs_needed,
     read_key,
     read_ratings,
     sign_test,
+    sign_test_power,
 )
 
 KEY = Key("s", "joint", "base", {"1": True, "2": False, "3": True, "4": False}, 2)
@@ -171,3 +173,34 @@ def test_ratings_need_their_own_key() -> None:
         sign_test(rated(p9="A"), KEY)
     with pytest.raises(UserError, match="nothing to test"):
         sign_test(rated(p1="tie"), KEY)
+
+
+def test_the_power_of_the_sign_test_by_hand() -> None:
+    """Of 6 pairs only 0 or 6 wins reject at 5 %: 2/64 is below it, 14/64 is not. With a share of 0.9: 0.9⁶ + 0.1⁶."""
+    assert sign_test_power(6, 0.9) == pytest.approx(0.9**6 + 0.1**6)
+    assert sign_test_power(5, 0.9) == 0.0  # 2/32 is above 5 %, so that nothing rejects
+    # 8 pairs: 0 and 8 have 2/256, 1 and 7 another 16/256, above 5 % together; 9 pairs: 2/512 + 18/512 are below.
+    assert sign_test_power(8, 0.9) == pytest.approx(0.9**8 + 0.1**8)
+    assert sign_test_power(9, 0.9) == pytest.approx(
+        sum(math.comb(9, k) * 0.9**k * 0.1 ** (9 - k) for k in (0, 1, 8, 9))
+    )
+
+
+@pytest.mark.parametrize(("power", "needed"), [(0.8, 820), (0.95, 1327)])
+def test_as_many_pairs_as_are_needed_for_55_percent(power: float, needed: int) -> None:
+    """By the exact binomial, written out; by the normal approximation it would be 783 and 1,294."""
+
+    def exactly(pairs: int) -> float:
+        fair = [math.comb(pairs, k) / 2**pairs for k in range(pairs // 2)]
+        rejected = [k for k in range(pairs // 2) if 2 * math.fsum(fair[: k + 1]) <= 0.05][-1]
+        logs = [math.lgamma(pairs + 1) - math.lgamma(k + 1) - math.lgamma(pairs - k + 1) for k in range(pairs + 1)]
+        chances = [math.exp(log + k * math.log(0.55) + (pairs - k) * math.log(0.45)) for k, log in enumerate(logs)]
+        return math.fsum(chances[: rejected + 1]) + math.fsum(chances[pairs - rejected :])
+
+    found = pairs_needed(0.55, power=power)
+    assert found == pairs_needed(0.45, power=power)
+    assert exactly(found) == pytest.approx(sign_test_power(found, 0.55), rel=1e-9)
+    assert exactly(found) >= power > exactly(found - 1)
+    assert found == needed
+    with pytest.raises(ValueError, match="one half"):
+        pairs_needed(0.5)

@@ -110,7 +110,7 @@ def test_more_seeds_tell_smaller_effects_up_to_a_limit() -> None:
 
 def test_several_claims_have_one_verdict() -> None:
     assert overall([REPRODUCED, REPRODUCED]) == REPRODUCED
-    assert overall([REPRODUCED, UNDECIDED]) == IN_PART
+    assert overall([REPRODUCED, UNDECIDED]) == overall([REPRODUCED, NOT_MEASURED]) == overall([IN_PART]) == IN_PART
     assert overall([NOT_REPRODUCED, UNDECIDED]) == NOT_REPRODUCED
     assert overall([UNDECIDED, NOT_MEASURED]) == UNDECIDED
     assert overall([]) == NOT_MEASURED

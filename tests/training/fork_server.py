@@ -22,11 +22,11 @@ import torch
 
 from tests.journeys.finetune.killed import run_finetune
 from tests.journeys.game.killed import run_game
-from tests.training.tiny import run_everything, run_pretraining, run_stream
+from tests.training.tiny import run_everything, run_limited, run_pretraining, run_stream
 
 RUNS: dict[str, Callable[..., Any]] = {
     "everything": run_everything, "stream": run_stream, "pretraining": run_pretraining, "finetune": run_finetune,
-    "game": run_game,
+    "game": run_game, "limited": run_limited,
 }  # fmt: skip
 
 

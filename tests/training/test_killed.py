@@ -60,11 +60,13 @@ def server() -> Iterator[Server]:
         ("pretraining", STEPS // 2),
         ("finetune", STEPS // 2),
         ("game", STEPS // 2),
+        ("limited", STEPS // 5),
     ],
 )
 def test_runs_killed_at_25_random_instants_end_as_the_one_that_never_was(what, steps, server, tmp_path):
     """On a stream, the memory that is carried from batch to batch included; of fine-tuning, two tasks in turn; of a
-    game, three players and what the last step makes of the next."""
+    game, three players and what the last step makes of the next; of a training that has a number of steps, its clock
+    stopping it after each of them."""
     began = time.monotonic()
     server.run(tmp_path / "whole", steps=steps, what=what)
     whole, seconds = kept(tmp_path / "whole"), time.monotonic() - began

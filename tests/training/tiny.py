@@ -10,17 +10,21 @@ import numpy
 import torch
 from torch import Generator, Tensor, nn
 
+from ebar.data import LanguageData
 from ebar.data.pretraining_inputs import Form, PretrainingText
 from ebar.data.specials import Specials
 from ebar.data.stream import Stream, Varied
+from ebar.errors import Interrupted
+from ebar.journeys.train import train
 from ebar.models.construction import assemble
 from ebar.objectives import MaximumLikelihood
 from ebar.objectives.earm import Earm
 from ebar.objectives.pretraining import Pretraining
 from ebar.training.batches import Batches
+from ebar.training.course import Training
 from ebar.training.distributed import rank
 from ebar.training.loop import evaluate_objective
-from ebar.training.optimisers import OPTIMISERS, SCHEDULES
+from ebar.training.optimisers import OPTIMISERS, SCHEDULES, LinearDecay
 from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import open_run
@@ -172,6 +176,23 @@ def run_pretraining(
             generator=generator,
             validation=lambda: evaluate_objective(judge, held_out, generator=Generator().manual_seed(0)),
         )
+
+
+def run_limited(folder: Path, *, steps: int, checkpoint_every: int = 4) -> Result:
+    """So many steps, of which each call takes one before its time is up."""
+    corpus = LanguageData(motif="11", length=5, size=40, test_size=10).read()
+    training = Training(
+        max_steps=steps, max_minutes=1e-9, evaluate_steps=3, batch_size=16, checkpoint_every=checkpoint_every
+    )
+    while True:
+        seeded(7)
+        model = assemble(corpus.space, "lstm", {"layers": 1, "hidden": 4, "dropout": 0.3})
+        try:
+            found = train(model, corpus, training=training, schedule=LinearDecay(), seed=7, folder=folder).result
+        except Interrupted:
+            continue
+        assert found is not None
+        return found
 
 
 def kept(folder: Path) -> dict[str, bytes]:

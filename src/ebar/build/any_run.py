@@ -1,6 +1,6 @@
 """Any run folder, opened as what it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from ebar.config.game import GameConfig
 from ebar.config.residual import ResidualConfig
 from ebar.config.train import TrainConfig
 from ebar.errors import UserError
+from ebar.journeys.control.tuning import Tuning
 from ebar.store.differences import listed_names, renamed
 
 # What config.yaml may be, and how a run of it is opened.
@@ -36,6 +37,12 @@ OPENERS: dict[type, Callable[[Path], Any]] = {
 }
 
 
+def kind_of_run(tree: Mapping[str, Any]) -> type | None:
+    """The dataclass of a configuration that a folder keeps, told by the names of its options; None for others."""
+    names = set(tree)
+    return next((kind for kind in (*OPENERS, Tuning) if names and names <= {own.name for own in fields(kind)}), None)
+
+
 def load(folder: Path | str) -> Any:
     """What a journey left in a folder: a `Trained`, a GAM, a residual, controlled or fine-tuned model, a game.
 
@@ -46,11 +53,11 @@ def load(folder: Path | str) -> Any:
         tree = yaml.safe_load(renamed((folder / "config.yaml").read_text(encoding="utf-8")))
     except (OSError, ValueError, yaml.YAMLError):
         raise UserError(f"{folder} is no run folder: it has no config.yaml that can be read.") from None
-    names = set(tree) if isinstance(tree, dict) else set()
-    for kind, opener in OPENERS.items():
-        if names and names <= {own.name for own in fields(kind)}:
-            return opener(folder)
-    has = listed_names(sorted(names)) or "no options"
+    tree = tree if isinstance(tree, dict) else {}
+    kind = kind_of_run(tree)
+    if kind in OPENERS:
+        return OPENERS[kind](folder)
+    has = listed_names(sorted(tree)) or "no options"
     raise UserError(
         f"{folder} cannot be opened by itself, as its configuration has {has}: where it was made in Python, repeat the "
         "call with folder=, which reads back what is finished."

@@ -10,6 +10,7 @@ from ebar.build.train import load_trained
 from ebar.config.classify import MANUAL, ClassifyConfig, read_classify
 from ebar.config.reader import described, to_yaml
 from ebar.data.labelled_images import FewLabels
+from ebar.devices import device_at_hand, device_named
 from ebar.energies.discriminators import MlpDiscriminator
 from ebar.errors import UserError
 from ebar.journeys.classify.journey import Classified, Pair, classify, generator_player, last_pair
@@ -39,10 +40,7 @@ def classify_as(
     config: ClassifyConfig, folder: Path | None, *, replace_config: bool = False, quiet: bool = True
 ) -> Classified:
     """Seeds all random sources, reads the data, makes the networks and trains them, in that order."""
-    try:
-        randomness = seeded(config.seed, device=config.device, rank=distributed.rank())
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"The model cannot be put on {config.device!r}: {str(error).splitlines()[0]}.") from None
+    randomness = seeded(config.seed, device=device_named(config.device), rank=distributed.rank())
     data = config.data.read(labels=config.labels, seed=config.seed)
     networks = build_networks(config, data)
     return classify(
@@ -67,7 +65,7 @@ def classify_as(
 
 def build_networks(config: ClassifyConfig, data: FewLabels) -> Networks:
     """Weights are drawn from torch's global state: seed it before."""
-    where: Any = (torch.device(config.device), getattr(torch, config.precision))
+    where: Any = (torch.device(device_at_hand(config.device)), getattr(torch, config.precision))
     classifier = config.classifier.make(CLASSIFIERS, shape=data.shape, classes=data.classes).to(*where)
     if config.terms.supervised:
         return Networks(classifier, None, None)

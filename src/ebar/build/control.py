@@ -21,7 +21,8 @@ def fit_control(config: ControlConfig, folder: Path | None) -> Controlled:
     return control(
         model, wanted, prompt=config.prompt, reads_prompt=config.reads_prompt,
         length=min(config.length, model.space.length), draws=config.draws, checks=config.checks,
-        surrogate_draws=config.surrogate_draws, rows=config.rows, seed=config.seed, folder=folder,
+        surrogate_draws=config.surrogate_draws, rounds=config.rounds, round_draws=config.round_draws, rows=config.rows,
+        seed=config.seed, folder=folder,
         description=None if folder is None else described(folder, MANUAL, config),
     )  # fmt: skip
 
@@ -35,14 +36,17 @@ def open_control(folder: Path) -> Controlled:
 
 
 def load_language_model(config: ControlConfig) -> Any:
-    """A pretrained model or, where the folder is of `ebar train`, that run's."""
-    place = Path(config.model)
-    if (place / "config.yaml").exists():
-        return load_trained(place).model
-    return from_pretrained(
+    """That of the configuration."""
+    return load_model_at(
         config.model, length=config.length, ends=config.ends, device=config.device, dtype=config.precision,
         trust_remote_code=config.trust_remote_code,
     )  # fmt: skip
+
+
+def load_model_at(where: Path | str, **options: Any) -> Any:
+    """A pretrained model or, where the folder is of `ebar train`, that run's."""
+    place = Path(where)
+    return load_trained(place).model if (place / "config.yaml").exists() else from_pretrained(where, **options)
 
 
 def read_constraints(terms: Sequence[str]) -> list[tuple[Feature, float]]:

@@ -18,6 +18,7 @@ from ebar.data.built_tokeniser import TOKENISER, read_tokeniser
 from ebar.data.labelled import LabelledCorpus, LabelledData
 from ebar.data.specials import vocabulary_with_specials
 from ebar.data.tokenisers import Tokeniser
+from ebar.devices import device_at_hand, device_named
 from ebar.energies.reencoded import load_encoder
 from ebar.errors import UserError
 from ebar.journeys.finetune.description import ENCODER
@@ -45,16 +46,14 @@ def finetune_as(
     config: FinetuneConfig, folder: Path | None, *, replace_config: bool = False, quiet: bool = True
 ) -> Finetuned:
     """Seeds all random sources, reads network and data, and trains, in that order."""
-    try:
-        generator = seeded(config.seed, device=config.device, rank=distributed.rank())
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"The model cannot be put on {config.device!r}: {str(error).splitlines()[0]}.") from None
-    start = None if config.pretrained is None else start_from(config.pretrained, config.device)
+    device = device_named(config.device)
+    generator = seeded(config.seed, device=device, rank=distributed.rank())
+    start = None if config.pretrained is None else start_from(config.pretrained, device)
     if start is not None:
         _no_backbone(config)
     tasks = read_tasks(config, None if start is None else start.tokeniser, folder)
     model: Any = start or new_network(config, next(iter(tasks.values())))
-    (model.model if start is not None else model).to(torch.device(config.device), getattr(torch, config.precision))
+    (model.model if start is not None else model).to(torch.device(device), getattr(torch, config.precision))
     return finetune(
         model,
         tasks,
@@ -81,16 +80,16 @@ def load_finetuned(folder: Path) -> Finetuned:
     if (folder / "config.yaml").exists() and not is_finetuned(folder):
         raise UserError(f"{folder} holds no run of `ebar finetune`: choose one of these.")
     config = read_finetune(folder)
-    tasks = read_tasks(config, _tokeniser_of(folder), folder)
+    tasks, device = read_tasks(config, _tokeniser_of(folder), folder), device_at_hand(config.device)
     kept = folder / ENCODER
     if kept.exists():
         options = json.loads(kept.read_bytes())
         network: Any = BACKBONES.make(options.pop("kind"), options)
     elif config.pretrained is not None:
-        network = start_from(config.pretrained, config.device).model
+        network = start_from(config.pretrained, device).model
     else:
         network = new_network(config, next(iter(tasks.values())))
-    network.to(torch.device(config.device), getattr(torch, config.precision))
+    network.to(torch.device(device), getattr(torch, config.precision))
     model = new_model(task_encoder(network), tasks, head=config.head, dropout=config.dropout, frozen=config.frozen)
     load_best(model, folder)
     return Finetuned(model=model.eval(), tasks=tasks, history=History.read(folder), folder=folder)

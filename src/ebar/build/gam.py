@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from ebar import progress
 from ebar.build.terms import read_feature
 from ebar.build.train import build_corpus, build_model, train_as
 from ebar.config.gam import MANUAL, GamConfig
@@ -11,7 +12,7 @@ from ebar.config.train import TrainConfig
 from ebar.errors import UserError
 from ebar.journeys.gam.figures import GamFigures
 from ebar.journeys.gam.journey import Gam, bound, gam
-from ebar.journeys.gam.settings import FLOOR
+from ebar.journeys.gam.settings import FLOOR, forecast
 from ebar.models.construction import Autoregressive
 from ebar.samplers import SAMPLERS
 from ebar.store.differences import refuse_earlier_version
@@ -27,7 +28,8 @@ def base_settings(config: GamConfig) -> TrainConfig:
     cosine = Chosen(kind="cosine", options={"floor": FLOOR, "warmup": 0})
     return TrainConfig(
         seed=config.seed, device=config.device, precision=config.precision, data=config.data,
-        backbone=config.backbone, head=config.head, training=phase.arguments()["training"],
+        backbone=config.backbone, head=config.head,
+        training=replace(phase.arguments()["training"], maximal_length=config.maximal_length),
         objective=Chosen(kind="maximum_likelihood", options={"per": "token"}),
         optimiser=Chosen(kind="adam", options={"learning_rate": phase.learning_rate}),
         schedule=cosine if phase.schedule == "cosine" else Chosen(kind="constant", options={"warmup": 0}),
@@ -67,11 +69,14 @@ def _stages(config: GamConfig, store: Store, quiet: bool) -> Gam:
         options = {**config.backbone.options, **config.student_backbone}
         return build_model(replace(run, backbone=replace(config.backbone, options=options)), data.space, data.shape)
 
-    with store.stage("r") as stage:
-        r = train_as(run, stage.folder, data=data, quiet=quiet)
-    return gam(
-        r.model, features, data, matching=matching, sampler=sampler, distillation=config.distillation,
-        rounds=config.rounds, regime=config.regime, fresh=fresh if config.fresh else None, student=config.student,
-        continuation=config.continuation, refinement=config.refinement, cycle=config.base, seed=config.seed,
-        folder=store, quiet=quiet,
-    )  # fmt: skip
+    pi = config.student if config.fresh else config.continuation
+    work = forecast(len(data.train.lengths), config.base, config.distillation, pi, config.refinement, config.rounds)
+    with progress.journey(work):
+        with store.stage("r") as stage, progress.part("r"):
+            r = train_as(run, stage.folder, data=data, quiet=quiet)
+        return gam(
+            r.model, features, data, matching=matching, sampler=sampler, distillation=config.distillation,
+            rounds=config.rounds, regime=config.regime, fresh=fresh if config.fresh else None, student=config.student,
+            continuation=config.continuation, refinement=config.refinement, cycle=config.base, seed=config.seed,
+            folder=store, quiet=quiet,
+        )  # fmt: skip

@@ -7,8 +7,8 @@ import torch
 
 from ebar.config.game import MANUAL, GameConfig, read_game
 from ebar.config.reader import described, to_yaml
+from ebar.devices import device_at_hand, device_named
 from ebar.energies.discriminators import DISCRIMINATORS
-from ebar.errors import UserError
 from ebar.journeys.game.data import GAME_DATA, GameData, game_data
 from ebar.journeys.game.journey import game, networks
 from ebar.journeys.game.played import Played
@@ -37,7 +37,7 @@ def build_networks(config: GameConfig, shape: tuple[int, ...]) -> dict[str, Any]
         like={"kind": config.discriminator.kind, **config.discriminator.options},
     )
     for module in made.values():
-        module.to(torch.device(config.device), getattr(torch, config.precision))
+        module.to(torch.device(device_at_hand(config.device)), getattr(torch, config.precision))
     return made
 
 
@@ -45,10 +45,7 @@ def game_as(
     config: GameConfig, folder: Path | None, *, data: Any = None, replace_config: bool = False, quiet: bool = True
 ) -> Played:
     """Seeds all random sources, reads the data, builds the networks and plays, in that order."""
-    try:
-        random = seeded(config.seed, device=config.device, rank=distributed.rank())
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"The networks cannot be put on {config.device!r}: {str(error).splitlines()[0]}.") from None
+    random = seeded(config.seed, device=device_named(config.device), rank=distributed.rank())
     rows = read_game_data(config) if data is None else game_data(data, dtype=getattr(torch, config.precision))
     made = build_networks(config, rows.shape)
     return game(

@@ -14,6 +14,7 @@ from ebar.data.built_tokeniser import TOKENISER, build_tokeniser, read_tokeniser
 from ebar.data.chunks import CHUNKS, Chunks, stored_chunks
 from ebar.data.specials import vocabulary_with_specials
 from ebar.data.text import TextData
+from ebar.devices import device_at_hand, device_named
 from ebar.energies.kinds import ENERGIES
 from ebar.errors import UserError
 from ebar.journeys.residual import journey
@@ -51,6 +52,7 @@ class Found(NamedTuple):
 def train_residual(residual: ResidualConfig, folder: Path) -> journey.Residual:
     """As configured, in a run folder, from where it stands."""
     refuse_earlier_version(folder, "residual train", "if it is finished, the other commands and `ebar.load` open it")
+    residual = replace(residual, device=device_named(residual.device))
     with saving(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
     found = load_base(residual)
@@ -65,6 +67,7 @@ def train_residual(residual: ResidualConfig, folder: Path) -> journey.Residual:
 def load_residual(folder: Path) -> journey.Residual:
     """A trained residual model from its folder."""
     residual = read_residual(folder)
+    residual = replace(residual, device=device_at_hand(residual.device))
     if not (folder / CHUNKS).exists():
         raise UserError(f"{folder} is not trained yet: run `ebar residual train` to its end.")
     found = load_base(residual)
@@ -138,10 +141,7 @@ def build_energy(residual: ResidualConfig, found: Found) -> nn.Module:
     wanted = inspect.signature(ENERGIES.choose(chosen.kind)).parameters
     own = {name: provided[name] for name in ENERGIES.given if name in wanted}
     energy: nn.Module = chosen.make(ENERGIES, **own)
-    try:
-        return energy.to(residual.device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"The energy cannot be put on {residual.device!r}: {str(error).splitlines()[0]}.") from None
+    return energy.to(residual.device)
 
 
 def _open_xlnet(folder: Path, device: str) -> Autoregressive:

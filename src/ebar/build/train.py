@@ -17,7 +17,7 @@ from ebar.config.reader import described, to_yaml
 from ebar.config.train import MANUAL, TrainConfig, read_train
 from ebar.data import DATA
 from ebar.data.corpus import Corpus
-from ebar.errors import UserError
+from ebar.devices import device_at_hand, device_named
 from ebar.journeys.train import SHAPE, Trained, train
 from ebar.models.construction import Autoregressive, assemble
 from ebar.objectives import OBJECTIVES
@@ -41,10 +41,7 @@ def build_model(run: TrainConfig, space: Space, shape: Mapping[str, int] | None 
         space, run.backbone.kind, run.backbone.options, run.head.kind, run.head.options, shape=shape,
         sources=getattr(DATA.choose(run.data.kind), "sources", False),
     )  # fmt: skip
-    try:
-        return model.to(torch.device(run.device), getattr(torch, run.precision))
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"The model cannot be put on {run.device!r}: {str(error).splitlines()[0]}.") from None
+    return model.to(torch.device(device_at_hand(run.device)), getattr(torch, run.precision))
 
 
 def load_model(run: TrainConfig, folder: Path, space: Space) -> Autoregressive:
@@ -69,10 +66,7 @@ def train_as(
     quiet: bool = True,
 ) -> Trained[Autoregressive]:
     """Seeds all random sources, reads the data, builds the model and trains it, in that order."""
-    try:
-        generator = seeded(run.seed, device=run.device, rank=distributed.rank())
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"The model cannot be put on {run.device!r}: {str(error).splitlines()[0]}.") from None
+    generator = seeded(run.seed, device=device_named(run.device), rank=distributed.rank())
     data = data or build_corpus(run, folder)
     model = build_model(run, data.space, data.shape)
     return train(

@@ -12,11 +12,14 @@ from ebar.tables import Table, import_plug_ins
 class Command:
     """A command of this folder, imported when it is run: `main(words) -> int` in the file of its name.
 
-    `ebar residual train` is in `residual_train.py`. One that has parts has no file, but words about them all.
+    `ebar residual train` is in `residual_train.py`, unless another `file` is named: a module `list` here would hide
+    Python's own. One that has parts has no file, but
+    words about them all.
     """
 
-    def __init__(self, help: str, *, about: str = "", example: str = ""):
+    def __init__(self, help: str, *, about: str = "", example: str = "", file: str | None = None):
         self.__doc__ = help
+        self.file = file
         self.about = about
         self.example = example
 
@@ -25,6 +28,9 @@ class Command:
 COMMANDS: Table[Command | Callable[[Sequence[str]], int]] = Table(
     "command",
     {
+        "help": Command("what a command is for, its options and an example"),
+        "list": Command("the runs of a folder: kind, data, step, best figure, finished or not", file="list_runs"),
+        "show": Command("what a run is, its curves as a page, and what can be done with it next", file="show_run"),
         "language": Command("define a language exactly: counts, entropy, samples, comparison"),
         "train": Command("fit an autoregressive model to a language or to your own data"),
         "pretrain": Command("fit an XLNet to your own text: tokens predicted in any order, to be fine-tuned"),
@@ -45,7 +51,7 @@ ebar's, and an energy E that has learnt to tell q's continuations x of prefixes 
         "residual generate": Command("continue a prompt with the joint model: text, energies, weights, diagnostics"),
         "residual explain": Command("the likeliest next words under the base and under the joint model"),
         "control": Command(
-            "make features of a pretrained model's text come true: fit, sample, tune",
+            "make features of a pretrained model's text come true: fit, sample, tune, reward",
             about="P(x) = q(x)·exp⟨λ, φ(x)⟩: constraints φ on the text of any causal language model q, GDC's way.",
             example="""\
 ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 'word:[Ss]he|[Hh]er=0.5'
@@ -55,6 +61,7 @@ ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 
         "control fit": Command("find how much each feature must count, and check it on fresh draws"),
         "control sample": Command("draw text of the controlled model, with weights"),
         "control tune": Command("make a model of its own of it, by policy gradient with low-rank adapters"),
+        "control reward": Command("what a reward of texts can come to, and how far from the model; best-of-n beside"),
         "game": Command(
             "a generator and an energy trained against each other, on points or images: train, sample, rank",
             about="""A generator draws, an energy tells its draws from the data; with an entropy in the generator's cost
@@ -72,6 +79,8 @@ ebar game train --name biased --data.mixture biased_gaussians --entropy.weight 0
         "distil": Command("draws of a tilted model, to a file to train on; stopped at any instant, it goes on"),
         "evaluate": Command("cross-entropy and feature frequencies of a trained model, with intervals"),
         "dynamic": Command("the perplexity of a text for a model that goes on learning from it, with intervals"),
+        "compare": Command("two runs on the same test items, paired, with intervals; per byte where tokens differ"),
+        "export": Command("the best weights of a run, for transformers or as safetensors"),
         "estimate": Command("log Z, moments and divergences of a tilted model, with intervals"),
         "diversity": Command("how alike the lines of a file are: distinct n-grams, self-BLEU"),
         "rate": Command(
@@ -94,7 +103,7 @@ Sequence models that carry an energy: train, sample and measure them.
 commands:
 {listing}
 
-`ebar COMMAND --help` shows a command's options and an example.
+`ebar help COMMAND` shows a command's options and an example.
 options: --help, --version
 EBAR_PLUGINS=MODULE,… imports modules first, which add samplers, features, commands … of your own to the tables.
 
@@ -163,7 +172,7 @@ def dispatch(words: Sequence[str]) -> int:
             raise UserError(f"There is no part {words[1]!r} of `ebar {words[0]}`: choose one of {', '.join(options)}.")
         entry = COMMANDS[name]
     if isinstance(entry, Command):
-        entry = importlib.import_module(f"ebar.cli.{name.replace(' ', '_')}").main
+        entry = importlib.import_module(f"ebar.cli.{entry.file or name.replace(' ', '_')}").main
     return int(entry(rest))
 
 

@@ -9,6 +9,7 @@ from ebar.cli.folder import carry_out
 from ebar.cli.train import TrainPlace
 from ebar.config.classify import MANUAL, ClassifyConfig
 from ebar.config.reader import read
+from ebar.devices import device_named
 from ebar.journeys.classify.journey import Classified
 from ebar.training import distributed
 from ebar.types import Estimate
@@ -34,7 +35,7 @@ def main(words: Sequence[str]) -> int:
             sys.stdout.write(f"{'last' if last else 'best'} epoch: {_said(found.evaluate(last=last))}\n")
         sys.stdout.write(f"{place.folder}\n")
 
-    with distributed.processes(config.device):
+    with distributed.processes(device_named(config.device)):
         return carry_out(
             place,
             lambda: classify_as(config, place.folder, quiet=place.json, replace_config=place.replace_config),

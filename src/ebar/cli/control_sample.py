@@ -28,6 +28,7 @@ from ebar.progress import shown
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
+from ebar.samplers.look_ahead import LookAhead
 
 MANUAL = Manual.of(__doc__, defaults={"sampler": Chosen(kind="look_ahead")})
 
@@ -54,8 +55,14 @@ def main(words: Sequence[str]) -> int:
         Generator(device_of(controlled.q)).manual_seed(arguments.seed),
     )
     with shown(not arguments.json):
-        proposal = build_proposal(
-            arguments, sampler, controlled.p, arguments.n, generator, draws=controlled.surrogate_draws
+        # What a fit with rounds has learnt is kept in its folder, and is what looks ahead.
+        looks = arguments.proposal == "look_ahead" or isinstance(sampler, LookAhead)
+        proposal = (
+            controlled.ahead
+            if looks and controlled.rounds
+            else build_proposal(
+                arguments, sampler, controlled.p, arguments.n, generator, draws=controlled.surrogate_draws
+            )
         )
         texts = controlled.sample(arguments.n, sampler=sampler, proposal=proposal, generator=generator)
         drawn = texts.draws if texts.draws.estimates_z else None

@@ -51,11 +51,13 @@ def carry_out(
     try:
         with shown(not place.json):
             found = work()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        late = any(getattr(each, "reason", None) == "time" for each in error.args)
         if place.json and not silent:
-            show_json({"status": "interrupted", "folder": str(place.folder)})
+            show_json({"status": "interrupted", "folder": str(place.folder), **({"reason": "time"} if late else {})})
         elif not silent:
-            sys.stdout.write(f"interrupted, and saved in {place.folder}: run the same command to go on\n")
+            why = "the time is up" if late else "interrupted"
+            sys.stdout.write(f"{why}, and saved in {place.folder}: run the same command to go on\n")
         return 130
     if place.json and not silent:
         show_json({"status": "finished", "folder": str(place.folder), **to_dict(found)})

@@ -7,6 +7,7 @@ from pathlib import Path
 from ebar.build.gam import make_gam
 from ebar.cli.folder import RunFolder, carry_out
 from ebar.cli.show import show_table
+from ebar.cli.train import say_backbone
 from ebar.config.gam import MANUAL, GamConfig
 from ebar.config.reader import read
 from ebar.journeys.gam.figures import GamFigures
@@ -16,6 +17,7 @@ from ebar.types import Estimate
 def main(words: Sequence[str]) -> int:
     """The whole journey, or the rest of one that was interrupted."""
     config, place = read(words, MANUAL, GamConfig, RunFolder)
+    say_backbone(words, config, place)
     return carry_out(
         place,
         lambda: make_gam(config, place.folder, quiet=place.json)[1],

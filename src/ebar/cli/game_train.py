@@ -10,6 +10,7 @@ from ebar.cli.folder import carry_out
 from ebar.cli.train import TrainPlace
 from ebar.config.game import MANUAL, GameConfig
 from ebar.config.reader import read
+from ebar.devices import device_named
 from ebar.journeys.game.played import Played
 from ebar.training import distributed
 
@@ -30,7 +31,7 @@ def main(words: Sequence[str]) -> int:
         found.append(played)
         return played
 
-    with distributed.processes(config.device):
+    with distributed.processes(device_named(config.device)):
         code = carry_out(place, work, to_dict=_figures, show=lambda played: _show(played, place))
     halted = any(played.result is not None and played.result.status == "halted" for played in found)
     return HALTED if halted else code

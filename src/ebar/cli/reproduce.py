@@ -16,6 +16,7 @@ from typing import Literal
 
 from ebar.bounds import Natural
 from ebar.config.reader import Answer, Manual, argument, read
+from ebar.errors import UserError
 from ebar.progress import shown
 from ebar.recipes import RECIPES
 
@@ -42,11 +43,17 @@ class ReproduceConfig(Answer):
     """Forget the runs kept from an earlier call."""
     render: bool = False
     """Run nothing: write table and plot anew from the recorded result; without a name, those of all of them."""
+    summary: bool = False
+    """Run nothing: write one page on all tables and figures of the documents, from the recorded results."""
+    page: Path = Path("docs/reproductions.md")
+    """Where that page is written."""
 
 
 def main(words: Sequence[str]) -> int:
     """Without a name: list what there is and what has been recorded."""
     config = read(words, MANUAL, ReproduceConfig)
+    if config.summary:
+        return _summarise(config)
     from ebar.recipes.reproduce import default_workers, recorded, render, reproduce
 
     if config.recipe is None:
@@ -79,6 +86,16 @@ def main(words: Sequence[str]) -> int:
         sys.stdout.write(path.read_text())
     else:
         _show(path)
+    return 0
+
+
+def _summarise(config: ReproduceConfig) -> int:
+    from ebar.recipes.summary import as_json, write_summary
+
+    if config.recipe is not None:
+        raise UserError("The summary is of all recipes: leave out --summary, or the name.")
+    lines = write_summary(config.page, config.output)
+    sys.stdout.write(json.dumps(as_json(lines), indent=1) + "\n" if config.json else f"{config.page}\n")
     return 0
 
 

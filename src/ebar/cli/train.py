@@ -1,5 +1,6 @@
 """`ebar train`: fit an autoregressive model."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,8 +8,9 @@ from typing import Any
 
 from ebar.build.train import train_as
 from ebar.cli.folder import RunFolder, carry_out
-from ebar.config.reader import read
-from ebar.config.train import MANUAL, TrainConfig
+from ebar.config.reader import kind_is_given, read
+from ebar.config.train import MANUAL, ModelConfig, TrainConfig
+from ebar.devices import device_named
 from ebar.training import distributed
 from ebar.training.train import Result
 
@@ -24,7 +26,17 @@ class TrainPlace(RunFolder):
 def main(words: Sequence[str]) -> int:
     """Train, or go on with a run that was interrupted."""
     config, place = read(words, MANUAL, TrainConfig, TrainPlace)
+    say_backbone(words, config, place)
     return carry_out_training(config, place, train_as)
+
+
+def say_backbone(words: Sequence[str], config: ModelConfig, place: RunFolder) -> None:
+    """Which backbone the kind of data has chosen, where nobody did, on standard error."""
+    if place.json or os.environ.get("RANK", "0") != "0" or kind_is_given("backbone", words):
+        return
+    sys.stderr.write(
+        f"backbone {config.backbone.kind}, for data of kind {config.data.kind}: --backbone.kind chooses another\n"
+    )
 
 
 def carry_out_training(
@@ -44,7 +56,7 @@ def carry_out_training(
         where = f"step {result.position.step}, epoch {result.position.epoch}"
         sys.stdout.write(f"finished ({result.reason}) at {where}{held_out}\n{place.folder}\n")
 
-    with distributed.processes(config.device):
+    with distributed.processes(device_named(config.device)):
         return carry_out(place, work, to_dict=_figures, show=show)
 
 

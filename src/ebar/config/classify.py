@@ -52,7 +52,7 @@ class ClassifyConfig:
     seed: Natural = 0
     """Of the choice of labelled and held-out images, of weights, order and noise."""
     device: str = "cpu"
-    """Where to compute, such as cpu or cuda."""
+    """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""
     precision: Literal["float32", "float64"] = "float32"
     """Of the weights."""
     labels: Count = 100

@@ -43,12 +43,16 @@ class ControlConfig:
     """Fresh draws, to see by what was reached, and as many of the model itself."""
     surrogate_draws: Count = 4000
     """To fit what looks ahead to."""
+    rounds: Natural = 0
+    """In which what looks ahead learns from the model's own hidden states; 0: it does not. Each takes `round_draws`."""
+    round_draws: Count = 1000
+    """In a round, and as many again to see what the last one is worth."""
     rows: Count = 1024
     """Draws made at a time: fewer take less memory."""
     seed: Natural = 0
     """Of the draws."""
     device: str | None = None
-    """Where to compute, such as cpu or cuda."""
+    """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""
     precision: Literal["float32", "bfloat16", "float16", "8bit"] | None = None
     """Of the weights; by default float32."""
     trust_remote_code: bool = False

@@ -41,7 +41,7 @@ class FinetuneConfig:
     seed: Natural = 0
     """Of new weights, order and dropout, and of which training examples data.limit leaves."""
     device: str = "cpu"
-    """Where to compute, such as cpu or cuda."""
+    """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""
     precision: Literal["float32", "float64"] = "float32"
     """Of the weights."""
     pretrained: Location | None = None

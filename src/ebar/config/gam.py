@@ -6,6 +6,8 @@ moments, draw from P, and train π on the draws. Run it again to go on where it 
 Example:
     ebar gam --name motif --data.motif 10001011111000 --data.size 500 --ft 1001111
     ebar gam --name mine --data.kind lines --data.train sequences.txt --features 'expression:(01){3}'
+    ebar gam --name pairs --data.kind parallel --data.train pairs.tsv --backbone.kind encoder_decoder \
+        --features 'agrees:nicht|kein=>not|no'
 """
 
 from collections.abc import Mapping
@@ -48,6 +50,8 @@ class GamConfig(ModelConfig):
     """Options in which a fresh π's backbone differs from r's, such as '{hidden: 64}'."""
     continuation: Phase = field(default_factory=ContinuationPhase)
     refinement: Phase = field(default_factory=RefinementPhase)
+    maximal_length: Count | None = None
+    """Tokens of the longest sequence that the models can make, its end included; by default the longest of the data."""
     checks: Count = 10_000
     """Draws of P_λ, for its log Z and for KL(p‖π)."""
     exact: bool = False

@@ -38,7 +38,7 @@ class GameConfig:
     seed: Natural = 0
     """Of data, weights, order and noise."""
     device: str = "cpu"
-    """Where to compute, such as cpu or cuda."""
+    """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""
     precision: Literal["float32", "float64"] = "float32"
     """Of the weights."""
     data: Chosen = choice(GAME_DATA, "points")

@@ -7,7 +7,7 @@ signature, and every other field is an option. Types carry bounds (`ebar.bounds`
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints, overload
 
@@ -17,7 +17,7 @@ from jsonargparse import ArgumentParser, Namespace
 from ebar.bounds import checked, checked_options
 from ebar.config.options import parse_options, parser, wants_help
 from ebar.errors import UserError
-from ebar.store.differences import RENAMED, as_yaml, renamed
+from ebar.store.differences import RENAMED, as_yaml, lasting, renamed
 from ebar.tables import Table
 
 One = TypeVar("One")
@@ -36,9 +36,12 @@ class Chosen:
         return table.make(self.kind, self.options, **provided)
 
 
-def choice(table: Table[Any], default: str) -> Any:
-    """A field that picks an entry of a table."""
-    return field(default_factory=lambda: Chosen(kind=default), metadata={"table": table})
+def choice(table: Table[Any], default: str, *, suits: str | None = None) -> Any:
+    """A field that picks an entry of a table.
+
+    `suits` names another such field, whose chosen entry may say in an attribute of this field's name what suits it.
+    """
+    return field(default_factory=lambda: Chosen(kind=default), metadata={"table": table, "suits": suits})
 
 
 def list_option(metavar: str, help: Callable[[], str], *, default: tuple[str, ...] = ()) -> Any:
@@ -136,7 +139,7 @@ def read_file(path: Path, manual: Manual, kind: type[One]) -> One:
 
 def to_yaml(config: Any) -> str:
     """A complete configuration, every default in it; `read_file` reads it back."""
-    return as_yaml(asdict(config))
+    return as_yaml(lasting(config))
 
 
 def described(folder: Path, manual: Manual, config: Any) -> str:
@@ -193,10 +196,13 @@ def _declare(
 ) -> None:
     hints = get_type_hints(kind, include_extras=True)
     helps = _helps(kind) if wants_help(words) else None
+    chosen: dict[str, Any] = {}  # entries of tables, by the names of their fields
     for own in _fields(kind):
         default = manual.defaults.get(own.name, _default(own))
         if "table" in own.metadata:
-            _declare_choice(options, own.name, own.metadata["table"], default.kind, words, files)
+            suitable = None if own.name in manual.defaults else chosen.get(own.metadata["suits"])
+            usual = getattr(suitable, own.name, default.kind)
+            chosen[own.name] = _declare_choice(options, own.name, own.metadata["table"], usual, words, files)
         elif is_dataclass(default) or is_dataclass(hints[own.name]):
             group = type(default) if is_dataclass(default) else hints[own.name]
             options.add_class_arguments(group, own.name, instantiate=False)
@@ -226,9 +232,24 @@ def _declare_option(options: ArgumentParser, own: Field[Any], hint: Any, default
 
 def _declare_choice(
     options: ArgumentParser, key: str, table: Table[Any], default: str, words: Sequence[str], files: Mapping[str, Any]
-) -> None:
+) -> Any:
     """`--key.kind`, and the options of the entry it picks, which must be known before they can be declared."""
-    kind = default
+    given = _given_kind(key, words, files)
+    kind = default if given is None else given
+    entry = table.choose(str(kind))
+    options.add_argument(f"--{key}.kind", default=kind, choices=sorted(table), help=f"which {key}")
+    options.add_class_arguments(entry, key, skip=set(table.given), instantiate=False)
+    return entry
+
+
+def kind_is_given(key: str, words: Sequence[str]) -> bool:
+    """Whether flags or files say which entry of a table a field picks."""
+    return _given_kind(key, *_with_files(words)) is not None
+
+
+def _given_kind(key: str, words: Sequence[str], files: Mapping[str, Any]) -> Any:
+    """The last of those that flags and files give."""
+    kind = None
     for word, after in zip(words, [*words[1:], ""], strict=False):
         if word == f"--{key}.kind":
             kind = after
@@ -237,9 +258,7 @@ def _declare_choice(
         elif word in files:
             group = files[word].get(key)
             kind = group.get("kind", kind) if isinstance(group, dict) else kind
-    entry = table.choose(str(kind))
-    options.add_argument(f"--{key}.kind", default=kind, choices=sorted(table), help=f"which {key}")
-    options.add_class_arguments(entry, key, skip=set(table.given), instantiate=False)
+    return kind
 
 
 def _instance(kind: type[One], arguments: Namespace, manual: Manual) -> One:

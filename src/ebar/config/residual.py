@@ -34,7 +34,7 @@ class ResidualConfig:
     seed: Natural = 0
     """Of weights, order, dropout and draws."""
     device: str = "cpu"
-    """Where to compute, such as cpu or cuda."""
+    """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""
     precision: Literal["float32", "bfloat16", "float16", "8bit"] = "float32"
     """Of a pretrained base's weights."""
     data: ChunksData = field(default_factory=ChunksData)

@@ -31,11 +31,11 @@ class ModelConfig:
     seed: Natural = 0
     """Of data, weights, order, dropout and draws."""
     device: str = "cpu"
-    """Where to compute, such as cpu or cuda."""
+    """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""
     precision: Literal["float32", "float64"] = "float32"
     """Of the weights."""
     data: Chosen = choice(DATA, "language")
-    backbone: Chosen = choice(BACKBONES, "lstm")
+    backbone: Chosen = choice(BACKBONES, "lstm", suits="data")
     head: Chosen = choice(HEADS, "softmax")
 
 

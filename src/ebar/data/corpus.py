@@ -89,6 +89,15 @@ class Corpus:
         """How tokens are read as text: what features are bound to."""
         return reading_of_space(self.tokeniser, self.space)
 
+    @cached_property
+    def source_reading(self) -> Reading | None:
+        """The same of the sources, if there are some: what features that look at them are bound to as well."""
+        if self.source_tokeniser is None:
+            return None
+        size, contexts = self.source_tokeniser.size, (self.sources(part) for part in self.parts)
+        longest = max(int(context.given.lengths.max()) for context in contexts if context is not None)
+        return reading_of_space(self.source_tokeniser, Space(size + 1, longest, size))
+
     @property
     def alphabet(self) -> Alphabet:
         """The tokeniser where tokens are characters: what motifs and expressions are written in."""

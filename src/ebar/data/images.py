@@ -167,6 +167,7 @@ class ImagesData:
     """Of those draws."""
 
     kind = "images"
+    backbone = "gated_pixelcnn"  # what suits it, where nobody says otherwise
 
     def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:
         """As many tokens as the images have values."""

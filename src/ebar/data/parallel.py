@@ -166,6 +166,7 @@ class ParallelData(Tokenised):
     """Whether longer pairs are left out, with a warning that counts them, or are an error."""
 
     kind = "parallel"
+    backbone = "encoder_decoder"  # what suits it, where nobody says otherwise
     sources = True  # there is something that sequences translate
 
     def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:

@@ -111,6 +111,7 @@ class TextData(TextSource, Tokenised):
     """Most windows of the validation text and of the test text, evenly spread; by default all."""
 
     kind = "text"
+    backbone = "transformer"  # what suits it, where nobody says otherwise
 
     def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:
         """A tokeniser that `folder` holds is read from there."""

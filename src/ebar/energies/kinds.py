@@ -15,7 +15,7 @@ from ebar.bounds import Amount, Bound, Count, Location, Natural, Share
 from ebar.data.specials import Specials, specials_of
 from ebar.data.tokenisers import Tokeniser
 from ebar.energies.neural import Bidirectional, BidirectionalNetwork, Causal, MaskedModel, Neural, Pool, copied_backbone
-from ebar.energies.reencoded import LoadedEncoder, Reencoded, freeze, load_encoder
+from ebar.energies.reencoded import LoadedEncoder, Reencoded, freeze, keep_layers, load_encoder
 from ebar.errors import UserError
 from ebar.tables import Table
 
@@ -171,6 +171,7 @@ class PretrainedEnergy(Neural):
 
     Args:
         encoder: Folder, hub name or file of an encoder, or of a causal model.
+        layers: Keep so many of its layers, the lowest; by default all.
         lora: Rank of the matrices that learn beside its own; by default its own learn.
         frozen_layers: So many layers, the lowest first and the embeddings with them, stay as they are.
         cut_prefix: Where a text takes more tokens than the encoder has positions, leave out the beginning of the
@@ -181,10 +182,13 @@ class PretrainedEnergy(Neural):
     """
 
     def __init__(
-        self, *, base: Any, device: str, tokeniser: Tokeniser | None, encoder: Location, lora: Count | None = None,
-        frozen_layers: Natural = 0, cut_prefix: bool = False, pool: Pool = "continuation", bound: Amount | None = None,
+        self, *, base: Any, device: str, tokeniser: Tokeniser | None, encoder: Location, layers: Count | None = None,
+        lora: Count | None = None, frozen_layers: Natural = 0, cut_prefix: bool = False, pool: Pool = "continuation",
+        bound: Amount | None = None,
     ):  # fmt: skip
         loaded = load_encoder(encoder, device=device)
+        if layers is not None:
+            keep_layers(loaded.network, layers)
         if frozen_layers:
             freeze(loaded.network, frozen_layers)
         super().__init__(_reading(loaded, base, tokeniser, lora, cut_prefix=cut_prefix), pool=pool, bound=bound)

@@ -217,12 +217,25 @@ def load_encoder(
     return LoadedEncoder(network, PretrainedTokeniser.of(tokenizer))
 
 
+def keep_layers(network: nn.Module, layers: int) -> None:
+    """The lowest layers alone: a smaller encoder with the same beginnings."""
+    stack = _layers(network, layers, "kept")
+    del stack[layers:]
+    network.config.num_hidden_layers = layers
+
+
 def freeze(network: nn.Module, layers: int) -> None:
     """The embeddings and the lowest layers learn no more: cheaper, and less to learn by heart."""
-    stacks = [part for part in network.modules() if isinstance(part, nn.ModuleList)]
-    if not stacks or layers > len(stacks[0]):
-        count = len(stacks[0]) if stacks else 0
-        raise UserError(f"The encoder has {count} layers, so {layers} of them cannot be frozen.")
+    stack = _layers(network, layers, "frozen")
     network.get_input_embeddings().requires_grad_(False)  # type: ignore[operator]
-    for part in (*([network.embeddings] if hasattr(network, "embeddings") else []), *stacks[0][:layers]):
+    for part in (*([network.embeddings] if hasattr(network, "embeddings") else []), *stack[:layers]):
         part.requires_grad_(False)
+
+
+def _layers(network: nn.Module, wanted: int, what: str) -> nn.ModuleList:
+    """The stack of a network's layers, which has as many as are wanted."""
+    stacks = [part for part in network.modules() if isinstance(part, nn.ModuleList)]
+    count = len(stacks[0]) if stacks else 0
+    if wanted > count or not stacks:
+        raise UserError(f"The encoder has {count} layers, so {wanted} of them cannot be {what}.")
+    return stacks[0]

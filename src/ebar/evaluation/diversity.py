@@ -11,14 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
+from ebar.energies.neural import joined
 from ebar.errors import UserError
 from ebar.maths.importance import all_warnings
 from ebar.maths.jackknife import half_width
-from ebar.types import Estimate, Sequences
+from ebar.types import Context, Estimate, Sequences
 
 ORDERS = (1, 2, 3, 4)
 FEWEST_TEXTS = 30  # below, the jackknife does not tell the spread
@@ -168,6 +169,22 @@ def _few(groups: int) -> str | None:
     if groups >= FEWEST_TEXTS:
         return None
     return f"{groups} contexts are few for an interval: it needs {FEWEST_TEXTS} or more"
+
+
+def repeated_tokens(x: Sequences, context: Context | None = None) -> Bool[Tensor, "rows length"]:
+    """Whether each token of x has been there before, in its context or earlier in x; False past a sequence's end.
+
+    Frequent words come again in any text: set what a model repeats beside what the data do.
+    """
+    if context is not None and context.order is not None:
+        raise UserError("Repeated tokens are counted from left to right: give a context without an order.")
+    whole, own = joined(x, context)
+    width = whole.tokens.shape[1]
+    before = torch.ones(width, width, dtype=torch.bool, device=own.device).tril(-1)
+    seen = ((whole.tokens[:, :, None] == whole.tokens[:, None, :]) & before).any(2)
+    found = torch.zeros_like(x.tokens, dtype=torch.bool)
+    found[x.mask()] = seen[own]
+    return found
 
 
 GROUPS = 30  # of texts, left out one at a time

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+import numpy as np
 import torch
 from jaxtyping import Bool
 from torch import Generator, Tensor
@@ -189,6 +190,42 @@ def sign_test(
         share = share._replace(warning="ratings of one pair by several people are not independent")
     unrated = sum(not some for some in votes.values())
     return SignTest(share, coin_p_value(wins, losses), wins, losses, found[0], unrated, key.same, len(people))
+
+
+def sign_test_power(pairs: int, share: float, *, level: float = 0.95) -> float:
+    """How often the exact two-sided sign test tells a true share of preferences from one half.
+
+    With fewer than k losses (or wins) it rejects, k the largest number with 2·P(X < k | ½) ≤ 1 − level. Ties do not
+    count as pairs.
+    """
+    if pairs < 1 or not 0 <= share <= 1:
+        raise ValueError(f"{pairs} pairs and a share of {share} are no test")
+    return float(_powers(np.array([pairs]), share, level)[0])
+
+
+def _powers(pairs: np.ndarray, share: float, level: float) -> np.ndarray:
+    from scipy.stats import binom
+
+    few = binom.ppf((1 - level) / 2, pairs, 0.5)  # the smallest number whose tail reaches (1 − level)/2
+    few = np.where(2 * binom.cdf(few, pairs, 0.5) <= 1 - level, few, few - 1)
+    found: np.ndarray = binom.cdf(few, pairs, share) + binom.sf(pairs - few - 1, pairs, share)
+    return np.where(few < 0, 0.0, found)
+
+
+def pairs_needed(share: float, *, power: float = 0.8, level: float = 0.95) -> int:
+    """The least number of pairs from which on the exact sign test has this power against a share.
+
+    The power of an exact test goes up and down with the number of pairs: from this number on it is never less.
+    """
+    from scipy.stats import norm
+
+    if share == 0.5 or not 0 <= share <= 1 or not 0 < power < 1:
+        raise ValueError(f"no number of pairs tells a share of {share} from one half with power {power}")
+    gap = abs(share - 0.5)
+    spread = norm.ppf((1 + level) / 2) / 2 + norm.ppf(max(power, 0.5)) * math.sqrt(share * (1 - share))
+    most = 2 * math.ceil((spread / gap) ** 2) + 100  # far beyond what the normal approximation asks for
+    weak = np.flatnonzero(_powers(np.arange(1, most), share, level) < power)
+    return int(weak[-1]) + 2 if len(weak) else 1
 
 
 def exact_share(successes: int, trials: int, *, level: float = 0.95) -> Estimate:

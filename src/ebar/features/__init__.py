@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ebar.automata.lift import Reading
+from ebar.features.agreement import Agreement
 from ebar.features.classifier import classifier
 from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Feature, Features, bind, negated
@@ -27,12 +28,13 @@ FEATURES: Table[Callable[..., Any]] = Table(
         "predicate": Predicate,
         "score": TextScore,
         "classifier": classifier,
+        "agrees": Agreement,
         "accepted": Accepted,
     },
     given=("alphabet", "end", "longest", "reading", "decode", "before"),
 )
 
 __all__ = [
-    "FEATURES", "Accepted", "Expression", "Feature", "Features", "Length", "Motif", "NgramCount", "Predicate",
-    "Reading", "StartsWith", "TextScore", "Word", "bind", "classifier", "negated", "whole",
+    "FEATURES", "Accepted", "Agreement", "Expression", "Feature", "Features", "Length", "Motif", "NgramCount",
+    "Predicate", "Reading", "StartsWith", "TextScore", "Word", "bind", "classifier", "negated", "whole",
 ]  # fmt: skip

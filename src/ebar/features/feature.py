@@ -54,6 +54,15 @@ class Bindable(Protocol):
         ...
 
 
+@runtime_checkable
+class SourceBindable(Protocol):
+    """A feature that also looks at the source, and is bound to its tokens too."""
+
+    def bind_source(self, reading: Reading) -> "Feature":
+        """The feature for a source's tokens; itself where it is bound already."""
+        ...
+
+
 def bind(feature: Any, reading: Reading) -> "Feature":
     """The feature for a model's tokens, which `reading` describes (`Corpus.reading`).
 

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ebar.devices import in_full_precision
+
 SHARES = (0.075, 0.15, 0.75)  # of the vocabulary: where Dai et al. 2019 cut that of WikiText-103
 
 
@@ -77,6 +79,7 @@ class AdaptiveSoftmax(nn.Module):
                 "the input vectors are not cut in the same way: give the backbone these cutoffs and divide"
             )
 
+    @in_full_precision
     def forward(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         """Log-probabilities of the whole vocabulary."""
         head = self._head(hidden)
@@ -85,6 +88,7 @@ class AdaptiveSoftmax(nn.Module):
             parts.append(head[..., self._column(cluster), None] + self._tail(hidden, cluster))
         return torch.cat(parts, -1)
 
+    @in_full_precision
     def log_probs(
         self, hidden: Float[Tensor, "*batch width"], targets: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]:

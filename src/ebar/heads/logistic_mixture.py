@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ebar.devices import in_full_precision
 from ebar.heads.parts import in_parts
 
 MASSES = 2**22  # of all components and levels that are held at a time
@@ -62,6 +63,7 @@ class LogisticMixture(nn.Module):
         weights, means, log_scales = self.linear(hidden).chunk(3, -1)
         return Logistics(torch.log_softmax(weights, -1), means, log_scales.clamp(*LOG_SCALES))
 
+    @in_full_precision
     def forward(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         """A few rows at a time, which are computed once more for a gradient: no batch × components × levels."""
         logistics = self.logistics(hidden)
@@ -70,6 +72,7 @@ class LogisticMixture(nn.Module):
         size = max(1, MASSES // (self.vocabulary * self.components))
         return in_parts(all_levels, rows, size).view(*hidden.shape[:-1], self.vocabulary)
 
+    @in_full_precision
     def log_probs(
         self, hidden: Float[Tensor, "*batch width"], targets: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]:

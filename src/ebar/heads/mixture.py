@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ebar.devices import in_full_precision
 from ebar.heads.output import Tied, chosen_size, layer_log_probs, output_layer
 from ebar.heads.parts import in_parts
 
@@ -70,6 +71,7 @@ class MixtureOfSoftmaxes(nn.Module):
         self.components = Components(width, components, size, dropout)
         self.linear = output_layer(size, vocabulary, embedding, tied=tied)
 
+    @in_full_precision
     def forward(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         """A few rows at a time, which are computed once more for a gradient: no batch × components × vocabulary."""
         latent, log_prior = self.components(hidden)
@@ -78,6 +80,7 @@ class MixtureOfSoftmaxes(nn.Module):
         size = max(1, LOGITS // (vocabulary * log_prior.shape[-1]))
         return in_parts(partial(_mixed, layer=self.linear), rows, size).view(*hidden.shape[:-1], vocabulary)
 
+    @in_full_precision
     def log_probs(
         self, hidden: Float[Tensor, "*batch width"], targets: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]:
@@ -105,9 +108,11 @@ class MixtureOfContexts(nn.Module):
         self.components = Components(width, components, size, dropout)
         self.linear = output_layer(size, vocabulary, embedding, tied=tied)
 
+    @in_full_precision
     def forward(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         return self.linear(self._context(hidden))  # type: ignore[no-any-return]
 
+    @in_full_precision
     def log_probs(
         self, hidden: Float[Tensor, "*batch width"], targets: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]:

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ebar.devices import in_full_precision
 from ebar.heads.output import chosen_size, layer_log_probs, output_layer
 
 
@@ -24,9 +25,11 @@ class Softmax(nn.Module):
         super().__init__()
         self.linear = output_layer(width, vocabulary, embedding, tied=tied)
 
+    @in_full_precision
     def forward(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         return self.linear(hidden)  # type: ignore[no-any-return]
 
+    @in_full_precision
     def log_probs(
         self, hidden: Float[Tensor, "*batch width"], targets: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]:
@@ -52,9 +55,11 @@ class WideSoftmax(nn.Module):
         self.projection = nn.Linear(width, size)
         self.linear = output_layer(size, vocabulary, embedding, tied=tied)
 
+    @in_full_precision
     def forward(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         return self.linear(torch.tanh(self.projection(hidden)))  # type: ignore[no-any-return]
 
+    @in_full_precision
     def log_probs(
         self, hidden: Float[Tensor, "*batch width"], targets: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]:

@@ -5,14 +5,14 @@ complete configuration, from which the run can be loaded.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from torch import nn
 
 from ebar.data.corpus import Corpus
 from ebar.objectives import OBJECTIVES
-from ebar.store.differences import as_yaml
+from ebar.store.differences import as_yaml, lasting
 from ebar.store.fingerprint import fingerprint
 from ebar.training.course import Training
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES, OptimiserConfig, Schedule
@@ -41,7 +41,10 @@ def run_description(
             "objective": entry(OBJECTIVES, objective, skip=("model", "player", "memory")),
             "optimiser": entry(OPTIMISERS, optimiser),
             "schedule": entry(SCHEDULES, schedule),
-            "training": {**asdict(training), "maximal_length": None if data.space.end is None else data.space.length},
+            "training": {
+                **lasting(training, as_before=True),
+                "maximal_length": None if data.space.end is None else data.space.length,
+            },
         }
     )
 

@@ -78,25 +78,22 @@ def fooling(
     rows = len(real.lengths)
     if not rows == len(base.lengths) == len(joint.lengths) or (context is not None and context.rows != rows):
         raise UserError("The three kinds of text and their contexts go together row by row: give as many of each.")
-    half = rows // 2
-    kept = half - max(1, round(judge.held_out * half))
-    if kept < 1:
-        raise UserError(f"{rows} contexts cannot be halved and held out from: give more.")
-    test, texts = torch.arange(half, rows), {"real": real, "q": base, "joint": joint}
-    tested = {name: x.select(test) for name, x in texts.items()}
-    own = None if context is None else context.select(test)
+    first, second = torch.arange(rows // 2), torch.arange(rows // 2, rows)
+    texts = {"real": real, "q": base, "joint": joint}
+    own = None if context is None else context.select(second)
     taken_for_real = {}
     for judged_by in ("q", "joint"):
         # Other data or another way of training goes to another folder: nothing is continued that was not begun.
         place = folder / f"against-{judged_by}-{fingerprint(real, texts[judged_by], context, judge)}"
-        energy = _trained(place, build, judge, kept, half, Contrasted(real, context, (texts[judged_by],)))
-        for name, x in tested.items():
-            taken_for_real[judged_by, name] = energies(energy, x, own, batch=judge.batch_size) < 0
-    first = (taken_for_real["q", "real"], taken_for_real["q", "q"])
+        learnt = taken(Contrasted(real, context, (texts[judged_by],)), first)
+        energy = train_judge(place, build, learnt, judge=judge)
+        for name, x in texts.items():
+            taken_for_real[judged_by, name] = energies(energy, x.select(second), own, batch=judge.batch_size) < 0
+    of_base = (taken_for_real["q", "real"], taken_for_real["q", "q"])
     return Fooling(
         *(
-            compare_verdicts(first, (taken_for_real[second, "real"], taken_for_real[second, "joint"]), level=level)
-            for second in ("q", "joint")
+            compare_verdicts(of_base, (taken_for_real[by, "real"], taken_for_real[by, "joint"]), level=level)
+            for by in ("q", "joint")
         )
     )
 
@@ -110,11 +107,20 @@ def energies(
     return torch.cat([measured_energy(energy, *to_device(part, device)).cpu() for part in blocks(x, context, batch)])
 
 
-def _trained(folder: Path, build: Callable[[], nn.Module], judge: Judge, kept: int, half: int, data: Contrasted) -> Any:
+def train_judge(folder: Path, build: Callable[[], nn.Module], data: Contrasted, *, judge: Judge | None = None) -> Any:
+    """A fresh discriminator of real texts and one kind of generated ones; the last of the rows choose its epoch.
+
+    What it says of these texts is worth nothing: judge others.
+    """
+    judge = judge or Judge()
+    rows = len(data.x.lengths)
+    kept = rows - max(1, round(judge.held_out * rows))
+    if kept < 1:
+        raise UserError(f"{2 * rows} contexts cannot be halved and held out from: give more.")
     generator = seeded(judge.seed)
     energy = build()
     device, objective = str(device_of(energy)), Nce(energy=energy)
-    learnt, held_out = (taken(data, torch.arange(*ends)) for ends in ((0, kept), (kept, half)))
+    learnt, held_out = (taken(data, torch.arange(*ends)) for ends in ((0, kept), (kept, rows)))
     batches = OnDevice(Batches(data=learnt, batch_size=judge.batch_size, seed=judge.seed), device)
     checked = OnDevice(Batches(data=held_out, batch_size=judge.batch_size, shuffle=False), device)
     course = Course(

@@ -15,6 +15,7 @@ from ebar.data.corpus import Corpus, Part
 from ebar.data.images import Images
 from ebar.data.pretraining_inputs import PretrainingPart
 from ebar.data.stream import Stream
+from ebar.devices import check_bfloat16
 from ebar.errors import UserError
 from ebar.journeys.description import run_description
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
@@ -80,7 +81,7 @@ def train(
 
     `until` ends it after so many of its epochs. `trunk` is the folder of a run that ended so, to branch from: it may
     differ in its objective only.
-    Stopped by SIGINT or SIGTERM, it saves a checkpoint and raises `Interrupted`.
+    Stopped by SIGINT or SIGTERM, or after `training.max_minutes`, it saves a checkpoint and raises `Interrupted`.
     """
     folder = None if folder is None else Path(folder)
     known: Any = model
@@ -103,7 +104,7 @@ def train(
     if trunk is not None:
         _check_trunk(trunk, folder, description)
     batches, held_out = training_batches(data, training, seed, device), held_out_batches(data, training, device)
-    steps = steps_in(batches, training.epochs)
+    steps = training_steps(batches, training)
     objective, schedule = for_steps(objective, steps), for_steps(schedule, steps)
     judge = getattr(objective, "validation", objective)  # plain cross-entropy, whatever the objective
     if _goes_on(objective, model, batches):
@@ -118,7 +119,7 @@ def train(
             continue_from(Run(trunk), run, players)
 
     result, history = train_in_folder(
-        folder, objective, batches, players, plan_of(training, until=until), description=description, seed=seed,
+        folder, objective, batches, players, plan_of(training, device, until=until), description=description, seed=seed,
         generator=source, replace_config=replace_config, tensorboard=training.tensorboard, quiet=quiet, keep=keep,
         same=lambda run: _same_files(run, data),
         # The same random numbers at every evaluation, where an objective draws some: epochs are compared, not luck.
@@ -208,9 +209,22 @@ def _players(
     return players
 
 
-def plan_of(training: Training, *, until: int | None = None, monitor: str = "loss") -> Plan:
+def training_steps(batches: Any, training: Training) -> int:
+    """At most so many: those of all epochs, or fewer where that is said."""
+    steps = steps_in(batches, training.epochs)
+    return steps if training.max_steps is None else min(steps, training.max_steps)
+
+
+def plan_of(training: Training, device: str, *, until: int | None = None, monitor: str = "loss") -> Plan:
     """How long a training goes on, and what decides its best weights."""
+    if training.autocast:
+        check_bfloat16(device)
     return Plan(
+        steps=training.max_steps,
+        minutes=training.max_minutes,
+        autocast=device if training.autocast else None,
+        validate_every=training.evaluate_steps,
+        validate_last=True,
         epochs=training.epochs if until is None else min(until, training.epochs),
         accumulate=training.accumulate,
         validate_epochs=training.evaluate_every,

@@ -27,11 +27,13 @@ from ebar.backbones.pretrained.reading import Precision, merged, read_network
 from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.corpus import Corpus
 from ebar.data.tokenisers import Tokeniser
+from ebar.devices import device_named, in_single
 from ebar.errors import UserError
 from ebar.heads import HEADS
 from ebar.heads.head import Head, target_log_probs, without_logits
 from ebar.hugging_face import quiet, transformers
 from ebar.models.drawing import Advances, Placed, PlacedSteps
+from ebar.models.hidden import Shown
 from ebar.models.outputs import TokenOutputs
 from ebar.models.pretrained import Pretrained
 from ebar.models.stepwise import (
@@ -133,8 +135,48 @@ class Autoregressive(Truncatable):
             return PlacedSteps(self.backbone.stepper(state.inner), state.place, self._after_step)
         return Advances(self, state)
 
+    @property
+    def output_vectors(self) -> Float[Tensor, "vocabulary size"]:
+        """The weights of the head's last layer, one row for each token."""
+        layer = getattr(self.head, "linear", None)
+        if layer is None:
+            raise UserError(f"{type(self.head).__name__} has no layer of output vectors: learn in 0 rounds.")
+        weights: Tensor = layer.weight.detach()[: self.space.vocabulary]
+        return weights
+
+    def showing(self) -> "ShownAutoregressive":
+        """The same model, whose `start`, `advance` and stepper give `Shown` in the place of logits."""
+        return ShownAutoregressive(self)
+
     def _after_step(self, hidden: Float[Tensor, "rows width"], place: int) -> Float[Tensor, "rows vocabulary"]:
         return only_end_in_last_place(self.head(hidden)[:, None], place, self.space)[:, 0]
+
+
+class ShownAutoregressive:
+    """A backbone and a head, with what the backbone gives beside the head's logits."""
+
+    def __init__(self, model: Autoregressive):
+        self.model = model
+
+    def start(self, rows: int, context: Context | None = None) -> tuple[Shown, Placed]:
+        check_order(self.model.space, context)
+        hidden, state = self.model.backbone.start(rows, context)
+        return self._shown(hidden, 0), Placed(state, 0)
+
+    def advance(self, tokens: Int[Tensor, "rows length"], state: Placed) -> tuple[Shown, Placed]:
+        hidden, after = self.model.backbone.advance(tokens, state.inner)
+        logits = only_end_in_last_place(self.model.head(hidden), state.place + 1, self.model.space)
+        return Shown(logits, hidden), Placed(after, state.place + tokens.shape[1])
+
+    def stepper(self, state: Placed) -> Stepper:
+        backbone = self.model.backbone
+        if isinstance(backbone, Quick):
+            return PlacedSteps(backbone.stepper(state.inner), state.place, self._shown)
+        return Advances(self, state)
+
+    def _shown(self, hidden: Float[Tensor, "rows width"], place: int) -> Shown:
+        logits = only_end_in_last_place(self.model.head(hidden)[:, None], place, self.model.space)[:, 0]
+        return Shown(logits, hidden)
 
 
 class FromLogits(ByChainRule):
@@ -197,7 +239,7 @@ class FromLogits(ByChainRule):
     def _logits(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length vocabulary"]:
         wanted = (*tokens.shape, self.space.vocabulary)
         what = f"What the network makes of tokens {list(tokens.shape)}, a logit for each token of the vocabulary,"
-        return of_shape(self.module(tokens), wanted, what)
+        return in_single(of_shape(self.module(tokens), wanted, what))
 
     def _places(self, first: Int[Tensor, " rows"], length: int) -> Int[Tensor, "rows length vocabulary"]:
         places = first[:, None] + torch.arange(length, device=first.device)
@@ -312,6 +354,7 @@ def from_pretrained(
     `where` is a name on the hub, a folder, a .gguf file, a .bin file of llama2.c, or a pair (model, tokenizer) of
     transformers. A model in memory stays where it is and in its precision unless `device` is given.
     """
+    device = None if device is None else device_named(device)
     if isinstance(where, tuple):
         network, tokenizer = where
         network = network if device is None else network.to(device)

@@ -114,12 +114,12 @@ def stepper_of(model: Stepwise, state: State) -> Stepper:
 
 
 class Advances:
-    """The stepper of a model that has no quicker one."""
+    """The stepper of a model that has no quicker one; of one that shows its hidden vectors too."""
 
-    def __init__(self, model: Stepwise, state: State):
+    def __init__(self, model: Any, state: State):
         self.model, self.state = model, state
 
-    def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
+    def step(self, tokens: Int[Tensor, " rows"]) -> Any:
         logits, self.state = self.model.advance(tokens[:, None], self.state)
         return logits[:, 0]
 
@@ -140,11 +140,11 @@ class Placed(NamedTuple):
 class PlacedSteps:
     """The stepper of what a model is made of, and what makes logits in a place of its output."""
 
-    def __init__(self, inner: Stepper, place: int, logits: Callable[[Tensor, int], Tensor]):
+    def __init__(self, inner: Stepper, place: int, logits: Callable[[Any, int], Any]):
         self.inner, self.place, self.logits = inner, place, logits
 
     @torch.no_grad()
-    def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
+    def step(self, tokens: Int[Tensor, " rows"]) -> Any:
         self.place += 1
         return self.logits(self.inner.step(tokens), self.place)
 

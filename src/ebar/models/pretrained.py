@@ -16,6 +16,7 @@ from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import reading_of_space
 from ebar.errors import UserError
 from ebar.models.drawing import Advances
+from ebar.models.hidden import Shown
 from ebar.models.pretrained_stepper import PretrainedState, PretrainedStepper, can_step, continued
 from ebar.models.stepwise import by_advancing, only_end_in_last_place
 from ebar.models.truncated import Truncatable
@@ -96,10 +97,18 @@ class Pretrained(Truncatable):
     def start(
         self, rows: int, context: Context | None = None
     ) -> tuple[Float[Tensor, "rows vocabulary"], PretrainedState]:
+        logits, state, _ = self.started(rows, context)
+        return logits, state
+
+    def started(
+        self, rows: int, context: Context | None = None, *, shown: bool = False
+    ) -> tuple[Float[Tensor, "rows vocabulary"], PretrainedState, Float[Tensor, "rows width"] | None]:
+        """`start`, with the hidden vectors where they are to be shown."""
         prefixes, which = self._prefixes(rows, context)
-        output = self._read(prefixes.tokens, prefixes.counts, keep=1)
+        output = self._read(prefixes.tokens, prefixes.counts, keep=1, shown=shown)
         logits = only_end_in_last_place(self._used(output.logits[:, -1:]), 0, self.space)[:, 0]
-        return logits[which], PretrainedState(output.past_key_values, which, 0, prefixes.counts)
+        hidden = output.hidden_states[-1][:, -1][which] if shown else None
+        return logits[which], PretrainedState(output.past_key_values, which, 0, prefixes.counts), hidden
 
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: PretrainedState
@@ -108,13 +117,21 @@ class Pretrained(Truncatable):
             shape = (*tokens.shape, self.space.vocabulary)
             nothing = torch.zeros(shape, device=self._device, dtype=next(self.network.parameters()).dtype)
             return self._used(nothing), state._replace(place=state.place + tokens.shape[1])
+        logits, after, _ = self.advanced(tokens, state)
+        return logits, after
+
+    def advanced(
+        self, tokens: Int[Tensor, "rows length"], state: PretrainedState, *, shown: bool = False
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], PretrainedState, Float[Tensor, "rows length width"] | None]:
+        """`advance` along one token or more, with the hidden vectors where they are to be shown."""
         counts = None
         if state.counts is not None:
             counts = F.pad(state.counts[state.rows], (0, tokens.shape[1]), value=True)
-        output = self._read(tokens, counts, cache=continued(state))
+        output = self._read(tokens, counts, cache=continued(state), shown=shown)
         logits = only_end_in_last_place(self._used(output.logits), state.place + 1, self.space)
         each = torch.arange(len(tokens), device=tokens.device)
-        return logits, PretrainedState(output.past_key_values, each, state.place + tokens.shape[1], counts)
+        after = PretrainedState(output.past_key_values, each, state.place + tokens.shape[1], counts)
+        return logits, after, output.hidden_states[-1] if shown else None
 
     def teacher_forced(
         self, tokens: Int[Tensor, "rows length"], context: Context | None = None
@@ -131,17 +148,38 @@ class Pretrained(Truncatable):
         return only_end_in_last_place(self._used(output.logits[:, -tokens.shape[1] :]), 0, self.space)
 
     def stepper(self, state: PretrainedState) -> Stepper:
-        """The prefixes' keys and values shared, where the network keeps nothing else."""
-        shares = len(state.rows) > 0 and can_step(state.cache)
-        return PretrainedStepper(self, state) if shares else Advances(self, state)
+        return stepper_for(self, state)
 
     def next_logits(
         self, tokens: Int[Tensor, "rows 1"], cache: Any, place: int, *, positions: Int[Tensor, "rows 1"] | None = None
     ) -> Float[Tensor, "rows vocabulary"]:
         """Logits in a place, after one more token; the cache is changed."""
-        where = {} if positions is None else {"position_ids": positions}
+        return self.next_outputs(tokens, cache, place, positions=positions)[0]
+
+    def next_outputs(
+        self, tokens: Int[Tensor, "rows 1"], cache: Any, place: int, *, positions: Int[Tensor, "rows 1"] | None = None,
+        shown: bool = False,
+    ) -> tuple[Float[Tensor, "rows vocabulary"], Float[Tensor, "rows width"] | None]:  # fmt: skip
+        """The same, with the hidden vectors where they are to be shown."""
+        where: dict[str, Any] = {} if positions is None else {"position_ids": positions}
+        where |= {"output_hidden_states": True} if shown else {}
         output = self.network(input_ids=tokens, past_key_values=cache, use_cache=True, **where)
-        return only_end_in_last_place(self._used(output.logits), place, self.space)[:, 0]
+        logits = only_end_in_last_place(self._used(output.logits), place, self.space)[:, 0]
+        return logits, output.hidden_states[-1][:, 0] if shown else None
+
+    @property
+    def output_vectors(self) -> Float[Tensor, "vocabulary size"]:
+        """The weights of the last layer, one row for each token."""
+        network: Any = self.network
+        layer = network.get_output_embeddings()
+        if layer is None:
+            raise UserError(f"{type(network).__name__} has no layer of output vectors: learn in 0 rounds.")
+        weights: Tensor = layer.weight.detach()[: self.space.vocabulary]
+        return weights
+
+    def showing(self) -> "ShownPretrained":
+        """The same model, whose `start`, `advance` and stepper give `Shown` in the place of logits."""
+        return ShownPretrained(self)
 
     @property
     def _device(self) -> torch.device:
@@ -159,10 +197,12 @@ class Pretrained(Truncatable):
 
     def _read(
         self, tokens: Int[Tensor, "rows length"], counts: Bool[Tensor, "rows seen"] | None, *, cache: Any = None,
-        keep: int = 0, remember: bool = True,
+        keep: int = 0, remember: bool = True, shown: bool = False,
     ) -> Any:  # fmt: skip
         """The network's output; `counts` runs over what the cache holds too. `keep`: so many last logits, 0: all."""
         arguments: dict[str, Any] = {"use_cache": remember}
+        if shown:
+            arguments["output_hidden_states"] = True
         if cache is not None:
             arguments["past_key_values"] = cache
         if counts is not None:
@@ -220,3 +260,38 @@ class Pretrained(Truncatable):
                 f"A prefix of {longest} tokens and a continuation of {to_come} are too long together: the "
                 f"model would read {needed} and can read {self.positions}, so make one of them shorter."
             )
+
+
+class ShownPretrained:
+    """A model of Hugging Face, with the vectors of its last layer beside the logits."""
+
+    def __init__(self, model: Pretrained):
+        self.model, self.network = model, model.network
+
+    def start(self, rows: int, context: Context | None = None) -> tuple[Shown, PretrainedState]:
+        logits, state, hidden = self.model.started(rows, context, shown=True)
+        assert hidden is not None
+        return Shown(logits, hidden), state
+
+    def advance(
+        self, tokens: Int[Tensor, "rows length"], state: PretrainedState
+    ) -> tuple[Shown, PretrainedState]:  # fmt: skip
+        logits, after, hidden = self.model.advanced(tokens, state, shown=True)
+        assert hidden is not None
+        return Shown(logits, hidden), after
+
+    def stepper(self, state: PretrainedState) -> Stepper:
+        return stepper_for(self, state)
+
+    def next_logits(
+        self, tokens: Int[Tensor, "rows 1"], cache: Any, place: int, *, positions: Int[Tensor, "rows 1"] | None = None
+    ) -> Shown:
+        logits, hidden = self.model.next_outputs(tokens, cache, place, positions=positions, shown=True)
+        assert hidden is not None
+        return Shown(logits, hidden)
+
+
+def stepper_for(model: Pretrained | ShownPretrained, state: PretrainedState) -> Stepper:
+    """The prefixes' keys and values shared, where the network keeps nothing else."""
+    shares = len(state.rows) > 0 and can_step(state.cache)
+    return PretrainedStepper(model, state) if shares else Advances(model, state)

@@ -14,7 +14,7 @@ from torch import Tensor
 from ebar.models.drawing import Advances
 
 if TYPE_CHECKING:
-    from ebar.models.pretrained import Pretrained
+    from ebar.models.pretrained import Pretrained, ShownPretrained
 
 ROOM = 16  # places to write to at first; twice as many whenever they are full
 IDLE = 0.25  # of all slots: rows that have ended are computed on until they are more, as leaving them out is copying
@@ -84,7 +84,7 @@ class PretrainedStepper:
     transformers would hold the prefix once per row, and copy all of it at every step.
     """
 
-    def __init__(self, model: "Pretrained", state: PretrainedState):
+    def __init__(self, model: "Pretrained | ShownPretrained", state: PretrainedState):
         self.model, self.place = model, state.place
         self.before: PretrainedState | None = state  # until a step has shown that the network asks our attention
         self.plain: Advances | None = None
@@ -97,7 +97,7 @@ class PretrainedStepper:
             self._seat(prefix, None)
 
     @torch.no_grad()
-    def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
+    def step(self, tokens: Int[Tensor, " rows"]) -> Any:
         if self.plain is not None:
             return self.plain.step(tokens)
         seated = tokens if self.in_order else tokens.new_zeros(self.held).index_copy_(0, self.slots, tokens)

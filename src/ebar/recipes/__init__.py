@@ -45,10 +45,10 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "spine/samplers": Lazy("every sampler on an enumerable target: total variation and cost by number of draws"),
         "spine/coverage": Lazy("how often 95 % intervals hold the truth, for every sampler, on enumerable targets"),
         "gam/data_efficiency": Lazy("r and π against |D|, from 5,000 down to 50: the authors' r and a tuned one"),
-        "gam/table1": Lazy("λ by rejection against importance sampling", "gam.figures"),
-        "gam/table2": Lazy("one run in detail, by the authors' settings", "gam.figures"),
-        "gam/table3": Lazy("all motifs and feature sets together", "gam.figures"),
-        "gam/table4": Lazy("two-stage against cyclical training", "gam.figures"),
+        "gam/table1": Lazy("λ by rejection against importance sampling", "gam.tables"),
+        "gam/table2": Lazy("one run in detail, by the authors' settings", "gam.tables"),
+        "gam/table3": Lazy("all motifs and feature sets together", "gam.tables"),
+        "gam/table4": Lazy("two-stage against cyclical training", "gam.tables"),
         "gam/figure2": Lazy("cross-entropy and motif frequency against |D|, four settings", "gam.figures"),
         "gam/figure3": Lazy("cyclical training against |D|", "gam.figures"),
         "gam/figure4": Lazy("pure data, features supermotif and submotif, motifs of all rarities", "gam.figures"),
@@ -57,6 +57,7 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "gam/figure7": Lazy("mixtures of strings with and without the motif", "gam.figures"),
         "gam/policy_gradient": Lazy("distributional policy gradient against distillation at equal numbers of draws"),
         "gam/conditional": Lazy("λ as a function of the context against one λ for all"),
+        "gam/translation": Lazy("a GAM of translations: what is denied or asked in the source, in the translation too"),
         "gam/cryptographic": Lazy("a predicate that P_λ captures at once and no autoregressive model can"),
         "earm/tatoeba": Lazy("a translation model on all of Tatoeba, and its E-ARM twin", "earm.tables"),
         "earm/table1": Lazy(
@@ -83,16 +84,19 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
             "the contrastive term by itself, from scratch and after pre-training", "earm.ablations"
         ),
         "images/logistic_mixture": Lazy("bits per dimension of a mixture of logistics and of a softmax, 256 levels"),
-        "residual/perplexity": Lazy("perplexity intervals of joint models, beside the base, RALM and BALM"),
-        "residual/bounded": Lazy("an energy with |E| ≤ 3 beside one without a bound, and what can be certified"),
+        "residual/perplexity": Lazy("perplexity intervals of joint models of three sizes, beside base, RALM, BALM"),
+        "residual/bounded": Lazy("what can be certified of bounded energies, and what a bound costs"),
         "residual/per_step": Lazy("perplexity at every place of a continuation, the last exactly", "residual.tables"),
         "residual/samples": Lazy("continuations and likeliest next words of base and joint model", "residual.tables"),
+        "residual/repetition": Lazy("next words that repeat the prefix: data, base, joint model", "residual.tables"),
         "residual/energies": Lazy(
-            "energies of data, of the base's text and the joint model's; a search", "residual.tables"
+            "energies of data, of base and joint text, and of what a search without the base finds", "residual.tables"
         ),
         "residual/ngrams": Lazy("unique n-grams of data, base and joint model", "residual.tables"),
-        "residual/fooling": Lazy("how often a fresh discriminator takes their texts for real", "residual.tables"),
-        "residual/distilled": Lazy("the joint model brought back into a plain language model", "residual.tables"),
+        "residual/fooling": Lazy("how often a fresh discriminator takes their texts for real", "residual.judges"),
+        "residual/top_k": Lazy("Algorithm 1: the base cut to its k likeliest next tokens", "residual.judges"),
+        "residual/samplers": Lazy("resampling, Metropolis and SMC for the joint model", "residual.outlook"),
+        "residual/distilled": Lazy("the base updated by the joint model, and a second energy", "residual.outlook"),
         "xl/table3_1": Lazy(
             "Transformer-XL, a Transformer, an LSTM, Local-XL on WikiText; longer memories in evaluation",
             "xl.tables",

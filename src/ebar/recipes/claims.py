@@ -69,11 +69,11 @@ def _verdict(sides: Mapping[str, Sequence[Row]], count: int) -> str:
 
 
 def overall(verdicts: Sequence[str]) -> str:
-    """One verdict of several claims of one table."""
+    """One verdict of several claims of one table. What was not measured keeps it from being reproduced as a whole."""
     known = {verdict for verdict in verdicts if verdict != NOT_MEASURED}
-    if len(known) <= 1:
-        return known.pop() if known else NOT_MEASURED
-    return IN_PART if known & {REPRODUCED, IN_PART} else NOT_REPRODUCED
+    if known & {REPRODUCED, IN_PART}:
+        return REPRODUCED if set(verdicts) == {REPRODUCED} else IN_PART
+    return NOT_REPRODUCED if NOT_REPRODUCED in known else UNDECIDED if known else NOT_MEASURED
 
 
 def size_that_would_do(powers: Sequence[Power], bound: float) -> list[str]:

@@ -37,13 +37,18 @@ def write_recipe_page(path: Path, recipe: Recipe) -> None:
 
 def rendered(path: Path, recipe: Recipe) -> tuple[str, list[Row]]:
     """The page as Markdown, and the rows it is made of."""
+    record, cells, rows = read_record(path, recipe)
+    return recipe_page(record, cells, rows, recipe, path.with_suffix(".svg").name), rows
+
+
+def read_record(path: Path, recipe: Recipe) -> tuple[dict[str, Any], Sequence[Cell], list[Row]]:
+    """A record as plain data, the settings of its runs, and its rows, ready to be shown."""
     record = json.loads(path.read_text(encoding="utf-8"))
     if record.get("format", 1) != FORMAT:
         raise UserError(f"{path} was recorded by another version of ebar: run the recipe again with --fresh.")
     # A record that does not hold the settings of its runs has those of the recipe.
     cells = record.get("cells") or recipe.grid(str(record["scale"]))
-    rows = settled([row_from(row) for row in record["rows"]], cells, recipe.read)
-    return recipe_page(record, cells, rows, recipe, path.with_suffix(".svg").name), rows
+    return record, cells, settled([row_from(row) for row in record["rows"]], cells, recipe.read)
 
 
 def row_from(tree: Mapping[str, Any]) -> Row:

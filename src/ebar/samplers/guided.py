@@ -7,17 +7,21 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
+from ebar.backbones.backbone import Stepper
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.maths.randomness import default_generator
 from ebar.models.drawing import BLOCK, draw_tokens, stepper_of
+from ebar.models.hidden import shows_hidden, split
 from ebar.models.stepwise import sequence_log_prob
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
+from ebar.samplers.correction import Correction
 from ebar.samplers.gaps import Gaps, Layout, Outlook, foreseen, gaps_of
 from ebar.samplers.guided_states import JointStates
+from ebar.samplers.kept_draws import Trace
 from ebar.samplers.surrogate import Law, Tally, log_expected_weights, log_largest_ratio
-from ebar.types import Context, Sequences, Space, State, Stepwise, context_rows, room
+from ebar.types import Context, Sequences, Space, Stepwise, context_rows, room
 
 STEP = 2**23  # logits of one step at most: a large vocabulary comes with a large cache for each row
 
@@ -31,11 +35,14 @@ class GuidedState(NamedTuple):
     log_weight: Float[Tensor, " rows"]  # log h₀·Π N/h over the steps so far, that of the token to come included
     layout: Int[Tensor, " rows"]
     outlook: Outlook  # of all layouts
+    found: Float[Tensor, "rows size_and_one"] | None = None  # what the correction of the token to come is made from
 
     def select(self, rows: Int[Tensor, " selected"]) -> "GuidedState":
+        found = None if self.found is None else self.found[rows]
         return GuidedState(
-            self.base.select(rows), self.joint[rows], self.place, self.log_weight[rows], self.layout[rows], self.outlook
-        )
+            self.base.select(rows), self.joint[rows], self.place, self.log_weight[rows], self.layout[rows],
+            self.outlook, found,
+        )  # fmt: skip
 
 
 class Walk(NamedTuple):
@@ -64,6 +71,9 @@ class Guided:
 
     h is a snapshot of the coefficients. When they move, weights stay exact (unless one was −∞ and is no more: g has
     not the support), but h no longer heads where it should.
+
+    With a correction c, learnt from the base's hidden state, h·exp c stands in the place of h wherever what follows
+    still matters (`JointStates.open`).
     """
 
     free_logits = False
@@ -75,12 +85,16 @@ class Guided:
         log_ahead: Float[Tensor, "places states"],
         log_final: Float[Tensor, " states"],
         law: Law | None = None,
+        correction: Correction | None = None,
+        open: Bool[Tensor, "places states"] | None = None,
     ):
         self.base = base
         self.states = states
         self.log_ahead = log_ahead  # log hₜ(s), t = 0 … length
         self.log_final = log_final  # log h of a sequence that has ended
         self.law = law  # from which h is made anew for the gaps of a context; None: h = 1
+        self.correction, self.open = correction, open
+        self._showing = None if correction is None else shows_hidden(base).showing()
         self.allowed = _allowed(log_ahead, log_final)
         self._kept: tuple[list[Layout], Outlook] | None = None  # of the gaps met last
 
@@ -99,31 +113,68 @@ class Guided:
         flat = torch.zeros(len(states.recent), dtype=torch.float64, device=states.recent.device)
         return cls(base, states, flat.expand(states.space.length + 1, -1), flat)
 
+    def corrected(self, correction: Correction, open: Bool[Tensor, "places states"]) -> "Guided":
+        """The same, with h·exp c in the place of h where something is open."""
+        return Guided(self.base, self.states, self.log_ahead, self.log_final, self.law, correction, open)
+
     @property
     def space(self) -> Space:
         return self.base.space
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], GuidedState]:
         gaps, outlook = self._ahead(context)
-        logits, base = self.base.start(rows, context)
+        given, base = (self._showing or self.base).start(rows, context)
+        logits, hidden = split(given)
         each = torch.arange(len(gaps.start), device=logits.device).repeat_interleave(rows // len(gaps.start))
         joint, layout = gaps.start[each], gaps.layout[each]
-        guided, _, log_step = self._guide(logits[:, None], joint[:, None], 0, outlook, layout)
+        found = self._found(None if hidden is None else hidden[:, None], joint[:, None], 0)
+        guided, _, log_step = self._guide(logits[:, None], joint[:, None], 0, outlook, layout, found)
         log_weight = log_step[:, 0] + outlook.here[layout, 0, joint].to(log_step.dtype)
-        return guided[:, 0], GuidedState(base, joint, 0, log_weight, layout, outlook)
+        last = None if found is None else found[:, 0]
+        return guided[:, 0], GuidedState(base, joint, 0, log_weight, layout, outlook, last)
 
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: GuidedState
     ) -> tuple[Float[Tensor, "rows length vocabulary"], GuidedState]:
-        logits, base = self.base.advance(tokens, state.base)
+        given, base = (self._showing or self.base).advance(tokens, state.base)
+        logits, hidden = split(given)
         visited, joint = [], state.joint
         for step, column in enumerate(self.states.class_of[tokens].unbind(1)):
             joint = state.outlook.followed(self.states, joint, state.layout, column, state.place + step)
             visited.append(joint)
-        guided, _, log_step = self._guide(logits, torch.stack(visited, 1), state.place + 1, state.outlook, state.layout)
+        states = torch.stack(visited, 1) if visited else tokens
+        found = self._found(hidden, states, state.place + 1)
+        guided, _, log_step = self._guide(logits, states, state.place + 1, state.outlook, state.layout, found)
         log_weight = state.log_weight + log_step.sum(1)
+        last = state.found
+        if found is not None and last is not None and visited:
+            # What g has taken of these tokens beyond h.
+            c = self._correct(torch.cat([last[:, None], found[:, :-1]], 1), tokens, states, state.place)
+            log_weight, last = log_weight - c.sum(1).to(log_weight.dtype), found[:, -1]
         place = state.place + tokens.shape[1]
-        return guided, GuidedState(base, joint, place, log_weight, state.layout, state.outlook)
+        return guided, GuidedState(base, joint, place, log_weight, state.layout, state.outlook, last)
+
+    def _found(
+        self, hidden: Float[Tensor, "rows length width"] | None, joint: Int[Tensor, "rows length"], place: int
+    ) -> Float[Tensor, "rows length size_and_one"] | None:
+        """What the correction makes of hidden vectors, the first of which stand before `place`; None without one."""
+        if self.correction is None or hidden is None:
+            return None
+        places = torch.arange(place, place + joint.shape[1], device=joint.device)
+        left = (1 - places / self.states.space.length).clamp(min=0).expand(joint.shape)
+        found: Tensor = self.correction(hidden, left, self.states.accepted.T[joint])
+        return found
+
+    def _correct(
+        self, found: Float[Tensor, "rows length size_and_one"], tokens: Int[Tensor, "rows length"],
+        joint: Int[Tensor, "rows length"], place: int,
+    ) -> Float[Tensor, "rows length"]:  # fmt: skip
+        """c of given tokens, the first of which stands in `place`; `joint`: the states that they lead to."""
+        assert self.correction is not None
+        assert self.open is not None
+        read = torch.arange(place + 1, place + 1 + tokens.shape[1], device=tokens.device)
+        matters = self.open[read.clamp(max=len(self.open) - 1), joint] & (tokens != self.space.end)
+        return torch.where(matters, self.correction.of(found, tokens), 0.0)
 
     def _ahead(self, context: Context | None) -> tuple[Gaps, Outlook]:
         """Where each row of the context begins, and what is ahead of it.
@@ -167,6 +218,7 @@ class Guided:
         place: int,
         outlook: Outlook,
         layout: Int[Tensor, " rows"],
+        found: Float[Tensor, "rows length size_and_one"] | None = None,
     ) -> tuple[
         Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length"]
     ]:
@@ -182,6 +234,12 @@ class Guided:
         # Relative to h here, so that a tiny h costs no digits in the model's own precision.
         shift = torch.where(here == -math.inf, 0.0, here)[..., None]
         guided = log_probs + (ahead - shift).to(log_probs.dtype)[..., self.states.class_of]
+        if found is not None and self.correction is not None and self.open is not None:
+            matters = self.open[(places + 1)[:, None], self.states.successor[joint]]
+            if self.states.end_class is not None:
+                matters[..., self.states.end_class] = False
+            c = self.correction.all(found).to(log_probs.dtype)
+            guided = guided + torch.where(matters[..., self.states.class_of], c, 0.0)
         log_step = torch.logsumexp(guided, -1, keepdim=True)
         guided = torch.where(log_step == -math.inf, log_probs, guided - log_step)
         return guided, log_probs, log_step.squeeze(-1)
@@ -207,9 +265,12 @@ class Guided:
         *,
         defensive: int = 0,
         tally: Tally | None = None,
+        trace: Trace | None = None,
         generator: Generator,
     ) -> Walk:
         """n draws for each row of the context, which is read once; what the base says on the way goes to the tally.
+
+        What it thinks on the way, its hidden states, goes to the trace.
 
         The first `defensive` of them come from d: the base, less what would break a coefficient of −∞. Then `log_prob`
         is that of the mixture α·d + (1 − α)·g, α = defensive/n. As d ≥ q wherever P > 0, no weight P/(α·d + (1 − α)·g)
@@ -217,24 +278,30 @@ class Guided:
         """
         gaps, outlook = self._ahead(context)
         with evaluation_mode(self.base):
-            first, state = self.base.start(context_rows(context), context)
-            most = room(self.space.after(context), context, len(first), first.device)
-            condition = torch.arange(len(first), device=first.device).repeat_interleave(n)
-            plain = (torch.arange(n, device=first.device) < defensive).repeat(len(first))
+            rows = context_rows(context)
+            showing = self._showing if trace is None else shows_hidden(self.base).showing()
+            first, state = (showing or self.base).start(rows, context)
+            device = split(first)[0].device
+            most = room(self.space.after(context), context, rows, device)
+            condition = torch.arange(rows, device=device).repeat_interleave(n)
+            plain = (torch.arange(n, device=device) < defensive).repeat(rows)
             size = max(1, min(BLOCK, STEP // self.space.vocabulary))
             parts = [
                 self._walk_block(
-                    first[rows],
-                    state.select(rows),
-                    gaps.start[rows],
-                    gaps.layout[rows],
-                    most[rows],
+                    first[some],
+                    stepper_of(self.base, state.select(some))
+                    if showing is None
+                    else showing.stepper(state.select(some)),
+                    gaps.start[some],
+                    gaps.layout[some],
+                    most[some],
                     outlook,
                     own if defensive else None,
                     tally,
+                    trace,
                     generator,
                 )
-                for rows, own in zip(torch.split(condition, size), torch.split(plain, size), strict=True)
+                for some, own in zip(torch.split(condition, size), torch.split(plain, size), strict=True)
             ]
         x = Sequences.join([part[0] for part in parts])
         log_prob, base_log_prob = (torch.cat([part[1] for part in parts]), torch.cat([part[2] for part in parts]))
@@ -247,22 +314,23 @@ class Guided:
 
     def _walk_block(
         self,
-        logits: Float[Tensor, "rows vocabulary"],
-        state: State,
+        given: Any,
+        stepper: Stepper,
         joint: Int[Tensor, " rows"],
         layout: Int[Tensor, " rows"],
         lengths: Int[Tensor, " rows"],
         outlook: Outlook,
         plain: Bool[Tensor, " rows"] | None,
         tally: Tally | None,
+        trace: Trace | None,
         generator: Generator,
     ) -> tuple[Sequences, Float[Tensor, " rows"], Float[Tensor, " rows"], Float[Tensor, " rows"]]:
         """Draws, those marked plain from d and the others from g, with log g, log q and log d.
 
         Rows that have ended are no longer computed.
         """
-        stepper = stepper_of(self.base, state)
         allowed = self._allowed_in(outlook)
+        logits, hidden = split(given)
         length, end, rows, device = int(lengths.max()), self.space.end, len(logits), logits.device
         tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
         log_prob, base_log_prob, log_defence = torch.zeros(3, rows, dtype=logits.dtype, device=device)
@@ -270,7 +338,8 @@ class Guided:
         for place in range(length):
             if tally is not None:
                 tally.add(self.states, logits, joint, place)
-            guided, log_probs, _ = self._guide(logits[:, None], joint[:, None], place, outlook, layout)
+            found = self._found(None if hidden is None else hidden[:, None], joint[:, None], place)
+            guided, log_probs, _ = self._guide(logits[:, None], joint[:, None], place, outlook, layout, found)
             law = guided
             if plain is not None:
                 free = log_probs
@@ -283,6 +352,9 @@ class Guided:
             base_log_prob[alive] += log_probs[:, 0].gather(1, token[:, None]).squeeze(1)
             if plain is not None:
                 log_defence[alive] += free[:, 0].gather(1, token[:, None]).squeeze(1)
+            if trace is not None:
+                drawn = [one[:, 0].gather(1, token[:, None]).squeeze(1) for one in (log_probs, law)]
+                trace.add(alive, hidden, joint, token, drawn[0] - drawn[1], place)
             if end is not None:
                 lengths[alive[token == end]] = place + 1
             over = lengths[alive] == place + 1
@@ -293,8 +365,10 @@ class Guided:
                     break
                 stepper.keep(onward)
             joint = outlook.followed(self.states, joint, layout, self.states.class_of[token], place)
-            logits = stepper.step(token)
+            logits, hidden = split(stepper.step(token))
         width = int(lengths.max()) if rows else 0
+        if trace is not None:
+            trace.finish(Sequences(tokens[:, :width], lengths))
         return Sequences(tokens[:, :width], lengths), log_prob, base_log_prob, log_defence
 
     def _allowed_in(self, outlook: Outlook) -> Outlook | None:
@@ -314,8 +388,8 @@ class Guided:
         """
         if not isinstance(target, Tilted) or target.base is not self.base or not isinstance(target.energy, Linear):
             return None
-        if self.states.reach is not None:
-            return None  # made for gaps, and it is not said for which
+        if self.states.reach is not None or self.correction is not None:
+            return None  # made for gaps, and it is not said for which; or no bound is known
         followed = log_largest_ratio(self.states, self.log_ahead, self.log_final, self.states.scores(target.energy))
         return None if followed == math.inf else followed + self.states.others_bound(target.energy)
 

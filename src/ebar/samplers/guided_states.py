@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ebar.energies.linear import Linear
@@ -53,6 +53,31 @@ class JointStates:
                 total = total + torch.where(accepted == 0, 0.0, coefficient * accepted)
         return total
 
+    def open(self, energy: Linear) -> Bool[Tensor, "places states"]:
+        """Whether what follows still matters to Σ λφ, for 0 … length tokens that have been read; never after the last.
+
+        It does wherever a feature is not followed; else where two ends that can be reached have different scores. A
+        motif that has come decides 'contains' and nothing else; of several features all must be decided.
+        """
+        length, end = self.space.length, self.end_class
+        shape = (length + 1, len(self.recent))
+        found = torch.ones(shape, dtype=torch.bool, device=self.recent.device)
+        found[length] = False
+        if any(feature not in self.features for feature in energy.features.features):
+            return found
+        scores = self.scores(energy)
+        least = most = scores
+        for place in reversed(range(length)):
+            nexts = [table[self.successor] for table in (least, most)]
+            if end is not None:
+                for table in nexts:
+                    table[:, end] = scores  # the text may stop here
+                if place == length - 1:
+                    nexts = [table[:, end : end + 1] for table in nexts]
+            least, most = nexts[0].amin(1), nexts[1].amax(1)
+            found[place] = least < most
+        return found
+
     def others_bound(self, energy: Linear) -> float:
         """The least upper bound of Σ λφ over the features not followed that their ranges allow."""
         others = [(feature, coefficient) for feature, coefficient in _terms(energy) if feature not in self.features]
@@ -98,6 +123,17 @@ def joint_states(
     places, successor = walked
     accepted = [automaton.accepting.to(device)[places[:, column]].double() for column, automaton in enumerate(automata)]
     return JointStates(space, features, order, class_of, successor, torch.stack(accepted), places[:, -1], reach)
+
+
+def no_states(space: Space, device: torch.device) -> JointStates:
+    """One state, where no automaton follows anything; the end is a class of its own."""
+    class_of = torch.zeros(space.vocabulary, dtype=torch.long, device=device)
+    if space.end is not None:
+        class_of[space.end] = 1
+    successor = torch.zeros(1, 1 + (space.end is not None), dtype=torch.long, device=device)
+    return JointStates(
+        space, (), 0, class_of, successor, torch.zeros(0, 1, dtype=torch.float64, device=device), successor[:, 0]
+    )
 
 
 def _terms(energy: Linear) -> list[tuple[Feature, float]]:

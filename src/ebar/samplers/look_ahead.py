@@ -11,17 +11,18 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
-from ebar.bounds import Count
+from ebar.bounds import Count, Natural
 from ebar.energies.linear import Linear
 from ebar.errors import UserError, choose
-from ebar.features.feature import Features
+from ebar.features.feature import Features, Followed
 from ebar.maths.importance import check_weights
 from ebar.models.tilted import Tilted, measured_energy, propose
 from ebar.modes import evaluation_mode
 from ebar.progress import bar
 from ebar.samplers.draw import BatchSampler, Setting, shares
 from ebar.samplers.guided import Guided
-from ebar.samplers.guided_states import joint_states
+from ebar.samplers.guided_states import joint_states, no_states
+from ebar.samplers.learning import Learning, Round
 from ebar.samplers.rejection import Rejection
 from ebar.samplers.surrogate import NGram, Surrogate, Tally, Uniform
 from ebar.types import Context, Sampler, Sequences, Stepwise, Target, Weighted, context_rows
@@ -66,6 +67,43 @@ def guided(
     return proposal
 
 
+def unguided(target: Target, context: Context | None = None) -> Guided:
+    """The base itself as a proposal, where no automaton follows anything: what learning begins with."""
+    if not isinstance(target, Tilted) or not isinstance(target.base, Stepwise):
+        raise UserError("Learning to look ahead needs a model that is tilted and goes token by token: use importance.")
+    with evaluation_mode(target.base), torch.no_grad():
+        device = target.base.start(context_rows(context), context)[0].device
+    return Guided.plain(target.base, no_states(target.base.space.after(context), device))
+
+
+def foresees(target: Target) -> bool:
+    """Whether an automaton follows any feature of the target's energy."""
+    energy = target.energy if isinstance(target, Tilted) else None
+    return isinstance(energy, Linear) and any(isinstance(one, Followed) for one in energy.features.features)
+
+
+def learnt(
+    target: Target,
+    *,
+    learning: Learning = Learning(),  # noqa: B008 — immutable
+    surrogate: Surrogate = NGram(),  # noqa: B008 — immutable
+    draws: int = 4000,
+    context: Context | None = None,
+    generator: Generator,
+) -> tuple[Guided, list[Round]]:
+    """A proposal that has learnt from the base's hidden states where to go, and what each round has shown.
+
+    Where an automaton follows a feature it begins with what `guided` foresees, elsewhere with the base itself: then
+    any energy will do.
+    """
+    if foresees(target):
+        first = guided(target, surrogate=surrogate, draws=draws, context=context, generator=generator)
+    else:
+        first = unguided(target, context)
+    assert isinstance(target, Tilted)
+    return learning.learn(target, first, context, generator=generator)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookAhead(BatchSampler):
     """x ~ g, which heads for the features an automaton can follow; w = P(x)/g(x), with no second pass over the base.
@@ -87,6 +125,10 @@ class LookAhead(BatchSampler):
     """Of the n-gram: how many of the last tokens it looks at."""
     smoothing: float = 1.0
     """Of the n-gram."""
+    rounds: Natural = 0
+    """Of learning from the model's own hidden states what the surrogate misses; 0: none. See `learning`."""
+    round_draws: Count = 1000
+    """In each of these rounds."""
     surrogate_draws: Count | None = None
     """Half from the base and half from a first proposal, to fit the surrogate to; None: a fifth of n, 100 to 4,000."""
     defence: float = 0.1
@@ -104,7 +146,12 @@ class LookAhead(BatchSampler):
         }
         surrogate = choose(surrogates, self.surrogate, "surrogate")
         draws = min(max(n // 5, 100), 4000) if self.surrogate_draws is None else self.surrogate_draws
-        return guided(target, surrogate=surrogate, draws=draws, context=context, generator=generator)
+        if not self.rounds:
+            return guided(target, surrogate=surrogate, draws=draws, context=context, generator=generator)
+        learning = Learning(rounds=self.rounds, draws=self.round_draws, defence=self.defence)
+        return learnt(
+            target, learning=learning, surrogate=surrogate, draws=draws, context=context, generator=generator
+        )[0]
 
     def batches(self, setting: Setting, n: int) -> Iterator[Weighted]:
         target, proposal, context, generator = setting

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from ebar.errors import UserError
 # Options that had another name in configurations of earlier versions.
 RENAMED = {"dtype": "precision", "fitting": "training"}
 MOST = 8  # differences that a sentence names
+# The metadata of a field that no description has: whatever it is, the result is the same, and a run may go on with
+# another; and of one that earlier versions did not have: they did as its default says.
+PASSING, LATER = {"passing": True}, {"later": True}
 
 
 def changed(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -93,6 +97,22 @@ def _read(config: str) -> dict[str, Any]:
     except yaml.YAMLError:
         return {}
     return {str(name): value for name, value in tree.items()} if isinstance(tree, dict) else {}
+
+
+def lasting(config: Any, *, as_before: bool = False) -> dict[str, Any]:
+    """The fields of a dataclass that decide what comes out, groups inside included; those of PASSING do not.
+
+    `as_before`: those of LATER only where they are not as by default, so that a folder of an earlier version of ebar
+    has the same.
+    """
+    tree = asdict(config)
+    for own in fields(config):
+        value = getattr(config, own.name)
+        if own.metadata.get("passing") or (as_before and own.metadata.get("later") and value == own.default):
+            del tree[own.name]
+        elif is_dataclass(value):
+            tree[own.name] = lasting(value, as_before=as_before)
+    return tree
 
 
 def as_yaml(tree: dict[str, Any]) -> str:

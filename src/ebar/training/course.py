@@ -1,9 +1,10 @@
 """How a model is trained: for how long, in what batches, and how often it is evaluated."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ebar.bounds import Amount, Count
+from ebar.store.differences import LATER, PASSING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,6 +13,10 @@ class Training:
 
     epochs: Count = 100
     """At most so many passes over the data."""
+    max_steps: Count | None = field(default=None, metadata=LATER)
+    """At most so many steps too; a schedule that ends with the training ends there."""
+    max_minutes: Amount | None = field(default=None, metadata=PASSING)
+    """Stop after so many minutes, as after an interruption: the same command goes on, for as long again."""
     batch_size: Count = 64
     """Sequences per step, over all processes together."""
     batch_tokens: Count | None = None
@@ -30,10 +35,15 @@ class Training:
     AWD-LSTM's fine-tuning does after 5."""
     evaluate_every: Count = 1
     """Epochs between evaluations."""
+    evaluate_steps: Count | None = field(default=None, metadata=LATER)
+    """In place of `evaluate_every`: steps between evaluations."""
     checkpoint_every: Count = 100
     """Steps between checkpoints."""
     clip: Amount | None = 0.25
     """Largest Euclidean norm of a gradient."""
+    autocast: bool = field(default=False, metadata=LATER)
+    """Compute the network's matrix products in bfloat16, where the machine has it; weights and figures stay as exact as
+    they are."""
     drop_last: bool = False
     """Leave out a last batch that is not full."""
     start: Path | None = None

@@ -8,6 +8,7 @@ import torch
 from torch import Generator
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from ebar import devices
 from ebar.errors import UserError, choose
 from ebar.maths.rows import process_share
 from ebar.training import distributed
@@ -61,19 +62,21 @@ def fit(
     generator: Generator,
     start: Position = Position(),  # noqa: B008 — immutable
     accumulate: int = 1,
+    autocast: str | None = None,
 ) -> Iterator[Step]:
     """Steps without end: stop iterating to stop training.
 
     A step takes one batch, and one optimiser step for each loss the objective yields, in order, so that a
     later loss sees what the earlier ones have moved. A loss reaches its own player's parameters only. The
     batch is cut into `accumulate` parts per process, which changes memory, not the result: gradients add up to
-    those of Σ w·L / Σ w over all parts of all processes. The batch of a `Game` is not cut.
+    those of Σ w·L / Σ w over all parts of all processes. The batch of a `Game` is not cut. `autocast` names the device
+    on which losses are computed with matrix products in bfloat16; weights and what is measured stay as they are.
     """
     for player in players.values():
         player.module.train()
     position = start
     for batch, epoch, taken in _stream(batches, start):
-        metrics = _take_step(objective, batch, players, position.clock, accumulate, generator)
+        metrics = _take_step(objective, batch, players, position.clock, accumulate, generator, autocast)
         position = Position(position.step + 1, epoch, taken)
         yield Step(position, metrics, objective.after_step(metrics) if isinstance(objective, Game) else None)
 
@@ -94,13 +97,16 @@ def _stream(batches: Source, start: Position) -> Iterator[tuple[Any, int, int]]:
 
 
 def _take_step(
-    objective: Objective, batch: Any, players: Players, clock: Clock, accumulate: int, generator: Generator
-) -> dict[str, float]:
+    objective: Objective, batch: Any, players: Players, clock: Clock, accumulate: int, generator: Generator,
+    autocast: str | None,
+) -> dict[str, float]:  # fmt: skip
     if isinstance(objective, Game):
         parts = [(batch, 1.0)]
     else:
         parts = process_share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=accumulate)
-    pending = [(objective.losses(part, clock, generator=generator), counted) for part, counted in parts]
+    pending = [
+        (_computed(objective.losses(part, clock, generator=generator), autocast), counted) for part, counted in parts
+    ]
     metrics: dict[str, float] = {}
     # Part by part, not all losses first: only one part's graph is alive at a time.
     while (first := next(pending[0][0], None)) is not None:
@@ -121,6 +127,16 @@ def _take_step(
     if any(next(losses, None) is not None for losses, _ in pending[1:]):
         raise ValueError("one part of a batch has more losses than another")
     return metrics
+
+
+def _computed(losses: Iterator[Loss], autocast: str | None) -> Iterator[Loss]:
+    """Losses as they come, each computed under autocast where that is wanted; their gradients are the caller's."""
+    while True:
+        with devices.autocast(autocast):
+            loss = next(losses, None)
+        if loss is None:
+            return
+        yield loss
 
 
 def _accumulate(

@@ -40,10 +40,13 @@ class Plan:
     log_every: int = 10  # steps
     validate_every: int | None = None  # steps; None at the end of epochs
     validate_epochs: int = 1  # there, of every so many of them
+    validate_last: bool = False  # also after the last of the steps
     checkpoint_every: int = 1000  # steps; also at every new best, and at the end
     patience: Patience | None = None
     monitor: str = "loss"  # the held-out figure whose lowest value is the best
     deterministic: bool = True  # torch's deterministic algorithms only
+    minutes: float | None = None  # after which it stops as if it were interrupted
+    autocast: str | None = None  # the device on which losses are computed in bfloat16
 
     def finished(self, position: Position, best: Best) -> str | None:
         """Why training is over, if it is."""
@@ -54,6 +57,8 @@ class Plan:
         return "patience" if self.patience is not None and self.patience.exhausted(best) else None
 
     def validates(self, step: Step) -> bool:
+        if self.validate_last and step.number == self.steps:
+            return True
         if self.validate_every is not None:
             return step.number % self.validate_every == 0
         return step.ends_epoch and step.position.epoch % self.validate_epochs == 0
@@ -63,7 +68,7 @@ class Result(NamedTuple):
     """How a run ended. Interrupted, it goes on when it is run again. A game that halted has its reason."""
 
     status: Literal["finished", "interrupted", "halted"]
-    reason: str  # steps, epochs, patience; or signal; or why a game asked to stop
+    reason: str  # steps, epochs, patience; or signal, time; or why a game asked to stop
     position: Position
     best: Best
 
@@ -119,7 +124,10 @@ def train_run(
             checkpoint()  # so that there is one, whatever the first step brings
         reason = plan.finished(position, best)
         began, first = time.monotonic(), position.step
-        steps = fit(objective, batches, players, generator=generator, start=position, accumulate=plan.accumulate)
+        steps = fit(
+            objective, batches, players, generator=generator, start=position, accumulate=plan.accumulate,
+            autocast=plan.autocast,
+        )  # fmt: skip
         while reason is None:
             try:
                 step = next(steps)
@@ -147,11 +155,12 @@ def train_run(
                 if _tell(players, value):
                     log({"averages": 1.0})
             reason = plan.finished(position, best)
-            interrupted = distributed.any_of(stop.requested) and reason is None
+            late = plan.minutes is not None and time.monotonic() - began >= 60 * plan.minutes
+            interrupted = distributed.any_of(stop.requested or late) and reason is None
             if reason or interrupted or improved or step.number % plan.checkpoint_every == 0:
                 checkpoint()
             if interrupted:
-                return Result("interrupted", "signal", position, best)
+                return Result("interrupted", "signal" if stop.requested else "time", position, best)
         return _ended(run, Result("finished", reason, position, best), writes)
 
 
@@ -237,7 +246,7 @@ def train_to_best(
     """`train_run`, after which the players have their best weights and are in evaluation mode.
 
     Where nothing is held out these are those of the newest checkpoint: the last, or where a game halted the last good.
-    Stopped by a signal it raises `Interrupted`, with the result of the training so far as its argument.
+    Stopped by a signal or a time limit it raises `Interrupted`, with the result of the training so far as its argument.
     """
     result = train_run(
         run, objective, batches, players, plan, generator=generator, validation=validation, sinks=sinks

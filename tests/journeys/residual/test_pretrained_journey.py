@@ -16,10 +16,12 @@ from ebar.build.residual import load_base, load_chunks, load_residual, train_res
 from ebar.config.reader import Chosen  # noqa: E402
 from ebar.config.residual import ResidualConfig  # noqa: E402
 from ebar.data.chunks import ChunksData  # noqa: E402
+from ebar.energies.reencoded import keep_layers  # noqa: E402
 from ebar.errors import UserError  # noqa: E402
 from ebar.hugging_face import quiet  # noqa: E402
 from ebar.journeys.residual.journey import Residual as Trained  # noqa: E402
 from ebar.journeys.residual.settings import Fitting  # noqa: E402
+from ebar.modes import evaluation_mode  # noqa: E402
 from ebar.store.differences import as_yaml  # noqa: E402
 from ebar.training.run import Checkpoints, open_run  # noqa: E402
 
@@ -122,6 +124,16 @@ def test_an_encoder_is_trained_and_read_back(models_of, text, tmp_path, generato
     assert drawn.candidates.x.lengths.tolist() == [5] * 8
 
 
+def test_the_lowest_layers_alone_make_a_smaller_encoder() -> None:
+    (whole, _), (network, _) = words(), words()
+    with torch.no_grad(), evaluation_mode(whole, network):
+        every = whole(input_ids=torch.tensor([[1, 2, 3]]), output_hidden_states=True).hidden_states
+        keep_layers(network, 1)
+        found = network(input_ids=torch.tensor([[1, 2, 3]])).last_hidden_state
+    assert torch.equal(found, every[1])
+    assert len(network.encoder.layer) == network.config.num_hidden_layers == 1
+
+
 def test_with_low_rank_matrices_nothing_else_is_kept(models_of, text, tmp_path):
     made = run(asked(models_of, text, lora=2), tmp_path / "run")
     kept = Checkpoints(tmp_path / "run" / "energy" / "checkpoints").best()
@@ -156,6 +168,7 @@ def test_text_is_encoded_as_a_whole_not_line_by_line(models_of, text, tmp_path):
     [
         ({"data": {"prefix": 30, "continuation": 20}}, "A prefix of 30 tokens .* reads at most 40: make the prefix"),
         ({"energy": {"frozen_layers": 3}}, "The encoder has 2 layers, so 3 of them cannot be frozen"),
+        ({"energy": {"layers": 3}}, "The encoder has 2 layers, so 3 of them cannot be kept"),
         ({"data": {"train": None}}, "A pretrained base brings no text with it"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the page says of an order of models, from figures made up here."""
+"""What the page says of the paper's comparisons, from figures made up here."""
 
 import math
 from typing import Any
@@ -7,9 +7,11 @@ import pytest
 
 from ebar.recipes.figures import crossed
 from ebar.recipes.recipe import several
-from ebar.recipes.residual.perplexity import DIFFERENCE, PERPLEXITY, RECIPE, notes
+from ebar.recipes.residual.perplexity import DIFFERENCE, PAIRED, PERPLEXITY, RECIPE, notes
+from ebar.recipes.residual.reading import prefixes_needed
 
 CELL = {"corpus": "gmb-news", "base": "transformer", "seed": 0}
+NOVELS = {**CELL, "corpus": "gutenberg-novels", "base": "stories260k"}
 
 
 def rival(perplexity: float) -> dict[str, Any]:
@@ -46,6 +48,10 @@ def differences(rows: Any) -> dict[str, Any]:
     return {row.settings["model"]: row for row in rows if row.name == DIFFERENCE}
 
 
+def compared(rows: Any, one: str, other: str) -> Any:
+    return next(row for row in rows if row.name == PAIRED.format(one=one, other=other))
+
+
 def test_perplexities_are_per_token_and_differences_are_over_seeds_and_prefixes():
     rows = rows_of(39.5, unit=energy(39.0, 38.0, 37.0))
     values = {row.settings["model"]: row.value for row in rows if row.name == PERPLEXITY}
@@ -78,39 +84,45 @@ def test_a_plain_rival_has_an_interval_over_prefixes():
     assert row.over == "2 prefixes, one seed"
 
 
-def test_the_papers_order_and_another_one_are_told_apart():
-    same = notes(rows_of(39.5, unit=energy(39.0, 39.01), bit=energy(38.0, 38.01), pretrained=energy(30.0, 30.01)))
-    assert same[0] == (
-        "Transformer on gmb-news: best first BiT*, BiT, UniT. No two intervals overlap. The paper, on other text, has "
-        "BiT*, BiT, UniT, as here."
-    )
-    assert not any("BALM's perplexity is below" in note for note in same)
-    other = notes(rows_of(39.5, unit=energy(38.0, 38.01), bit=energy(39.0, 39.01), pretrained=energy(30.0, 30.01)))
-    assert other[0].startswith("Transformer on gmb-news: best first BiT*, UniT, BiT. No two intervals overlap. ")
-    assert "has BiT*, BiT, UniT." in other[0]
-    assert "no finding" not in other[0]
+def test_sizes_are_compared_seed_by_seed_on_the_same_prefixes():
+    rows = rows_of(39.5, bit_base=energy(39.0, 38.0), bit_med=energy(38.0, 37.5))
+    row = compared(rows, "BiT-Med", "BiT-Base")
+    assert row.value == pytest.approx((math.log(38 / 39) + math.log(37.5 / 38)) / 2)
+    assert row.over == "2 energy seeds and 2 prefixes, which they share"
+    # The paper's, from the middles of its intervals: 12.40 and 13.02.
+    assert row.document == pytest.approx(math.log(12.40 / 13.02), abs=5e-5)
+    claims = [claim(rows) for claim in several(RECIPE.claims)]
+    assert any(said.startswith("**Not measured**: the larger pretrained one more") for said in claims)
 
 
-def test_overlapping_intervals_are_said_whichever_order_is_ours():
-    for unit, bit in ((energy(38.0, 39.0), energy(38.4, 39.4)), (energy(38.4, 39.4), energy(38.0, 39.0))):
-        assert "overlap: their order is no finding." in notes(rows_of(39.5, unit=unit, bit=bit))[0]
+def test_every_comparison_of_the_paper_has_the_sign_that_is_claimed():
+    energies = {kind: energy(39.0) for kind in
+                ("unit", "bit_base", "bit_med", "pretrained_base", "pretrained_large")}  # fmt: skip
+    theirs = [row.document for row in rows_of(39.5, **energies) if row.document is not None]
+    assert len(theirs) == 7
+    assert all(float(value) < 0 for value in theirs)
 
 
-def test_of_an_order_that_the_paper_does_not_give_nothing_is_said():
-    cell = {**CELL, "corpus": "gutenberg-novels"}
-    rivals = {"base": rival(40), "ralm": rival(39.9), "balm": rival(39.5)}
-    energies = {"unit": energy(39.0, 39.01), "bit": energy(38.0, 38.01)}
-    said = notes(RECIPE.rows([(cell, {"rivals": rivals, "energies": energies})]))[0]
-    assert "as here" not in said
-    assert said.endswith("Of BiT on such text it says nothing.")
+def test_what_size_would_do_follows_from_the_width():
+    row = compared(rows_of(39.5, unit=energy(39.9)), "UniT", "base LM")
+    assert row.low == row.value  # both prefixes gain alike
+    wide = energy(39.9)
+    wide[0]["gains"] = [gain + move for gain, move in zip(wide[0]["gains"], (1, -1), strict=True)]
+    rows = rows_of(39.5, unit=wide)
+    row = compared(rows, "UniT", "base LM")
+    assert prefixes_needed(row) == math.ceil(2 * ((row.high - row.value) / abs(row.value)) ** 2)
+    assert any(note.startswith("Not answerable at this size") for note in notes(rows))
 
 
-def test_a_larger_plain_model_that_is_better_is_said_to_be():
-    said = notes(rows_of(35.0, unit=energy(39.0, 39.1), bit=energy(38.0, 38.1), pretrained=energy(30.0, 30.1)))
-    assert any("BALM's perplexity is below that of BiT and UniT" in note for note in said)
+@pytest.mark.parametrize(("value", "said"), [(36.0, "not they that fail"), (39.99, "is not known")])
+def test_why_an_energy_from_scratch_gains_little_is_shown_by_another_base(value: float, said: str):
+    small, own = energy(39.99, 39.98, 39.985), energy(value, value - 0.01, value + 0.01)
+    results = [(CELL, {"rivals": {"base": rival(40)}, "energies": {"bit_med": small}}),
+               (NOVELS, {"rivals": {"base": rival(40)}, "energies": {"bit_med": own}})]  # fmt: skip
+    assert any(said in note for note in notes(RECIPE.rows(results)))
 
 
 def test_the_papers_perplexities_are_of_its_own_text():
-    assert all(row.document is None for row in rows_of(39.5, unit=energy(39.0)))
+    assert all(row.document is None for row in rows_of(39.5, unit=energy(39.0)) if row.name == PERPLEXITY)
     rows = RECIPE.rows([({**CELL, "corpus": "cc-news"}, {"rivals": {"base": rival(40)}, "energies": {}})])
     assert [row.document for row in rows] == ["14.89"]

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
+from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Generator, Tensor, nn
 
@@ -59,7 +60,8 @@ from ebar.models.truncated import Prompted, Truncated
 from ebar.samplers.draw import draw, shares
 from ebar.samplers.guided import Guided
 from ebar.samplers.importance import Resampling, multinomial
-from ebar.samplers.look_ahead import LookAhead, ScoredDraws, draw_scored, guided
+from ebar.samplers.learning import Learning
+from ebar.samplers.look_ahead import LookAhead, ScoredDraws, draw_scored, guided, unguided
 from ebar.store import Store, open_store
 from ebar.store.writing import TEMPORARY, from_plain, once, replace_folder, saving, to_json
 from ebar.training.moment_matching.matching import Fitted
@@ -93,6 +95,8 @@ class Controlled:
     draws: int
     checks: int
     surrogate_draws: int
+    rounds: int
+    round_draws: int
     rows: int
     seed: int
     folder: Path | None
@@ -100,12 +104,7 @@ class Controlled:
 
     def continues(self, model: Any) -> Any:
         """A model with q's tokens, which continues the prompt where there is one."""
-        if not self.prompt:
-            return model
-        if self.reading.encode is None:
-            raise UserError("Nothing is known of how this model's tokens encode a prompt: give data=, its corpus.")
-        tokens = torch.tensor([self.reading.encode(self.prompt)], device=device_of(model))
-        return Prompted(model, Context(Sequences(tokens, torch.tensor([tokens.shape[1]], device=tokens.device))))
+        return continued_from(model, self.prompt, self.reading)
 
     @cached_property
     def q(self) -> Any:
@@ -141,8 +140,14 @@ class Controlled:
 
     @cached_property
     def ahead(self) -> Guided | None:
-        """q steered towards P, made from the seed; None where no automaton follows any feature."""
-        return self._ahead(self.p)
+        """q steered towards P, made from the seed; None where no automaton follows any feature and nothing is learnt.
+
+        What was learnt in rounds is kept in the folder `look_ahead`, with what each round has shown.
+        """
+        if not self.rounds:
+            return self._ahead(self.p)
+        with self._store() as store:
+            return self._learnt(store)
 
     def text(self, x: Sequences) -> list[str]:
         """Each draw as text, as features read it; tokens that spell nothing are left out."""
@@ -156,7 +161,7 @@ class Controlled:
 
         Trap: weights differ, so that the texts as they come are draws of p only as far as `draws.log_weights` are even.
         """
-        if sampler is None and self.foresees:
+        if sampler is None and (self.foresees or self.rounds):
             sampler, proposal = LookAhead(batch_size=max(self.rows, 2)), proposal or self.ahead
         drawn = draw(sampler or Resampling(), self.p, n, proposal=proposal, generator=generator)
         return Texts(self.text(drawn.x), drawn)
@@ -187,6 +192,8 @@ class Controlled:
                 tree = json.loads(path.read_bytes())
                 found: Checked = from_plain(Checked, {name: one for name, one in tree.items() if name != "lambda"})
                 return found
+            if self.rounds and "ahead" not in vars(self):
+                vars(self)["ahead"] = self._learnt(store)  # in this store, which is open
             checked = self._check(within, self._generator(stage.seed))
             store.write(path.name, to_json({"lambda": self.fitted, **vars(checked)}, indent=1))
             if self.folder is not None:
@@ -242,6 +249,21 @@ class Controlled:
             return None
         generator = self._generator(folded(self.seed, "look-ahead"))
         return guided(target, draws=self.surrogate_draws, generator=generator)
+
+    def _learnt(self, store: Store) -> Guided:
+        """Looking ahead with what the rounds have taught; as it began where that draws best."""
+        first = self._ahead(self.p) or unguided(self.p)
+        learning = Learning(rounds=self.rounds, draws=self.round_draws)
+        made_from = {"rounds": self.rounds, "draws": self.round_draws, "lambda": self.fitted.coefficients.tolist()}
+        with store.stage("look_ahead", made_from, rebuild=True) as stage:
+            if not stage.done:
+                found, rounds = learning.learn(self.p, first, generator=self._generator(stage.seed))
+                stage.write("rounds.json", to_json([one._asdict() for one in rounds], indent=1))
+                weights = {} if found.correction is None else found.correction.state_dict()
+                stage.write("correction.safetensors", to_bytes(weights))
+            kept = from_bytes(stage.read("correction.safetensors"))
+        device = device_of(self.model)
+        return learning.restore(self.p, first, {name: one.to(device) for name, one in kept.items()}) if kept else first
 
     def _values(self, drawn: ScoredDraws | Weighted) -> Float[Tensor, "draws features"]:
         return drawn.values if isinstance(drawn, ScoredDraws) else self.features(drawn.x).double().cpu()
@@ -333,6 +355,8 @@ def control(
     draws: int = 10_000,
     checks: int = 4000,
     surrogate_draws: int = 4000,
+    rounds: int = 0,
+    round_draws: int = 1000,
     rows: int = 1024,
     seed: int | None = None,
     folder: Path | str | None = None,
@@ -342,8 +366,9 @@ def control(
 
     A model that is pretrained or was made for data knows what its tokens spell; for another, give its corpus as `data`.
     Draws continue the `prompt`, and features read it too if `reads_prompt`; they have `length` tokens in place of the
-    model's own. λ is found on `draws`, `rows` of them at a time, looking ahead is learnt on `surrogate_draws`, and
-    `check` uses `checks`. In a folder, what was found is read back; without a seed, one is drawn from torch's state.
+    model's own. λ is found on `draws`, `rows` of them at a time, what looks ahead is fitted to `surrogate_draws` and
+    learns from the model's hidden states in `rounds` of `round_draws`, and `check` uses `checks`. In a folder, what was
+    found is read back; without a seed, one is drawn from torch's state.
     """
     reading = reading_of_model(model) if data is None else data.reading
     if reading is None:
@@ -354,16 +379,28 @@ def control(
     seed = seed_of(place) if seed is None else seed
     asked = {
         "prompt": prompt, "reads_prompt": reads_prompt, "draws": draws, "checks": checks,
-        "surrogate_draws": surrogate_draws, "rows": rows, "seed": seed,
+        "surrogate_draws": surrogate_draws, "rounds": rounds, "round_draws": round_draws, "rows": rows, "seed": seed,
     }  # fmt: skip
     pairs = list(constraints.items() if isinstance(constraints, Mapping) else constraints)
     made = Controlled(
         model=model, constraints=Constraints.of(pairs, reading), reading=reading, prompt=prompt, draws=draws,
-        checks=checks, surrogate_draws=surrogate_draws, rows=rows, seed=seed, folder=place,
+        checks=checks, surrogate_draws=surrogate_draws, rounds=rounds, round_draws=round_draws, rows=rows, seed=seed,
+        folder=place,
         description=description or {"model": model, "constraints": pairs, **asked},
     )  # fmt: skip
     made.fitted  # noqa: B018 — found now
     return made
+
+
+def continued_from(model: Any, prompt: str, reading: Reading, length: int | None = None) -> Any:
+    """The model over texts of `length` tokens that go on from the prompt, where there is one."""
+    model = model if length is None else _of_length(model, length)
+    if not prompt:
+        return model
+    if reading.encode is None:
+        raise UserError("Nothing is known of how this model's tokens encode a prompt: give data=, its corpus.")
+    tokens = torch.tensor([reading.encode(prompt)], device=device_of(model))
+    return Prompted(model, Context(Sequences(tokens, torch.tensor([tokens.shape[1]], device=tokens.device))))
 
 
 def _of_length(model: Any, length: int) -> Any:

@@ -1,14 +1,13 @@
 """What a fine-tuned run is made from, in the form of its configuration, where it was made in Python."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from torch import nn
 
 from ebar.data.labelled import LabelledCorpus
 from ebar.journeys.description import architecture, entry
-from ebar.store.differences import as_yaml
+from ebar.store.differences import as_yaml, lasting
 from ebar.store.fingerprint import fingerprint
 from ebar.training.course import Training
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES, OptimiserConfig, Schedule
@@ -60,7 +59,7 @@ def description_of(
             **options,
             "optimiser": entry(OPTIMISERS, optimiser),
             "schedule": entry(SCHEDULES, schedule),
-            "training": asdict(training),
+            "training": lasting(training, as_before=True),
         }
     )
 

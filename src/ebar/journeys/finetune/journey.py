@@ -23,11 +23,10 @@ from ebar.journeys.finetune.made import (
     tasks_of,
 )
 from ebar.journeys.finetune.predictions import BATCH, Prediction, predictions
-from ebar.journeys.train import plan_of, seed_of, train_in_folder
+from ebar.journeys.train import plan_of, seed_of, train_in_folder, training_steps
 from ebar.models.task.encoders import task_encoder
 from ebar.store.writing import to_json
 from ebar.training import distributed
-from ebar.training.batches import steps_in
 from ebar.training.course import Training
 from ebar.training.loop import evaluate_objective
 from ebar.training.optimisers import AdamW, LinearDecay, OptimiserConfig, Schedule, for_steps
@@ -117,8 +116,8 @@ def finetune(
 
     With a folder, training continues from its newest checkpoint, if there is one. `seed` decides the weights of new
     heads, the order of examples and dropout; a caller that has seeded all random sources before it built the network
-    passes the `generator` that `seeded` returned. Stopped by SIGINT or SIGTERM, it saves a checkpoint and raises
-    `Interrupted`.
+    passes the `generator` that `seeded` returned. Stopped by SIGINT or SIGTERM, or after `training.max_minutes`, it
+    saves a checkpoint and raises `Interrupted`.
     """
     folder = None if folder is None else Path(folder)
     drawn = seed_of(folder) if seed is None else seed
@@ -141,14 +140,14 @@ def finetune(
     player = Player(
         module=own,
         optimiser=optimiser_of(own, optimiser, layer_decay),
-        schedule=for_steps(schedule, steps_in(batches, training.epochs)),
+        schedule=for_steps(schedule, training_steps(batches, training)),
         clip_norm=training.clip,
     )
     players = {"model": player}
 
     result, history = train_in_folder(
-        folder, objective, batches, players, plan_of(training, monitor=monitor), description=description, seed=drawn,
-        generator=generator, replace_config=replace_config, tensorboard=training.tensorboard, quiet=quiet,
+        folder, objective, batches, players, plan_of(training, device, monitor=monitor), description=description,
+        seed=drawn, generator=generator, replace_config=replace_config, tensorboard=training.tensorboard, quiet=quiet,
         keep=lambda run: _keep(run, model, tasks),
         validation=lambda: evaluate_objective(objective, held_out, generator=Generator(device).manual_seed(drawn)),
     )  # fmt: skip

@@ -1,11 +1,11 @@
 """The figures of a GAM: r, P_λ and π side by side, beside the truth where it is known."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from ebar.automata import measures
 from ebar.data.corpus import Corpus
@@ -24,12 +24,21 @@ from ebar.evaluation.exact_cross_entropy import (
 from ebar.evaluation.moments import frequencies, mean_length, moment_distance, true_moment, true_moments
 from ebar.features.feature import Features, Followed
 from ebar.features.regular import Motif
+from ebar.journeys.gam.conditional import (
+    cost_of_pairs,
+    draw_pairs,
+    mean_of_pairs,
+    model_on_pairs,
+    pairs_of,
+    source_text,
+)
 from ebar.journeys.gam.rounds import GamRound
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
 from ebar.samplers.guided import Guided
 from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead
+from ebar.samplers.rejection import Rejection
 from ebar.store.writing import plain
 from ebar.training.moment_matching.matching import Fitted
 from ebar.types import Estimate, Sequences, Stepwise
@@ -66,6 +75,7 @@ class GamFigures:
     seconds: Mapping[str, float]  # of each stage
     warnings: list[str]
     examples: dict[str, list[str]]
+    gains: Column = field(default_factory=dict)  # cost of r less that of each model, paired; of data with sources
 
     @property
     def coefficients(self) -> list[list[Estimate]]:
@@ -97,6 +107,7 @@ class GamFigures:
             "seconds": dict(self.seconds),
             "warnings": self.warnings,
             "examples": self.examples,
+            **({"gains": plain(self.gains)} if self.gains else {}),
         }
 
 
@@ -110,6 +121,8 @@ def measure(
     `exact`: cross-entropies over the whole language too, where it is known and small enough. `draws` of P_λ are made
     for its log Z, and for KL(p‖π).
     """
+    if data.sources("test") is not None:
+        return _measure_pairs(data, features, rounds, seed=seed, draws=draws, seconds=seconds)
     language = data.language
     truth = None if language is None else language.distribution()
     small = exact and truth is not None and count_prefixes(truth.graph) <= LARGEST  # mixtures with noise are not
@@ -161,14 +174,76 @@ def measure(
         acceptance_rate=last.distilled.acceptance_rate,
         seconds=seconds,
         warnings=said_once(_warnings(rounds, models, kl)),
-        examples={name: data.text(x) for name, x in examples(data, rounds, EXAMPLES, seed=seed).items()},
+        examples={name: data.text(x) for name, x in examples(data, features, rounds, EXAMPLES, seed=seed).items()},
     )
 
 
-def examples(data: Corpus, rounds: Sequence[GamRound], n: int, *, seed: int) -> dict[str, Sequences]:
+def _measure_pairs(
+    data: Corpus, features: Features, rounds: Sequence[GamRound], *, seed: int, draws: int, seconds: Mapping[str, float]
+) -> GamFigures:
+    """The same on test pairs: all figures are of their sources, the data's too."""
+    pairs, last = pairs_of(data, "test"), rounds[-1]
+    generator = Generator(device=device_of(last.base)).manual_seed(folded(seed, "figures"))
+    models: dict[str, Column] = {"data": {LENGTH: mean_length(pairs[0])}}
+    moments = {"data": frequencies(pairs[0], features, context=pairs[1])}
+    costs: dict[str, Tensor] = {}
+    gains: Column = {}
+
+    def add(name: str, model: Stepwise) -> None:
+        own = model_on_pairs(model, pairs, generator=generator)
+        costs[name], gains[name] = own.costs, mean_of_pairs(costs.get("r", own.costs) - own.costs, "gain")
+        models[name] = {COST: own.per_token, LENGTH: mean_length(own.x)}
+        moments[name] = frequencies(own.x, features, context=pairs[1])
+
+    add("r", rounds[0].base)
+    for number, one in enumerate(rounds, 1):
+        suffix = "" if number == 1 else f" {number}"
+        cost = cost_of_pairs(
+            one.tilted(features), one.student, features, pairs, draws=draws, generator=generator
+        )  # fmt: skip
+        models[f"P_λ{suffix}"] = {COST: cost.per_token, LENGTH: cost.length}
+        moments[f"P_λ{suffix}"] = cost.moments
+        gain = mean_of_pairs(costs["r"] - cost.costs, "gain")
+        gains[f"P_λ{suffix}"] = gain._replace(high=gain.high + cost.lift)
+        add(f"π{suffix}", one.student)
+    drawn = examples(data, features, rounds, EXAMPLES, seed=seed)
+    measured = {name: own for name, own in models.items() if COST in own}
+    return GamFigures(
+        entropy=None,
+        models=models,
+        features=features.names,
+        moments=moments,
+        fitted=[one.fitted for one in rounds],
+        distances={
+            name: moment_distance(moments[of], moments["data"])
+            for name, of in (("r", "r"), ("distilled", f"P_λ{suffix}"), ("π", f"π{suffix}"))
+        },
+        divergence=cost.divergence,
+        acceptance_rate=last.distilled.acceptance_rate,
+        seconds=seconds,
+        warnings=said_once(_warnings(rounds, measured, cost.divergence)),
+        examples={"source": source_text(data, pairs[1].select(torch.arange(len(drawn["data"].lengths))))}
+        | {name: data.text(x) for name, x in drawn.items()},
+        gains={name: gain for name, gain in gains.items() if name != "r"},
+    )
+
+
+def examples(
+    data: Corpus, features: Features, rounds: Sequence[GamRound], n: int, *, seed: int
+) -> dict[str, Sequences]:
     """A few sequences of the data, of r, of P_λ and of π."""
     base, last = rounds[0].base, rounds[-1]
     generator = Generator(device=device_of(base)).manual_seed(folded(seed, "examples"))
+    if data.sources("test") is not None:  # of the same sources, one each
+        x, context = pairs_of(data, "test")
+        first = context.select(torch.arange(min(n, context.rows)))
+        of_p = draw_pairs(last.tilted(features), first, first.rows, Rejection(), generator=generator)
+        return {
+            "data": x.select(slice(first.rows)),
+            "r": base.sample(1, first, generator=generator),
+            "P_λ": of_p.x,
+            "π": last.student.sample(1, first, generator=generator),
+        }
     return {
         "data": data.train.select(slice(n)),
         "r": base.sample(n, generator=generator),

@@ -12,6 +12,8 @@ The stages are kept in a folder, and an interrupted journey goes on with them:
     round-1/pi/             π, a run like any other
     round-1/refined/        where another round follows, π trained on D alone
     round-2/ …              the same with the refined π in r's place
+
+Where sequences have sources (parallel data), r, P_λ and π are conditional: see `journeys.gam.conditional`.
 """
 
 import copy
@@ -25,10 +27,12 @@ from typing import Any, Literal
 
 from torch import Generator, nn
 
-from ebar.data.corpus import Corpus, read_corpus
+from ebar import progress
+from ebar.data.corpus import Corpus, Part, read_corpus
 from ebar.errors import Interrupted, UserError
 from ebar.estimators.exact import device_of
-from ebar.features.feature import Features, bind
+from ebar.features.feature import Feature, Features, SourceBindable, bind
+from ebar.journeys.gam.conditional import distil_pairs, fit_pairs, joined, only_x
 from ebar.journeys.gam.cyclical import cyclical
 from ebar.journeys.gam.figures import GamFigures, measure
 from ebar.journeys.gam.report import write_gam_page
@@ -49,7 +53,7 @@ from ebar.training.moment_matching.matching import Fitted, Matching
 from ebar.training.moment_matching.newton import Newton
 from ebar.training.randomness import seeded
 from ebar.training.train import History
-from ebar.types import Sampler, Sequences, Stepwise
+from ebar.types import Sampler, Stepwise
 
 CHECKS = 10_000  # draws of P_λ, for its log Z and for KL(p‖π)
 
@@ -169,9 +173,9 @@ def gam(
         for number in range(1, rounds + 1):
             teacher, fitted, distilled, draws, held_out = work.teach(number, model)
             together = {
-                "train": Sequences.join([draws, data.train]),
-                "validation": Sequences.join([held_out, data.validation]),
-                "test": data.test,
+                "train": joined(draws, data.parts["train"]),
+                "validation": joined(held_out, data.parts["validation"]),
+                "test": data.parts["test"],
             }
             anew = fresh if number == 1 else None
             phase = continuation if anew is None else student
@@ -180,7 +184,7 @@ def gam(
             )
             histories = {"π": pi.history}
             one = GamRound(
-                base=model, teacher=teacher, fitted=fitted, distilled=distilled, draws=draws, student=pi.model,
+                base=model, teacher=teacher, fitted=fitted, distilled=distilled, draws=only_x(draws), student=pi.model,
                 histories=histories,
             )  # fmt: skip
             if number < rounds:
@@ -198,13 +202,20 @@ def gam(
 
 def bound(features: Sequence[Any], data: Corpus) -> Features:
     """The features for the data's tokens."""
-    found = Features([bind(feature, data.reading) for feature in features])
+    found = Features([_bound(feature, data) for feature in features])
     if not found.features:
         raise UserError("A GAM needs features: give at least one.")
     twice = sorted({name for name in found.names if found.names.count(name) > 1})
     if twice:
         raise UserError(f"Features are given twice: {', '.join(twice)}.")
     return found
+
+
+def _bound(feature: Any, data: Corpus) -> Feature:
+    own = bind(feature, data.reading)
+    if isinstance(own, SourceBindable) and data.source_reading is not None:
+        return own.bind_source(data.source_reading)
+    return own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,9 +234,11 @@ class _Work:
     device: str
     quiet: bool
 
-    def teach(self, number: int, base: Stepwise) -> tuple[Stepwise, Fitted, Distilled, Sequences, Sequences]:
+    def teach(self, number: int, base: Stepwise) -> tuple[Stepwise, Fitted, Distilled, Part, Part]:
         """The model that λ was fitted to; λ; samples of P_λ and how they were made; and others to stop early by."""
         with self.store.stage(f"round-{number}") as stage:
+            if self.data.sources("train") is not None:
+                return self._teach_pairs(base, stage)
             if self.regime == "cyclical":
                 teacher, fitted, distilled = cyclical(
                     _module(base), self.features, self.data, stage, matching=self.matching, sampler=self.sampler,
@@ -238,21 +251,34 @@ class _Work:
             draws, held_out = (read_corpus(stage.folder / name, self.data.alphabet, self.data.space) for name in names)
         return teacher, fitted, distilled, draws, held_out
 
+    def _teach_pairs(self, base: Stepwise, stage: Stage) -> tuple[Stepwise, Fitted, Distilled, Part, Part]:
+        """The same where sequences have sources: two-stage training, in contexts."""
+        if self.regime == "cyclical":
+            raise UserError("Data with sources are trained on in two stages: leave out the regime cyclical.")
+        fitted = fit_pairs(base, self.features, self.data, self.matching, stage)
+        target = fitted.tilted(base, self.features)
+        sizes = {"validation": self.distillation.validation, "train": self.distillation.size}
+        made = [distil_pairs(target, self.features, self.data, *one, self.sampler, stage) for one in sizes.items()]
+        (held_out, _), (draws, distilled) = made
+        return base, fitted, distilled, draws, held_out
+
     def _fit(self, base: Stepwise, stage: Stage) -> Fitted:
         if stage.has("lambda.json"):
             return Fitted.from_dict(json.loads(stage.read("lambda.json")))
         generator = Generator(device=self.device).manual_seed(folded(stage.seed, "lambda"))
-        fitted = self.matching.fit(base, self.features, data=self.data.train, generator=generator)
+        with progress.part(f"{stage.header.stage}/lambda"):
+            fitted = self.matching.fit(base, self.features, data=self.data.train, generator=generator)
         stage.write("lambda.json", to_json(fitted.to_dict(), indent=1))
         return fitted
 
     def _distil(self, target: Tilted, stage: Stage) -> Distilled:
         sizes = {"distilled-validation": self.distillation.validation, "distilled": self.distillation.size}
         for name, size in sizes.items():
-            distilled = distil(
-                target, size, stage.folder / f"{name}.txt", sampler=self.sampler, decode=self.data.alphabet.decode,
-                look_ahead=self.distillation.proposal == "look_ahead", seed=folded(stage.seed, name),
-            )  # fmt: skip
+            with progress.part(f"{stage.header.stage}/{name}"):
+                distilled = distil(
+                    target, size, stage.folder / f"{name}.txt", sampler=self.sampler, decode=self.data.alphabet.decode,
+                    look_ahead=self.distillation.proposal == "look_ahead", seed=folded(stage.seed, name),
+                )  # fmt: skip
             if not distilled.complete:
                 raise Interrupted(stage.folder)
         return distilled
@@ -260,7 +286,7 @@ class _Work:
     def train(self, name: str, make: Callable[[], Stepwise], data: Corpus, phase: Phase) -> Trained[Any]:
         """A stage that trains a model, made after all random sources were seeded."""
         generator = seeded(self.seed, device=self.device)
-        with self.store.stage(name) as stage:
+        with self.store.stage(name) as stage, progress.part(name):
             return train(
                 _module(make()), data, **phase.arguments(), seed=self.seed, generator=generator, folder=stage.folder,
                 quiet=self.quiet,

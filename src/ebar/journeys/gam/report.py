@@ -4,8 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ebar.data.corpus import Corpus
 from ebar.features.feature import Feature, Features
+from ebar.journeys.gam.conditional import source_text
 from ebar.journeys.gam.figures import GamFigures, examples, motif_of
 from ebar.journeys.gam.rounds import GamRound
 from ebar.report.page import (
@@ -123,11 +126,15 @@ def _moments(figures: GamFigures) -> list[Part]:
 
 
 def _marked(data: Corpus, features: Features, rounds: Sequence[GamRound], seed: int) -> list[Part]:
+    drawn = examples(data, features, rounds, SHOWN, seed=seed)
+    if (context := data.sources("test")) is not None:
+        sources = source_text(data, context.select(torch.arange(min(SHOWN, context.rows))))
+        return [Beside([("source", Samples(sources)), *((name, Samples(data.text(x))) for name, x in drawn.items())])]
     motif = motif_of(data)
     shown: list[Feature] = [*([] if motif is None else [motif]), *features.features]
     shown = list({title_of(feature): feature for feature in reversed(shown)}.values())[::-1]
     found: list[tuple[str, Part]] = []
-    for name, drawn in examples(data, rounds, SHOWN, seed=seed).items():
-        lines = data.text(drawn)
+    for name, x in drawn.items():
+        lines = data.text(x)
         found.append((name, Samples(lines, [spans_in(line, shown, data.alphabet) for line in lines])))
     return [Legend([title_of(feature) for feature in shown]), Beside(found)]

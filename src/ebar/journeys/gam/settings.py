@@ -81,6 +81,26 @@ class RefinementPhase(Phase):
     patience: Count = 40
 
 
+def forecast(
+    rows: int, base: Phase, rest: "Distillation", pi: Phase, refinement: Phase, rounds: int
+) -> dict[str, float]:
+    """How much work each part is, at most: sequences that a model reads or makes, learning from one being three.
+
+    λ is taken to need as many draws as are distilled. It is a guess for the time left, and nothing else.
+    """
+    parts = {"r": 3.0 * base.epochs * rows}
+    for number in range(1, rounds + 1):
+        own = {
+            "lambda": rest.size,
+            "distilled-validation": rest.validation,
+            "distilled": rest.size,
+            "pi": 3 * pi.epochs * (rest.size + rows),
+            "refined": 3 * refinement.epochs * rows if number < rounds else 0,
+        }
+        parts |= {f"round-{number}/{name}": float(work) for name, work in own.items()}
+    return parts
+
+
 @dataclass(frozen=True, kw_only=True)
 class Distillation:
     """How many sequences of P_λ π learns from."""

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Generator, nn
 
+from ebar import progress
 from ebar.data.chunks import Chunks, Positives
 from ebar.data.corpus import Corpus
 from ebar.energies.kinds import WarmUp
@@ -149,14 +150,19 @@ def residual(
             place.mkdir(parents=True, exist_ok=True)
         train = chunks.train.spread(fitting.chunks)
         _try(energy, train)
-        drawn, held_out = _negatives(base.q, train, chunks.validation, negatives, fitting, seed, place)
         store, encoder = Store(folder=place, seed=seed), getattr(energy, "encoder", None)
-        if isinstance(encoder, Bidirectional):
-            how = warm_up or getattr(energy, "begins_with", None) or WarmUp()
-            if how.epochs:
-                with store.stage("warm-up", {**asdict(replace(how, model=None)), "seed": seed}) as stage:
-                    warm(place / "warm-up", encoder.backbone, chunks, how, fitting, seed=stage.seed, device=base.device)
-        with store.stage("energy", {**asdict(fitting), "seed": seed}) as stage:
+        warmed = isinstance(encoder, Bidirectional)
+        how = (warm_up or getattr(energy, "begins_with", None) or WarmUp()) if warmed else WarmUp(epochs=0)
+        stack.enter_context(progress.journey(_forecast(train, chunks, negatives, fitting, how)))
+        drawn, held_out = _negatives(base.q, train, chunks.validation, negatives, fitting, seed, place)
+        if how.epochs:
+            assert isinstance(encoder, Bidirectional)
+            with (
+                store.stage("warm-up", {**asdict(replace(how, model=None)), "seed": seed}) as stage,
+                progress.part("warm-up"),
+            ):
+                warm(place / "warm-up", encoder.backbone, chunks, how, fitting, seed=stage.seed, device=base.device)
+        with store.stage("energy", {**asdict(fitting), "seed": seed}) as stage, progress.part("energy"):
             train_energy(
                 place / "energy", energy, train, drawn, validation=(chunks.validation, held_out), fitting=fitting,
                 seed=stage.seed,
@@ -185,6 +191,22 @@ def _try(energy: nn.Module, data: Positives) -> None:
     energy.eval()(*to_device(some, str(next(energy.parameters()).device)))
 
 
+def _forecast(
+    train: Positives, chunks: Chunks, negatives: NegativesDraws, fitting: Fitting, how: WarmUp
+) -> dict[str, float]:
+    """How much work each part is, at most: texts that a network reads or makes, learning from one being three.
+
+    It is a guess for the time left, and nothing else.
+    """
+    rows, draws = len(train.x.lengths), fitting.negatives if negatives.draws is None else negatives.draws
+    return {
+        "negatives": float(rows * draws),
+        "negatives, held out": float(len(chunks.validation.x.lengths) * fitting.negatives),
+        "warm-up": 3.0 * how.epochs * len(chunks.train.x.lengths),
+        "energy": 3.0 * fitting.epochs * rows * (1 + fitting.negatives),
+    }
+
+
 def _negatives(
     q: Stepwise, train: Positives, validation: Positives, how: NegativesDraws, fitting: Fitting, seed: int, folder: Path
 ) -> tuple[EpochNegatives, Negatives]:
@@ -194,10 +216,11 @@ def _negatives(
 
     def draws(name: str, part: Positives, n: int, what: str = "negatives") -> Negatives:
         stage = f"negatives/{name}"
-        return draw_negatives(
-            place / name, q, part.context, n, rows=len(part.x.lengths), seed=folded(own, stage), at_once=how.at_once,
-            what=what, stage=stage,
-        )  # fmt: skip
+        with progress.part(what):
+            return draw_negatives(
+                place / name, q, part.context, n, rows=len(part.x.lengths), seed=folded(own, stage),
+                at_once=how.at_once, what=what, stage=stage,
+            )  # fmt: skip
 
     def of_epoch(epoch: int) -> Negatives:
         # The bar of training is shown meanwhile.

@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ebar.backbones.transformer import picked
+from ebar.devices import in_full_precision
 from ebar.maths.pooling import mean_pooled
 
 
@@ -22,6 +23,7 @@ class SummaryHead(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(width, outputs)
 
+    @in_full_precision
     def forward(
         self, hidden: Float[Tensor, "texts length width"], lengths: Int[Tensor, " texts"]
     ) -> Float[Tensor, "texts outputs"]:
@@ -49,6 +51,7 @@ class SpanHead(nn.Module):
         self.last = nn.Linear(width, 1)
         self.answerable = SummaryHead(width, 1, dropout=dropout)
 
+    @in_full_precision
     def first_log_probs(
         self, hidden: Float[Tensor, "texts length width"], places: Bool[Tensor, "texts length"]
     ) -> Float[Tensor, "texts length"]:
@@ -57,6 +60,7 @@ class SpanHead(nn.Module):
         scores: Tensor = self.first(hidden)[:, :, 0]
         return scores.masked_fill(~allowed, -torch.inf).log_softmax(1)
 
+    @in_full_precision
     def last_log_probs(
         self,
         hidden: Float[Tensor, "texts length width"],

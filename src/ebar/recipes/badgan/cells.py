@@ -74,7 +74,7 @@ SCALES: Mapping[str, Mapping[str, Any]] = {
         "training.epochs": 2000, "training.batch_size": 100,
         "training.labelled_size": 100, "terms.low_density_start": 0.0075,
         "density": {"limit": 50_000, "features": 160, "layers": 6, "components": 10, "batch_size": 16, "epochs": 50,
-                    "noise": 0},
+                    "noise": 0, "rate": 2e-4},
     },
 }  # fmt: skip
 COLOUR = {
@@ -208,7 +208,7 @@ def train_density(cell: Cell, data: FewLabels, folder: Path) -> None:
         "data": {"kind": "images", "train": str(images), "validation_size": max(10, own["limit"] // 8)},
         "backbone": {"kind": "pixelcnn", "features": own["features"], "layers": own["layers"]},
         "head": {"kind": "logistic_mixture", "components": own["components"]},
-        "optimiser": {"kind": "adam", "learning_rate": 1e-2},
+        "optimiser": {"kind": "adam", "learning_rate": own.get("rate", 1e-2)},
         "schedule": {"kind": "cosine", "warmup": 20},
         "training": {
             "epochs": own["epochs"], "batch_size": own["batch_size"], "clip": 1.0, "patience": 1000,

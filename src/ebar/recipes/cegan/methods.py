@@ -30,13 +30,13 @@ def cell_of(settings: Mapping[str, Any], method: str, **labels: Any) -> Cell:
     """
     own = {**METHODS[method]}
     used = {own["entropy.kind"]: "entropy", own["control.kind"]: "control", own["costs.kind"]: "costs"}
-    _, groups = grouped_options({**settings, **own})
+    single, groups = grouped_options({**settings, **own})
     for kind in ("neighbours", "variational", "gap", "energy"):
         options = groups.pop(kind, {})
         if kind in used:
             groups[used[kind]] |= options
     measures = groups.pop("measures", {})
-    return {**labels, "method": method, "configuration": groups, "measures": measures}
+    return {**labels, "method": method, "configuration": {**single, **groups}, "measures": measures}
 
 
 def played(cell: Cell, folder: Path, **data: str) -> Played:

@@ -217,7 +217,7 @@ FIGURES_B2_B3 = Recipe(
     picture=_picture,
     runs="cegan/points",
     notes=lambda rows: [
-        "Contours are a nat apart, from the lowest energy (dark) to 12 nats above it and more. Energies are c/α where "
-        "there is an entropy, c where there is none. Generated points are blue, those of the test part red."
+        "Contours are a nat apart, from the lowest energy (bright) to 12 nats above it and more (dark). Energies are "
+        "c/α where there is an entropy, c where there is none. Generated points are blue, those of the test part red."
     ],
 )

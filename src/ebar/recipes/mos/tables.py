@@ -300,6 +300,12 @@ FIGURE_A1 = Recipe(
         of={BELOW: "{model}, {components}"}, x="threshold", x_label="normalised singular value", title=BELOW,
         by=("model", "components"), log_x=True,
     ),
+    claims=[
+        *(Claim(says=f"most singular values of {model} are at most 10⁻¹⁰ of the largest", figure=BELOW, above=0.5,
+                where={"model": model, "threshold": 1e-10}) for model in (SOFTMAX, MOC)),
+        Claim(says="most of a mixture of softmaxes are larger", figure=BELOW, below=0.5,
+              where={"model": MOS, "threshold": 1e-10}),
+    ],
     reading=RANK_READING,
     **WORDS,
 )  # fmt: skip

@@ -1,108 +1,67 @@
-"""An energy that is bounded by construction beside one that is not: what it costs, and what can then be certified.
+"""What can be certified of bounded energies, and what a bound costs that is not the network's own.
 
-One base and one set of its draws for both; the energies differ in nothing but the bound.
+The last layer norm of a pretrained encoder bounds its energy already; UniT and BiT end in a tanh. Of BiT-Base* there is
+one with a tanh and one without, which differ in nothing else.
 """
 
 import math
-from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
-from ebar.estimators.joint_perplexity import JointPerplexity
-from ebar.maths.jackknife import half_width, log_mean_bounds
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.layout import Layout, Points, chosen
+from ebar.recipes.figures import Figure, Figures, over_items
+from ebar.recipes.layout import Claim, Layout, Points, chosen
 from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
-from ebar.recipes.residual.configurations import CELLS, LANGUAGE_MODEL
-from ebar.recipes.residual.run import base_figures, best_figures, trained
-from ebar.store.writing import once, plain
+from ebar.recipes.residual.perplexity import joint_perplexity
+from ebar.recipes.residual.reading import BY_TASK, MODEL, NAMES, RUNS, TASK, cell_of, energy_results
 from ebar.types import Estimate
 
-BOUND = 3.0
-LABELS = {"bounded": f"{BOUND:g}·tanh(raw/{BOUND:g})", "unbounded": "raw"}
-PERPLEXITY = "perplexity per token"
-CERTIFIED = "perplexity per token, certified for these prefixes"
-HERE = "nats per token, joint − base LM, on these prefixes"
-ELSEWHERE = "nats per token, joint − base LM, on others like them"
-PAIRED = "nats per token, bounded − unbounded, paired over prefixes"
+PERPLEXITY, CERTIFIED = "perplexity per token", "perplexity per token, certified for these prefixes"
+HERE = "nats per token, joint − base LM, on these prefixes, certified"
+ELSEWHERE = "nats per token, joint − base LM, on others like them, certified"
+WIDTH = "width of the certified interval, in widths of the normal one"
+BOUND, LIGHT = "bound on |E|", "share of the prefixes with an effective sample size of 30"
+PAIRED = "nats per token, bounded − as it is"
 
 
-def cells(scale: str) -> list[Cell]:
-    """One for each corpus."""
-    kind = "bit" if scale == "demo" else "pretrained"
-    known = CELLS[scale]
-    if scale == "cpu":
-        known = [{"corpus": corpus, **LANGUAGE_MODEL} for corpus in ("gmb-news", "gutenberg-novels")]
-    return [{"seed": 0, **cell, "kind": kind, "energy": cell["energies"][kind]} for cell in known]
+def _bounded(cell: Cell, result: dict[str, Any]) -> list[Result]:
+    """Every seed of every energy that is bounded."""
+    runs = energy_results(cell, result)
+    return [run for run in runs if run[1]["evaluation"]["perplexity"]["certified"] is not None]
 
 
-def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
-    """The figures of both, and their costs of every continuation."""
-    cell = {**cell, "energies": {cell["kind"]: cell["energy"]}, "last_step": {"prefixes": 0, "candidates": None}}
-    rival = once(folder / "base.json", lambda: base_figures(cell, folder))
-    return {"tokens": rival["tokens"]} | {
-        name: once(folder / f"{name}.json", partial(_energy, name, bound, cell, folder))
-        for name, bound in (("bounded", BOUND), ("unbounded", None))
-    }
+def _interval(run: Mapping[str, Any], what: str) -> Estimate | None:
+    """A figure with its certified ends."""
+    found = run["evaluation"]["perplexity"]
+    ends = found["certified"]["cost" if what == CERTIFIED else "elsewhere" if what == ELSEWHERE else "difference"]
+    if ends is None:
+        return None
+    low, high = map(float, ends)
+    value = float(found["value"])
+    if what == CERTIFIED:
+        return Estimate(value, math.exp(low), math.exp(high), math.nan)
+    return Estimate(math.log(value / float(found["base"])), low, high, math.nan)
 
 
-def _energy(name: str, bound: float | None, cell: Cell, folder: Path) -> dict[str, Any]:
-    _, found = trained(cell, cell["kind"], {**cell["energy"], "bound": bound}, cell["seed"], folder, name)
-    accuracy = float(best_figures(folder / name / "energy")["accuracy"])
-    return {
-        "figures": plain(_figures(found.perplexity) | {"held-out class accuracy of the energy": accuracy}),
-        "costs": (found.of_data + log_mean_bounds(-found.of_draws).corrected).tolist(),
-    }
+def _width(run: Mapping[str, Any]) -> float:
+    found = run["evaluation"]["perplexity"]
+    low, high = map(float, found["certified"]["cost"])
+    normal = math.log(float(found["high"]) / float(found["low"]))
+    return (high - low) / normal if normal else math.inf
 
 
-def _figures(joint: JointPerplexity) -> dict[str, Estimate | float]:
-    figures: dict[str, Estimate | float] = {
-        "perplexity per token of the base LM": joint.base,
-        PERPLEXITY: joint.perplexity,
-        HERE: joint.here._replace(warning=joint.verdict),
-        ELSEWHERE: joint.difference._replace(warning=joint.verdict_elsewhere),
-    }
-    sure = joint.certified
-    if sure is not None:
-        low, high = map(math.exp, sure.cost)
-        figures[CERTIFIED] = joint.perplexity._replace(low=low, high=high, warning=None)
-        normal = math.log(joint.high) - math.log(joint.low)
-        ratio = (sure.cost[1] - sure.cost[0]) / normal if normal else math.inf
-        figures["width of the certified interval, in widths of the normal one"] = ratio
-        if sure.elsewhere is not None:
-            low, high = sure.elsewhere
-            figures[f"{ELSEWHERE}, certified"] = joint.difference._replace(low=low, high=high, warning=None)
-        figures["bound on |E|"] = sure.bound
-    light = "k̂ < 0.7" if sure is None else "effective sample size of 30"
-    figures[f"share of the prefixes with {light}"] = joint.share_light
-    figures["mean log Z"] = sum(row.estimate.value for row in joint.log_z) / len(joint.log_z)
-    return figures
-
-
-def _energies(cell: Cell, result: dict[str, Any]) -> list[Result]:
-    """Both energies as runs of their own, and their difference."""
-    runs = [(label, result[name]["figures"]) for name, label in LABELS.items()]
-    runs.append((" − ".join(LABELS.values()), {PAIRED: plain(_paired(result))}))
-    return [({"corpus": cell["corpus"], "energy": label}, own) for label, own in runs]
-
-
-def _names(run: dict[str, Any]) -> dict[str, str]:
-    return {name: name for name in run}
-
-
-def _paired(result: dict[str, Any]) -> Estimate:
-    """The interval is over prefixes, and for others like them; both models are measured with the same draws."""
-    tokens, bounded, unbounded = (
-        torch.tensor(values, dtype=torch.float64)
-        for values in (result["tokens"], result["bounded"]["costs"], result["unbounded"]["costs"])
-    )
-    gaps = bounded - unbounded
-    value = gaps.sum() / tokens.sum()
-    width = half_width((value * tokens - gaps) / (tokens.sum() - tokens))
-    return Estimate(float(value), float(value - width), float(value + width), len(gaps))
+def _price(results: Sequence[Result]) -> list[Row]:
+    """One seed of each, on the same prefixes and draws."""
+    rows = []
+    for cell, result in results:
+        pair = [result["energies"].get(kind) for kind in ("pretrained_bounded", "pretrained_base")]
+        if None not in pair:
+            bounded, raw = (runs[0]["gains"] for runs in pair)
+            tokens = result["rivals"]["base"]["tokens"]
+            value, low, high = over_items([a - b for a, b in zip(bounded, raw, strict=True)], tokens)
+            about = {"base": energy_results(cell, result)[0][0]["base"], "corpus": cell["corpus"]}
+            over = f"{len(tokens)} prefixes, one seed of each"
+            rows.append(Row(name=PAIRED, settings=about, value=value, low=low, high=high, over=over))
+    return rows
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
@@ -110,41 +69,56 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     said = []
     for row in chosen(rows, PAIRED, {}):
         value, low, high = (float(number or 0.0) for number in (row.value, row.low, row.high))
-        side = "no higher than" if high <= 0 else "higher than" if low > 0 else "not told apart from"
+        side = "lowers" if high < 0 else "raises" if low > 0 else "is not shown to change"
         said.append(
-            f"{row.settings['corpus']}: the bounded energy's perplexity is {side} the unbounded one's ({value:+.4f} "
-            f"nats per token, {low:+.4f} to {high:+.4f} over prefixes, one seed each)."
+            f"{row.settings['corpus']}: a tanh on {NAMES['pretrained_base']} {side} its cost ({value:+.4f} nats per "
+            f"token, {low:+.4f} to {high:+.4f})."
         )
     return [
         *said,
         "A certified interval holds with a chance of 95 % or more whatever the law of the weights: given these "
-        "prefixes, only log Z is random, and the weights are bounded. Others are by normal approximation. One seed of "
-        "each energy: what another seed would give is in none of the intervals.",
-        "Where an encoder ends in a layer norm, as BiT*'s does, that norm and the head's weights bound the raw energy "
-        "too: then it can be certified without a tanh.",
+        "prefixes, only log Z is random, and the weights are bounded. Others are by normal approximation. What another "
+        "seed would give is in none of them.",
     ]
 
 
 def _over(row: Row, cells: Sequence[Cell]) -> str:
-    """What the interval of one run is over."""
-    draws = row.name in (PERPLEXITY, CERTIFIED, HERE)
-    return "draws for log Z, on these prefixes" if draws else "prefixes and their draws, one seed"
+    cell = cell_of(row, cells)
+    if row.name == ELSEWHERE:
+        return f"{cell['prefixes']} prefixes and {cell['draws']} draws for each, one energy seed"
+    return f"{cell['draws']} draws for log Z, on these {cell['prefixes']} prefixes"
 
 
 RECIPE = Recipe(
-    title="A bounded energy, and what can be certified of it",
-    source="ebar's own; base, data and BiT* as in residual/perplexity",
-    grid=cells,
-    run=run_cell,
-    figures=Figures(
-        Figure(name="{figure}", at="{figure}", bare=True, each={"figure": _names}),
-        by=("corpus", "energy"), parts=_energies,
-    ),
-    tables=Layout(rows=("corpus", "figure"), columns=("energy",)),
+    title="Bounded energies, and what can be certified of them",
+    source="ebar's own; base, data and energies of residual/perplexity. Deng et al. 2020, “There is no guarantee that "
+    "100k is enough”",
+    figures=[
+        Figures(
+            Figure(name=PERPLEXITY, at=joint_perplexity),
+            *(Figure(name=name, at=lambda run, what=name: _interval(run, what)) for name in
+              (CERTIFIED, HERE, ELSEWHERE)),
+            Figure(name=WIDTH, at=_width, bare=True),
+            Figure(name=BOUND, at="evaluation.perplexity.certified.bound", bare=True),
+            Figure(name=LIGHT, at="evaluation.perplexity.share_light", bare=True),
+            by=(*MODEL, "energy seed"), parts=_bounded,
+        ),
+        _price,
+    ],
+    tables=[
+        Layout(rows=(*MODEL, "energy seed"), figures=[PERPLEXITY, CERTIFIED, HERE, ELSEWHERE]),
+        Layout(rows=(*MODEL, "energy seed"), figures=[WIDTH, BOUND, LIGHT]),
+        Layout(rows=TASK, figures=[PAIRED]),
+    ],
     plots=Points(
-        of=[HERE], label="{energy}", title="{corpus}", panels=("corpus",),
-        x_label="nats per token, joint − base, on these prefixes",
+        of=[HERE], label="{model}, seed {energy seed}", x_label="nats per token, joint − base, certified", **BY_TASK
     ),
+    claims=[
+        Claim(says="the joint model's perplexity is below the base's for certain, on these prefixes", figure=HERE,
+              below=0.0),
+        Claim(says="the same on others like them", figure=ELSEWHERE, below=0.0),
+    ],
     notes=_notes,
     reading=Caption(items=_over),
+    **RUNS,
 )  # fmt: skip

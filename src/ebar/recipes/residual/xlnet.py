@@ -14,7 +14,8 @@ from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.grid import PARTS
 from ebar.recipes.layout import Claim, Layout, Points
 from ebar.recipes.recipe import Caption, Cell, Recipe, Row
-from ebar.recipes.residual.configurations import base_config, cells, corpus_files
+from ebar.recipes.residual.cells import NOTHING, cells
+from ebar.recipes.residual.configurations import base_config, corpus_files
 from ebar.recipes.residual.perplexity import joint_perplexity
 from ebar.recipes.residual.run import best_figures, trained
 from ebar.recipes.xlnet.models import pretraining
@@ -41,24 +42,26 @@ KINDS = {PRETRAINED: "xlnet", WARMED_UP: "xlnet", TRANSFORMER: "bit"}
 
 
 def _energy(cell: Cell, name: str, folder: Path) -> dict[str, Any]:
-    settings = {**cell["energies"]["bit"]}
+    settings = {**cell["energies"]["bit_med"], "kind": KINDS[name]}
     if name == PRETRAINED:
         settings["start"] = str(folder / "pretrained")
-    _, evaluation = trained(cell, KINDS[name], settings, cell["seed"], folder, name)
+    _, evaluation = trained({**cell, **NOTHING}, settings, cell["seed"], folder, name)
     return {"evaluation": evaluation.to_dict(), "held_out": best_figures(folder / name / "energy")}
 
 
 def grid(scale: str) -> list[Cell]:
     """The first text of the residual recipes, with a Transformer as its base."""
-    cell = next(one for one in cells(scale) if one["base"] == "transformer")
-    own = cell["energies"]["bit"]
+    cell = next(one for one in cells(scale) if one["base"] == "transformer" and "bit_med" in one["energies"])
+    own = {name: value for name, value in cell["energies"]["bit_med"].items() if name != "figures"}
     sizes = {name: own[name] for name in ("layers", "hidden", "heads", "dropout")}
     length = cell["prefix"] + cell["continuation"] + 3
     tree = pretraining(
         {"length": length, "reuse": 0, "tokeniser": "bpe"}, {**sizes, "attention_dropout": own["dropout"]},
         rate=cell["learning_rate"], warmup=cell["warmup"], epochs=own["warm_up"], batch=cell["rows"],
     )  # fmt: skip
-    return [{**cell, "pretraining": tree}]
+    kept = {name: value for name, value in cell.items() if name not in (*NOTHING, "energies", "energy_seeds", "rivals")}
+    draws = {} if scale == "demo" else {"draws": min(cell["draws"], 256)}
+    return [{**kept, **draws, "energies": {"bit_med": own}, "pretraining": tree}]
 
 
 def by_energy(cell: Cell, result: dict[str, Any]) -> list[Any]:
@@ -68,7 +71,7 @@ def by_energy(cell: Cell, result: dict[str, Any]) -> list[Any]:
 
 def items(row: Row, cells: Sequence[Cell]) -> str:
     """What the interval of a single run is over."""
-    count = f"{cells[0]['test_chunks']} prefixes"
+    count = f"{cells[0]['prefixes']} prefixes"
     return f"draws for each Z, on these {count}" if row.name == PERPLEXITY else f"{count}, one energy seed"
 
 

@@ -119,13 +119,15 @@ def by_windows(model: Autoregressive, tokens: Int[Tensor, " tokens"], stride: in
 def on_stream(model: Autoregressive, test: Stream, measures: Mapping[str, Any]) -> dict[str, Any]:
     """Nats per token and seconds per 1,000 tokens by segments; without recurrence, with windows that move on too.
 
-    Of a Transformer-XL also nats per token by the length of its memory, and what evaluation costs without one.
+    A Transformer-XL may have another memory there than in training, as published ones have. Of one also nats per token
+    by the length of its memory, and what evaluation costs without one.
     """
     backbone = model.backbone
     forgets = isinstance(backbone, TransformerXl) and not backbone.recurrence
     segment = model.space.length if forgets else measures["segment"]
     how = {"columns": measures["columns"], "segment": segment, "first": False}  # as published
-    found: dict[str, Any] = {"segments": timed(lambda: segment_cost(model, test.tokens, **how))}
+    own = {"memory": measures["memory"], "clamp_length": measures["clamp"]} if "memory" in measures else {}
+    found: dict[str, Any] = {"segments": timed(lambda: segment_cost(model, test.tokens, **how, **own))}
     if forgets:
         found["sliding"] = timed(lambda: window_cost(model, test.tokens, segment, measures["stride"]))
     if forgets or not isinstance(backbone, TransformerXl):

@@ -92,7 +92,8 @@ WIKITEXT103 = systems(
     {**files("wikitext-103", "txt.xz", "words"), **trained(2.5e-4, 0, 17), **scored(10, 64, 400)},
     layers=16, hidden=410, heads=10, feedforward=2100, length=150, batch=60, dropout=0.1, lstm=546,
     cutoffs=[20_000, 40_000, 200_000], local={"backbone.chunk": 64},
-    xl={"measures.memories": [*MEMORIES, 640, 1600], "measures.write": {"prompt": 50, "tokens": 2000, "order": 4}},
+    xl={"measures.memory": 640, "measures.memories": [*MEMORIES, 640, 1600],
+        "measures.write": {"prompt": 50, "tokens": 2000, "order": 4}},
 )  # fmt: skip
 LENGTHS = {"lengths": [100, 200, 400, 800], "scored": 128, "segment": 64}
 ENWIK8_10M = {**files("enwik8-10m", "bin.xz", "bytes", **TUNED, limit=1_000_000), **trained(3e-3, 100),
@@ -105,7 +106,7 @@ ENWIK8 = systems(
     {**files("enwik8", "bin.xz", "bytes"), **trained(2.5e-4, 0, 50), **scored(10, 80, 820)},
     layers=12, hidden=512, heads=8, feedforward=2048, length=512, batch=22, dropout=0.1, lstm=1595,
     local={"backbone.chunk": 64},
-    xl={"measures.memories": [*MEMORIES, 2100],
+    xl={"measures.memory": 2100, "measures.memories": [*MEMORIES, 2100],
         "measures.speed": {"lengths": [800, 1800, 2800, 3800], "scored": 1024, "segment": 128}},
 )  # fmt: skip
 LETTERS = systems(
@@ -117,6 +118,7 @@ TEXT8 = systems(
     {**files("text8", "txt.xz", "characters"), **trained(2.5e-4, 4000, 218), **scored(10, 128, 1000),
      "backbone.attention_dropout": 0.15},
     layers=24, hidden=1024, heads=8, feedforward=3072, length=768, batch=64, dropout=0.15, lstm=4155,
+    xl={"measures.memory": 3800},
 )  # fmt: skip
 NEWS = systems(
     {**files("gmb-news", "txt.xz", "words", 5000, **TUNED, shuffle=True, seed=0, limit=400_000),
@@ -127,7 +129,7 @@ BILLION = systems(
     {**files("one-billion-word", "txt.xz", "words"), **trained(2.5e-4, 20_000, 4), **scored(10, 32, None),
      "head.tied": False},
     layers=18, hidden=1024, heads=8, feedforward=4096, length=32, batch=224, lstm=286,
-    cutoffs=[60_000, 100_000, 640_000], divide=4,
+    cutoffs=[60_000, 100_000, 640_000], divide=4, xl={"measures.memory": 128},
 )  # fmt: skip
 
 

@@ -1,0 +1,121 @@
+"""What the recipes of Deng et al. 2020 share: their runs, names in their rows, and what their intervals are over."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ebar.recipes.layout import text
+from ebar.recipes.recipe import Cell, Items, Result, Row
+from ebar.recipes.residual.cells import cells
+from ebar.recipes.residual.run import run_cell
+
+PAPER = "Deng et al. 2020"
+RUNS: dict[str, Any] = {"grid": cells, "run": run_cell, "runs": "residual/text"}
+TASK = ("base", "corpus")
+MODEL = (*TASK, "model")
+BY_TASK: dict[str, Any] = {"panels": TASK, "title": "{base} on {corpus}"}
+NAMES = {
+    "base": "base LM", "ralm": "RALM", "balm": "BALM", "unit": "UniT", "bit_base": "BiT-Base", "bit_med": "BiT-Med",
+    "pretrained_base": "BiT-Base*", "pretrained_bounded": "BiT-Base*, |E| ≤ 3", "pretrained_large": "BiT-Large*",
+}  # fmt: skip
+BASES = {"transformer": "Transformer", "stories260k": "stories260K"}
+SYSTEMS = {"data": "data", "base": "base", "joint": "joint"}
+SHARED = "prefixes"  # what the seeds of an energy are all measured on
+
+
+def row_settings(cell: Cell, kind: str) -> dict[str, Any]:
+    """What a row is about."""
+    return {"corpus": cell["corpus"], "base": BASES[cell["base"]], "model": NAMES[kind]}
+
+
+def energy_results(cell: Cell, result: dict[str, Any]) -> list[Result]:
+    """Every energy of a cell, as a run of its own."""
+    return [
+        ({**row_settings(cell, kind), "energy seed": seed, "parameters": run["parameters"]}, run)
+        for kind, runs in result["energies"].items()
+        for seed, run in enumerate(runs)
+    ]
+
+
+def with_part(*keys: str) -> Any:
+    """The first seeds of the energies of which a run has this part."""
+
+    def parts(cell: Cell, result: dict[str, Any]) -> list[Result]:
+        found = [run for run in energy_results(cell, result) if run[0]["energy seed"] == 0]
+        return [run for run in found if _at(run[1], keys) is not None]
+
+    return parts
+
+
+def _at(run: Any, keys: Sequence[str]) -> Any:
+    for key in keys:
+        run = run[key]
+    return run
+
+
+def cell_of(row: Row, cells: Sequence[Cell]) -> Cell:
+    """The run that a row is of, with the settings that its energy has of its own."""
+    kind = next(kind for kind, name in NAMES.items() if name == row.settings["model"])
+    own = [cell for cell in cells if _task(cell) == (row.settings["base"], row.settings["corpus"])]
+    found = next((cell for cell in own if kind in cell["energies"]), own[0])
+    return {**found, **found["energies"].get(kind, {}).get("figures", {})}
+
+
+def _task(cell: Cell) -> tuple[str, str]:
+    return BASES[cell["base"]], str(cell["corpus"])
+
+
+def by_task(results: Sequence[Result]) -> list[Result]:
+    """Runs of one base and text as one: they share the base to the last bit, and the prefixes."""
+    tasks: dict[tuple[str, str], Result] = {}
+    for cell, result in results:
+        known = tasks.get(_task(cell))
+        if known is None:
+            tasks[_task(cell)] = cell, result
+            continue
+        if known[1]["rivals"]["base"] != result["rivals"]["base"]:
+            raise ValueError(f"the runs of {' on '.join(_task(cell))} have different bases: run them on one machine")
+        both = {part: {**known[1][part], **result[part]} for part in ("rivals", "energies")}
+        tasks[_task(cell)] = {**known[0], "energies": {**known[0]["energies"], **cell["energies"]}}, both
+    return list(tasks.values())
+
+
+def prefixes_of(key: str | None = None) -> Items:
+    """Says over how many prefixes the intervals are: all that are measured, or as many as one part of a run has."""
+
+    def items(row: Row, cells: Sequence[Cell]) -> str:
+        cell = cell_of(row, cells)
+        count = cell["prefixes"] if key is None else min(cell[key]["prefixes"], cell["prefixes"])
+        return f"{count} prefixes, one energy seed"
+
+    return items
+
+
+def prefixes_needed(row: Row) -> int | None:
+    """As many as would tell this figure from 0, were it what was measured: widths fall with the root of the number.
+
+    None where the interval tells it already, or does not say over how many prefixes it is.
+    """
+    count = re.search(r"([\d,]+) prefixes", row.over or "")
+    if count is None or not row.value or row.low is None or row.high is None or row.low > 0 or row.high < 0:
+        return None
+    width = max(row.high - row.value, row.value - row.low)
+    return math.ceil(int(count[1].replace(",", "")) * (width / abs(row.value)) ** 2) if math.isfinite(width) else None
+
+
+def said_of_size(rows: Sequence[Row], *, what: str) -> list[str]:
+    """What size would answer the question where the interval holds 0, from the width that was measured."""
+    said = []
+    for row in rows:
+        needed = prefixes_needed(row)
+        if needed is not None:
+            about = ", ".join(str(value) for value in row.settings.values() if value is not None)
+            said.append(f"{about} ({text(row.value)}): some {needed:,}")
+    if not said:
+        return []
+    return [
+        f"Not answerable at this size: {what} is not told from 0 in {len(said)} of {len(rows)} cases. Were it what was "
+        "measured, so many prefixes (with several seeds, as many times more seeds) would tell it from 0: "
+        f"{'; '.join(said)}."
+    ]
