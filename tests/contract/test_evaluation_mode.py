@@ -298,9 +298,12 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "evaluation.exact_cross_entropy.exact_cross_entropy": lambda w: exact_cross_entropy.exact_cross_entropy(
         w.language, w.base, context=w.one
     ),
-    "evaluation.exposure_bias.exposure_bias": lambda w: exposure_bias.exposure_bias(
-        w.base, w.other, w.everything
-    ),
+    "evaluation.exposure_bias.exposure_bias": lambda w: [
+        exposure_bias.exposure_bias(w.base, w.other, w.everything),
+        exposure_bias.exposure_bias(
+            w.base, w.other, w.everything, begins=torch.ones(w.base.space.vocabulary, dtype=torch.bool)
+        ),
+    ],
     "evaluation.exposure_bias.after_own_prefix": lambda w: exposure_bias.after_own_prefix(w.base, w.x, w.context),
     "evaluation.moments.frequencies": lambda w: means.frequencies(fresh(w.x), w.features),
     "evaluation.next_words.next_words": lambda w: next_words.next_words(
@@ -459,7 +462,7 @@ DOES_NOT_MEASURE = {
     "evaluation.energy_distributions": "energy_distributions",
     "evaluation.entropy_gradient": "entropy_gradient_quality",
     "evaluation.exact_cross_entropy": "count_prefixes per_token tilted_cross_entropy",
-    "evaluation.exposure_bias": "win_rate",
+    "evaluation.exposure_bias": "win_rate words_of",
     "evaluation.few_labels": "fake_share true_share",
     "evaluation.decision_regions": "Regions.boundary Regions.boundary_in_fake",
     "evaluation.finite_semi_supervised": "FeatureSpace.conditions FeatureSpace.correct FeatureSpace.discriminators "

@@ -9,7 +9,7 @@ from torch import Generator
 from ebar.backbones.lstm import Lstm
 from ebar.errors import UserError
 from ebar.evaluation.cross_entropy import cross_entropy, stream_cost
-from ebar.evaluation.exposure_bias import after_own_prefix, exposure_bias, win_rate
+from ebar.evaluation.exposure_bias import after_own_prefix, exposure_bias, win_rate, words_of
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive
 from ebar.models.stepwise import token_log_probs
@@ -158,3 +158,31 @@ def test_streams_that_cannot_be_scored(generator: Generator) -> None:
         stream_cost(windows_model(3, generator), stream, stride=4)
     with pytest.raises(UserError, match="too few"):
         stream_cost(windows_model(3, generator), stream[:2])
+
+
+def test_words_by_hand() -> None:
+    """Tokens a = 0 and b = 1, of which b begins a word: the reference a a b is the words aa and b.
+
+    The model decodes a a end: one word, so that b comes after aa. The baseline decodes b end: its b comes after b.
+    """
+    begins = torch.tensor([False, True, False])
+    assert words_of([0, 0, 1, 0, 2], begins, 2) == [[0, 0], [1, 0]]
+    model = table(([], [0.6, 0.3, 0.1]), ([0], [0.5, 0.1, 0.4]), ([0, 0], [0.1, 0.2, 0.7]))
+    baseline = table(([], [0.3, 0.6, 0.1]), ([0], [0.8, 0.1, 0.1]), ([1], [0.1, 0.4, 0.5]), ([0, 0], [0.4, 0.1, 0.5]))
+    x = Sequences(torch.tensor([[0, 0, 1, 2]]), torch.tensor([4]))
+    found = exposure_bias(model, baseline, x, begins=begins)
+    # aa: .6·.5 against .3·.8; b: after aa .2 against, after b, .4; after aa .1.
+    assert (found.own.value, found.gold.value) == (0.5, 1.0)
+    assert (found.own_tested, found.gold_tested, found.left_out) == (2, 2, 0)
+
+
+def test_where_every_token_begins_a_word_words_are_tokens(generator: Generator) -> None:
+    space = Space(4, 6, 3)
+    torch.manual_seed(2)
+    model, baseline = (
+        Autoregressive(Lstm(4, layers=1, hidden=5, dropout=0.5), Softmax(5, 4), space).double() for _ in range(2)
+    )
+    x = model.sample(40, generator=generator)
+    by_tokens = exposure_bias(model, baseline, x, batch=16)
+    by_words = exposure_bias(model, baseline, x, begins=torch.ones(4, dtype=torch.bool), batch=16)
+    assert by_words == by_tokens

@@ -6,14 +6,19 @@ import pytest
 import torch
 from torch import Generator
 
+from ebar.backbones import BACKBONES
 from ebar.errors import UserError
+from ebar.heads.softmax import Softmax
+from ebar.models.construction import Autoregressive
 from ebar.models.tabular import Tabular
 from ebar.objectives import Earm, MaximumLikelihood
-from ebar.objectives.langevin import langevin, last_log_partition
-from ebar.types import Clock, Loss
+from ebar.objectives.langevin import Place, langevin, last_log_partition, vectors_of
+from ebar.types import Clock, Context, Loss
 from tests.models.examples import ENDING, FIXED, lstm, three_contexts
 
 SPACES = pytest.mark.parametrize("space", [ENDING, FIXED], ids=["ending", "fixed"])
+
+PLACES: tuple[Place, ...] = ("input", "first_layer")
 
 
 def loss_of(objective: Any, batch: Any, seed: int = 1) -> Loss:
@@ -123,3 +128,52 @@ def test_a_window_moves_what_is_in_it_only():
 def test_vectors_need_a_model_that_reads_them():
     with pytest.raises(UserError, match="no vectors in place of tokens"):
         Earm(model=Tabular.random(FIXED, generator=Generator()), negatives="langevin")
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("kind", ["transformer", "encoder_decoder"])
+def test_reading_on_from_the_first_layer_is_reading(kind: str, layers: int) -> None:
+    model, context = layered(kind, layers)
+    x = model.sample(2, context, generator=Generator().manual_seed(0))
+    inputs = model.backbone.embed(x.tokens[:, :-1])
+    context = None if context is None else Context(context.given.repeat(2))
+    vectors = vectors_of(model, x.tokens[:, :-1], context, at="first_layer")
+    torch.testing.assert_close(model.backbone.read_on(vectors, context), model.backbone.read(inputs, context))
+    assert vectors.shape[1] == x.tokens.shape[1]
+
+
+@pytest.mark.parametrize("kind", ["transformer", "encoder_decoder"])
+def test_the_dynamics_may_move_what_the_first_layer_gives(kind: str) -> None:
+    """Half a step up the gradient, by differences; what stands for the beginning and the first token stays."""
+    model, context = layered(kind, 2)
+    x = model.sample(1, context, generator=Generator().manual_seed(0))
+    start = vectors_of(model, x.tokens[:, :-1], context, at="first_layer")
+    options: Any = {"steps": 1, "step_size": 0.2, "noise": 0.0, "at": "first_layer", "generator": Generator()}
+    moved = langevin(model, start, x.lengths, context, first=1, **options)
+    assert torch.equal(moved[:, :2], start[:, :2])
+    row = int(x.lengths.argmax())
+    small, ends = 1e-6, []
+    for sign in (1, -1):
+        z = start.clone()
+        z[row, 2, 1] += sign * small
+        with torch.no_grad():
+            ends.append(float(last_log_partition(model, z, x.lengths, context, at="first_layer")[row]))
+    slope = (ends[0] - ends[1]) / (2 * small)
+    assert slope != 0
+    assert float(moved[row, 2, 1] - start[row, 2, 1]) == pytest.approx(0.1 * slope, abs=1e-8)
+    batch = x if context is None else (x, context)
+    losses = [loss_of(Earm(model=model, negatives="langevin", langevin_at=at), batch).value for at in PLACES]
+    assert losses[0] != losses[1]
+
+
+def layered(kind: str, layers: int) -> tuple[Any, Context | None]:
+    torch.manual_seed(3)
+    more = {"encoder_layers": 1} if kind == "encoder_decoder" else {}
+    backbone = BACKBONES[kind](3, layers=layers, hidden=4, heads=2, feedforward=8, dropout=0.1, **more)
+    model = Autoregressive(backbone, Softmax(4, 3), FIXED).double().eval()
+    return model, three_contexts() if kind == "encoder_decoder" else None
+
+
+def test_the_first_layer_is_asked_of_networks_that_have_one():
+    with pytest.raises(UserError, match="cannot be entered after its first layer"):
+        Earm(model=lstm(FIXED, embedding=4), negatives="langevin", langevin_at="first_layer")

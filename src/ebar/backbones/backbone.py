@@ -60,6 +60,26 @@ class Layered(Protocol):
 
 
 @runtime_checkable
+class Resumes(Protocol):
+    """Can be entered after its first layer: shows what that makes of a sequence, and goes the rest of the way from it.
+
+    `read_on` of `first_layer` is `read`, without dropout.
+    """
+
+    def first_layer(
+        self, inputs: Float[Tensor, "rows length size"], context: Context | None = None
+    ) -> Float[Tensor, "rows places width"]:
+        """Vectors of the beginning and of each input: length + 1 places."""
+        ...
+
+    def read_on(
+        self, vectors: Float[Tensor, "rows places width"], context: Context | None = None
+    ) -> Float[Tensor, "rows places width"]:
+        """Hidden vectors as `Reads.read` gives them, from such vectors on."""
+        ...
+
+
+@runtime_checkable
 class Carries(Protocol):
     """Reads a long text segment by segment, and carries a memory of fixed size from one segment to the next.
 

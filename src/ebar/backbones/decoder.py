@@ -142,13 +142,25 @@ class Decoder(TransformerStack):
             x, _ = layer(self.given_to(number, x, 0), causal=True)
             yield self.norm(x)
 
+    def first_layer(
+        self, inputs: Float[Tensor, "rows length width"], state: DecoderState
+    ) -> Float[Tensor, "rows length width"]:
+        """What comes out of the first layer, as the second is given it, from the beginning of everything."""
+        return self.through(self.entered(inputs, 0), state, None, causal=True, layers=range(1))[0]
+
+    def read_on(self, x: Float[Tensor, "rows length width"], state: DecoderState) -> Float[Tensor, "rows length width"]:
+        """The rest of the way from there."""
+        return self.norm(self.through(x, state, None, causal=True, layers=range(1, len(self.layers)))[0])  # type: ignore[no-any-return]
+
     def through(
         self, x: Float[Tensor, "rows length width"], state: DecoderState,
-        mask: Bool[Tensor, "some_rows 1 some_length places"] | None, *, causal: bool,
+        mask: Bool[Tensor, "some_rows 1 some_length places"] | None, *, causal: bool, layers: range | None = None,
     ) -> tuple[Float[Tensor, "rows length width"], tuple[Float[Tensor, "rows seen 2 heads size"], ...]]:  # fmt: skip
+        """Through all layers, and normalised; or through some of them, as they leave it."""
         source_mask = None if state.source_counts is None else state.of_rows(state.source_counts)[:, None, None]
         after = []
-        for number, layer in enumerate(self.layers):
+        for number in range(len(self.layers)) if layers is None else layers:
+            layer = self.layers[number]
             memory = state.memory[number] if state.memory else None
             if state.prefix:
                 prefix = state.of_rows(state.prefix[number])
@@ -159,7 +171,7 @@ class Decoder(TransformerStack):
             if state.prefix:  # copied, so that nothing holds on to the prefix of each row
                 memory = memory[:, state.prefix[number].shape[1] :].clone()
             after.append(memory)
-        return self.norm(x), tuple(after)
+        return self.norm(x) if layers is None else x, tuple(after)
 
 
 def visible(

@@ -116,6 +116,20 @@ class Transformer(DecoderBackbone):
         whole, places = self._laid_out(inputs, spread(context, len(inputs)))
         return tuple(_at(hidden, places) for hidden in self.decoder.every_layer(whole))
 
+    def first_layer(
+        self, inputs: Float[Tensor, "rows length width"], context: Context | None = None
+    ) -> Float[Tensor, "rows places width"]:
+        """Of whole sequences: where a prefix is given, its own vectors would have to come along."""
+        _no_prefix(context)
+        whole = torch.cat([self.decoder.beginning(len(inputs)), inputs], 1)
+        return self.decoder.first_layer(whole, DecoderState((), 0))
+
+    def read_on(
+        self, vectors: Float[Tensor, "rows places width"], context: Context | None = None
+    ) -> Float[Tensor, "rows places width"]:
+        _no_prefix(context)
+        return self.decoder.read_on(vectors, DecoderState((), 0))
+
     def _laid_out(
         self, inputs: Float[Tensor, "rows length width"], context: Context | None
     ) -> tuple[Float[Tensor, "rows all width"], Int[Tensor, "rows places"] | int]:
@@ -197,10 +211,26 @@ class EncoderDecoder(DecoderBackbone):
         self, inputs: Float[Tensor, "rows length width"], context: Context | None = None
     ) -> Float[Tensor, "rows places width"]:
         """One pass of the encoder over the sources, one of the decoder over the beginning and the inputs."""
-        rows, state = len(inputs), self.encode(_source(context))
-        if rows != len(state.source[0]):
-            state = state.select(each_row(len(state.source[0]), rows, inputs.device))
-        return self.decoder(torch.cat([self.decoder.beginning(rows), inputs], 1), state)[0]  # type: ignore[no-any-return]
+        whole = torch.cat([self.decoder.beginning(len(inputs)), inputs], 1)
+        return self.decoder(whole, self._sources(len(inputs), context))[0]  # type: ignore[no-any-return]
+
+    def first_layer(
+        self, inputs: Float[Tensor, "rows length width"], context: Context | None = None
+    ) -> Float[Tensor, "rows places width"]:
+        """Of the decoder; the sources are read to their end."""
+        whole = torch.cat([self.decoder.beginning(len(inputs)), inputs], 1)
+        return self.decoder.first_layer(whole, self._sources(len(inputs), context))
+
+    def read_on(
+        self, vectors: Float[Tensor, "rows places width"], context: Context | None = None
+    ) -> Float[Tensor, "rows places width"]:
+        return self.decoder.read_on(vectors, self._sources(len(vectors), context))
+
+    def _sources(self, rows: int, context: Context | None) -> DecoderState:
+        """Read once each, for so many rows."""
+        state = self.encode(_source(context))
+        contexts = len(state.source[0])
+        return state if rows == contexts else state.select(each_row(contexts, rows, state.source[0].device))
 
 
 class BidirectionalTransformer(TransformerStack):
@@ -246,6 +276,11 @@ def picked(
     """Some places of each row; as a table's lookup, whose gradient is a sum in a fixed order."""
     base = torch.arange(len(vectors), device=vectors.device)[:, None] * vectors.shape[1]
     return F.embedding(base + which, vectors.flatten(0, 1))
+
+
+def _no_prefix(context: Context | None) -> None:
+    if context is not None:
+        raise UserError("A Transformer that goes on from a prefix cannot be entered after its first layer.")
 
 
 def _source(context: Context | None) -> Sequences:

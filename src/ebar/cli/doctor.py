@@ -70,6 +70,7 @@ def findings() -> dict[str, dict[str, dict[str, object]]]:
             "system": {"platform": platform.platform(), "cores": os.cpu_count(), "accelerator": _accelerator()},
             "disk": {"free_gigabytes": round(shutil.disk_usage(".").free / 1e9, 1)},
             "folders": folders,
+            "wordnet": {"METEOR": _meteor() or "installed"},
         },
         "extras": extras,
     }
@@ -85,6 +86,15 @@ def _requirements() -> dict[str, list[str]]:
         if package and name in wanted:
             wanted[name].append(package.group())
     return wanted
+
+
+def _meteor() -> str | None:
+    """What METEOR lacks: words have synonyms in WordNet, which no package of Python brings along."""
+    if _version("torch") is None:
+        return "unknown without torch"
+    from ebar.evaluation.translation import missing_for_meteor
+
+    return missing_for_meteor()
 
 
 def _version(package: str) -> str | None:

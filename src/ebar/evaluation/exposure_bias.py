@@ -15,11 +15,14 @@ from ebar.models.drawing import stepper_of
 from ebar.models.stepwise import token_log_probs
 from ebar.modes import evaluation_mode
 from ebar.progress import bar
+from ebar.samplers.beam import greedy
 from ebar.types import Context, Estimate, Sequences, Stepwise
+
+AT_ONCE = 2048  # words scored together
 
 
 class ExposureBias(NamedTuple):
-    """Shares of the tokens tested that are strictly likelier under the first model; the end token is not tested.
+    """Shares of the tokens, or words, that are strictly likelier under the first model; the end token is not tested.
 
     Intervals are over sentences, whose tokens depend on one another. Each model sees, before the token of place t:
     """
@@ -38,11 +41,19 @@ class ExposureBias(NamedTuple):
 
 
 def exposure_bias(
-    model: Stepwise, baseline: Stepwise, x: Sequences, context: Context | None = None, *, batch: int = 256
-) -> ExposureBias:
-    """Counts over the references x, whose sources are the rows of the context."""
+    model: Stepwise, baseline: Stepwise, x: Sequences, context: Context | None = None, *,
+    begins: Bool[Tensor, " vocabulary"] | None = None, batch: int = 256,
+) -> ExposureBias:  # fmt: skip
+    """Counts over the references x, whose sources are the rows of the context.
+
+    With `begins`, which says of each token whether a word begins with it, words are counted in place of tokens: a
+    word's probability is that of its tokens one after another, after the words before it (or as many words of a
+    model's own decoding).
+    """
     if model.space != baseline.space:
         raise UserError("Models can be compared token by token only where they share their tokens: these do not.")
+    if begins is not None:
+        return _by_words(model, baseline, x, context, begins, batch)
     wins, tests, reached = [], [], []
     total = len(x.lengths)
     with bar("decoding", total, "sentences") as progress:
@@ -65,6 +76,83 @@ def exposure_bias(
         int(tested[1].sum()),
         sum(reached),
     )
+
+
+Words = list[list[int]]  # of a sentence: the tokens of each
+
+
+def _by_words(
+    model: Stepwise, baseline: Stepwise, x: Sequences, context: Context | None, begins: Bool[Tensor, " vocabulary"],
+    batch: int,
+) -> ExposureBias:  # fmt: skip
+    wins: dict[str, list[int]] = {"own": [], "gold": []}
+    tests: dict[str, list[int]] = {"own": [], "gold": []}
+    end, device = model.space.end, x.lengths.device
+    with bar("decoding", len(x.lengths), "sentences") as progress:
+        for rows in torch.split(torch.arange(len(x.lengths), device=device), batch):
+            own, some = None if context is None else context.select(rows), x.select(rows)
+            gold = [words_of(row, begins, end) for row in some.rows()]
+            longest = min(model.space.length, 2 * int(some.lengths.max()))
+            mine, theirs = (
+                [words_of(row, begins, end) for row in greedy(one, own, maximal_length=longest)[0].rows()]
+                for one in (model, baseline)
+            )
+            if context is None:  # one decoding serves all
+                mine, theirs = mine * len(gold), theirs * len(gold)
+            # A decoding reaches the place after its last word too: there it has its end.
+            reached = [min(len(g), len(m) + 1, len(t) + 1) for g, m, t in zip(gold, mine, theirs, strict=True)]
+            for name, before, counts in (
+                ("own", (mine, theirs), reached),
+                ("gold", (gold, gold), list(map(len, gold))),
+            ):
+                scores = [
+                    _after(one, prefixes, gold, counts, own, device)
+                    for one, prefixes in zip((model, baseline), before, strict=True)
+                ]
+                wins[name] += [int(likelier.sum()) for likelier in torch.split(scores[0] > scores[1], counts)]
+                tests[name] += counts
+            progress.advance(len(rows))
+    rates = {name: win_rate(torch.tensor(wins[name]).double(), torch.tensor(tests[name]).double()) for name in wins}
+    own_tested, gold_tested = sum(tests["own"]), sum(tests["gold"])
+    return ExposureBias(rates["own"], rates["gold"], own_tested, gold_tested, gold_tested - own_tested)
+
+
+def words_of(tokens: list[int], begins: Bool[Tensor, " vocabulary"], end: int | None) -> Words:
+    """The tokens of each word, the end left out; the first token begins a word whatever it is."""
+    words: Words = []
+    for token in tokens:
+        if token == end:
+            continue
+        if not words or bool(begins[token]):
+            words.append([])
+        words[-1].append(token)
+    return words
+
+
+@torch.no_grad()
+def _after(
+    model: Stepwise, before: list[Words], gold: list[Words], counts: list[int], context: Context | None,
+    device: torch.device,
+) -> Float[Tensor, " words"]:  # fmt: skip
+    """log p of each of the first `counts` words of the references, after as many words of `before` as precede it."""
+    rows, tokens, firsts = [], [], []
+    for row, count in enumerate(counts):
+        for place in range(count):
+            prefix = [token for word in before[row][:place] for token in word]
+            tokens.append(torch.tensor([*prefix, *gold[row][place]][: model.space.length], device=device))
+            rows.append(row)
+            firsts.append(len(prefix))
+    if not rows:
+        return torch.zeros(0, device=device)
+    lengths = torch.tensor([len(one) for one in tokens], device=device)
+    x = Sequences(torch.nn.utils.rnn.pad_sequence(tokens, batch_first=True), lengths)
+    inside = x.mask() & (torch.arange(x.tokens.shape[1], device=device) >= torch.tensor(firsts, device=device)[:, None])
+    found = []
+    with evaluation_mode(model):
+        for some in torch.split(torch.arange(len(rows), device=device), AT_ONCE):
+            own = None if context is None else context.select(torch.tensor(rows, device=device)[some])
+            found.append(torch.where(inside[some], token_log_probs(model, x.select(some), own), 0.0).sum(1))
+    return torch.cat(found)
 
 
 def win_rate(won: Float[Tensor, " sentences"], tested: Float[Tensor, " sentences"]) -> Estimate:

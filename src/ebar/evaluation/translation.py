@@ -185,20 +185,29 @@ def meteor(hypotheses: Sequence[str], references: Sequence[str], *, level: float
     return _mean(found, "METEOR", level)
 
 
-def _meteor_score() -> Any:
+def missing_for_meteor() -> str | None:
+    """What METEOR lacks here, in a sentence that says how to get it; None where nothing is missing."""
     try:
         from nltk.corpus import wordnet
-        from nltk.translate.meteor_score import single_meteor_score
     except ImportError:
-        raise UserError("METEOR needs nltk: install it with `pip install 'ebar[metrics]'`.") from None
+        return "METEOR needs nltk: install it with `pip install 'ebar[metrics]'`."
     try:
-        # Without WordNet it would answer where all words match, and fail elsewhere: better not to begin.
+        # Without WordNet METEOR would answer where all words match, and fail elsewhere: better not to begin.
         wordnet.synsets("word")
     except (LookupError, OSError, ValueError, AttributeError):
-        raise UserError(
+        return (
             "METEOR needs WordNet, which is not installed: run `python -m nltk.downloader wordnet`, or unpack it as "
-            "corpora/wordnet in a folder that NLTK_DATA names."
-        ) from None
+            "corpora/wordnet in a folder that NLTK_DATA names (Debian's packages wordnet-base and wordnet-sense-index "
+            "hold all of it but the file lexnames)."
+        )
+    return None
+
+
+def _meteor_score() -> Any:
+    if (missing := missing_for_meteor()) is not None:
+        raise UserError(missing)
+    from nltk.translate.meteor_score import single_meteor_score
+
     return single_meteor_score
 
 

@@ -15,7 +15,7 @@ from ebar.models.construction import Autoregressive
 from ebar.models.drawing import draw_fakes
 from ebar.models.stepwise import teacher_forced
 from ebar.objectives.contrastive import Contrast, ScoredTokens, TokenScores, contrast, past, token_scores
-from ebar.objectives.langevin import langevin, last_log_partition, reader
+from ebar.objectives.langevin import Place, check_place, langevin, last_log_partition, vectors_of
 from ebar.objectives.scheduled_sampling import Batch, FromPredictions, inside, parted, token_cross_entropy
 from ebar.types import Clock, Context, Loss, Sequences, context_rows
 
@@ -79,7 +79,10 @@ class Earm(FromPredictions):
     length_offset: int = 5
     """And so many more."""
     negatives: Literal["autoregressive", "langevin"] = "autoregressive"
-    """Fakes drawn token by token, or Langevin dynamics on the input vectors, at the last step only."""
+    """Fakes drawn token by token, or Langevin dynamics on vectors in their place, at the last step only."""
+    langevin_at: Place = "input"
+    """Which vectors the dynamics moves: those of the tokens, or what the first layer makes of them, as in the paper's
+    Table 11."""
     langevin_steps: int = 20
     """Of the dynamics, from the real vectors on."""
     langevin_step_size: float = 0.01
@@ -105,6 +108,7 @@ class Earm(FromPredictions):
             (self.steps, ("tokens", "mean", "sum"), "mean over steps"),
             (self.contexts, ("beginning", "real"), "kind of contexts"),
             (self.negatives, ("autoregressive", "langevin"), "kind of negatives"),
+            (self.langevin_at, ("input", "first_layer"), "place of Langevin dynamics"),
             (self.base, ("maximum_likelihood", "scheduled_sampling"), "base of E-ARM"),
         ):
             choose(dict.fromkeys(table), value, what)
@@ -122,7 +126,7 @@ class Earm(FromPredictions):
         if self.window is not None and self.window < 1:
             raise ValueError(f"a window has at least one token, not {self.window}")
         if self.negatives == "langevin":
-            reader(self.model)
+            check_place(self.model, self.langevin_at)
         object.__setattr__(self, "memory", EarmMemory())
 
     def losses(self, batch: Batch, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
@@ -174,12 +178,13 @@ class Earm(FromPredictions):
     ) -> tuple[TokenScores, Tensor, Tensor, dict[str, float]]:
         """Equation 6 at the last step: −logit − log q̃ of the data against LSE of what the dynamics finds."""
         lengths = x.lengths.clamp(max=end)
-        inputs = reader(self.model)[1].embed(x.tokens[:, : end - 1])
+        at = self.langevin_at
+        vectors = vectors_of(self.model, x.tokens[:, : end - 1], context, at=at)
         moved = langevin(
-            self.model, inputs, lengths, context, first=begin, steps=self.langevin_steps,
+            self.model, vectors, lengths, context, first=begin, steps=self.langevin_steps, at=at,
             step_size=self.langevin_step_size, noise=self.langevin_noise, generator=generator,
         )  # fmt: skip
-        negative = last_log_partition(self.model, moved, lengths, context)
+        negative = last_log_partition(self.model, moved, lengths, context, at=at)
         logits = teacher_forced(self.model, x.tokens, context)
         real = token_scores(logits, x.tokens, mean=self.label_smoothing > 0)
         last = (lengths - 1)[:, None]

@@ -71,16 +71,18 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
         "earm/motif": Lazy("the motif language with its exact entropy: r, scheduled sampling, E-ARM, and π of a GAM"),
         "earm/table2": Lazy("translation en→de by models of two sizes, with and without E-ARM", "earm.tables"),
         "earm/table7": Lazy("BLEU by the length of the target, from the runs of earm/table1", "earm.tables"),
-        "earm/table8": Lazy("exposure bias: how often the true token is likelier under E-ARM", "earm.tables"),
-        "earm/table9": Lazy("top-K energy resampling, K = 0, 5, 10", "earm.tables"),
+        "earm/table8": Lazy("exposure bias: how often the true token is likelier under E-ARM", "earm.exposure"),
+        "earm/table9": Lazy("top-K energy resampling, K = 0, 5, 10", "earm.resampling"),
         "earm/table10": Lazy("ROUGE, METEOR (where WordNet is there) and BLEU", "earm.tables"),
         "earm/table11": Lazy(
             "seconds per 100 iterations of the base, scheduled sampling, E-ARM, Langevin", "earm.timing"
         ),
-        "earm/figure2": Lazy("cross-entropy in training and on held-out data, epoch by epoch", "earm.tables"),
-        "earm/cases": Lazy("translations side by side, what differs from the reference in italics", "earm.tables"),
-        "earm/recent": Lazy("how many recent factors E-ARM's gradient goes through", "earm.language"),
-        "earm/without_ce": Lazy("the contrastive term by itself, from scratch and after pre-training", "earm.language"),
+        "earm/figure2": Lazy("cross-entropy in training and on held-out data, epoch by epoch", "earm.overfitting"),
+        "earm/cases": Lazy("translations side by side, what differs from the reference in italics", "earm.cases"),
+        "earm/recent": Lazy("how many recent factors E-ARM's gradient goes through", "earm.ablations"),
+        "earm/without_ce": Lazy(
+            "the contrastive term by itself, from scratch and after pre-training", "earm.ablations"
+        ),
         "images/logistic_mixture": Lazy("bits per dimension of a mixture of logistics and of a softmax, 256 levels"),
         "residual/perplexity": Lazy("perplexity intervals of joint models of three sizes, beside base, RALM, BALM"),
         "residual/bounded": Lazy("what can be certified of bounded energies, and what a bound costs"),

@@ -40,6 +40,14 @@ def test_the_papers_figures_stand_beside_those_of_the_same_images(made):
     assert told[BITS, "PixelCNN"] == 0.17
     assert told["training bits per dimension", "Gated PixelCNN with E-ARM"] == 0.10
     assert all(row.document is None for row in TABLE5.rows(made))
+    both = TABLE5.rows([*mnist, *(({**cell, "corpus": "cifar-10"}, result) for cell, result in made)])
+    theirs = {row.settings["corpus"]: row.document for row in both
+              if row.name == BITS and row.settings["model"] == "PixelCNN"}  # fmt: skip
+    assert theirs == {"mnist": 0.17, "cifar-10": 3.14}
+    gains = {row.settings["corpus"]: row.document for row in both
+             if row.name == GAIN and row.settings["model"] == "Gated PixelCNN"}  # fmt: skip
+    assert gains == {"mnist": -0.02, "cifar-10": -0.06}
+    assert {cell["corpus"] for cell in TABLE5.grid("paper")} == {"mnist", "cifar-10"}
 
 
 def test_both_recipes_read_the_same_runs(made):

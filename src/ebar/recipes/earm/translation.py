@@ -1,22 +1,30 @@
 """Translation with and without E-ARM: one run measured in every way that a table of Wang et al. 2022 asks for."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from torch import Generator
+import torch
+from jaxtyping import Bool
+from torch import Generator, Tensor
 
 from ebar.data.corpus import Corpus
+from ebar.data.tokenisers import Spells
+from ebar.energies.linear import OwnLogits, Reading
 from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.exposure_bias import exposure_bias
-from ebar.evaluation.translation import bleu, bleu_by_length, bleu_difference, meteor, rouge
+from ebar.evaluation.translation import bleu, bleu_by_length, bleu_difference, meteor, missing_for_meteor, rouge
+from ebar.maths.log_space import effective_sample_size
 from ebar.maths.randomness import folded
 from ebar.models.construction import Autoregressive
+from ebar.models.tilted import measured_energy
 from ebar.recipes.earm.twins import BASE, EARM, curves, train_twins, twin_grid
 from ebar.recipes.grid import PARTS, Grid, at
 from ebar.recipes.recipe import Caption, Cell, Row
 from ebar.samplers.beam import decode_contexts
 from ebar.samplers.energy_resampling import energy_resampling
+from ebar.samplers.importance import flat_indices, multinomial
 
 # Fakes as long as their source lets them be, and two recent factors, are what E-ARM has by itself.
 COMMON = {
@@ -33,19 +41,19 @@ SCALES: dict[str, dict[str, Any]] = {
         "training.maximal_length": 40, "earm.start_epoch": 1, "measures.edges": [2, 3],
     },
     "cpu": {
-        "data.vocabulary": 2000, "data.length": 50, "data.limit": 20_000, "data.held_out_limit": 1000,
+        "data.vocabulary": 2000, "data.length": 50, "data.limit": 10_000, "data.held_out_limit": 1000,
         "backbone.layers": 1, "backbone.encoder_layers": 1, "backbone.hidden": 128, "backbone.heads": 4,
         "backbone.feedforward": 512, "backbone.dropout": 0.1, "optimiser.learning_rate": 2e-3, "schedule.warmup": 200,
-        "training.epochs": 10, "training.batch_tokens": 2048, "training.held_out_batch": 16_384,
-        "training.maximal_length": 100, "earm.start_epoch": 8, "measures.edges": [6, 10],
+        "training.epochs": 20, "training.batch_tokens": 2048, "training.held_out_batch": 16_384,
+        "training.maximal_length": 100, "earm.start_epoch": 7, "measures.edges": [6, 10],
     },
     "paper": {
         "data.vocabulary": 10_000, "data.length": 176, "data.limit": None, "data.held_out_limit": None,
         "backbone.layers": 6, "backbone.encoder_layers": 6, "backbone.hidden": 512, "backbone.heads": 4,
         "backbone.feedforward": 1024, "backbone.dropout": 0.3, "optimiser.learning_rate": 5e-4,
-        "optimiser.weight_decay": 1e-4, "schedule.kind": "inverse_square_root", "schedule.warmup": 4000,
-        "training.epochs": 100, "training.batch_tokens": 4096, "training.held_out_batch": 32_768,
-        "training.maximal_length": 256, "earm.start_epoch": 15, "measures.edges": [25, 50],
+        "optimiser.weight_decay": 1e-4, "schedule.warmup": 4000, "training.epochs": 100, "training.batch_tokens": 4096,
+        "training.held_out_batch": 32_768, "training.maximal_length": 256, "earm.start_epoch": 15,
+        "measures.edges": [25, 50],
     },
 }  # fmt: skip
 SEEDS = {"demo": range(2), "cpu": range(3), "paper": range(5)}
@@ -77,7 +85,7 @@ def _variant(name: str) -> dict[str, Any]:
     options = {f"{of}.{key}": value for of in ("objective", "earm") for key, value in VARIANTS[name].items()}
     if name == SCHEDULED:
         options |= {"objective.kind": "scheduled_sampling", "earm.base": "scheduled_sampling"}
-    return {"variant": name, **options, "measures.candidates": [0, 5, 10] if name == SMOOTHED else []}
+    return {"variant": name, **options, "measures.candidates": [5, 10] if name == SMOOTHED else []}
 
 
 def translation_pairs(corpus: str, direction: str) -> dict[str, Any]:
@@ -92,7 +100,7 @@ def translation_pairs(corpus: str, direction: str) -> dict[str, Any]:
         else:
             found[f"data.{part}"] = f"{corpus}/{name}.{sides['source']}"
             found[f"data.{part}_target"] = f"{corpus}/{name}.{sides['target']}"
-    return {**found, "measures.meteor": corpus == "iwslt14" and sides["target"] == "en"}  # its synonyms are English
+    return {**found, "measures.meteor": sides["target"] == "en"}  # its synonyms are English
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
@@ -101,17 +109,24 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     assert corpus.written is not None
     references = [target for _, target in corpus.written]
     texts = {name: {str(w): translated(twin.model, corpus, w) for w in WIDTHS} for name, twin in twins.items()}
-    test = corpus.sequences("test"), corpus.sources("test")
     return {
         "twins": {
             name: {**translation_figures(cell, corpus, twin.model, texts[name]), "curves": curves(twin)}
             for name, twin in twins.items()
         },
         "difference": {w: bleu_difference(texts[EARM][w], texts[BASE][w], references) for w in texts[BASE]},
-        "exposure": exposure_bias(twins[EARM].model, twins[BASE].model, *test)._asdict(),
+        "exposure": {
+            part: exposure_figures(twins[EARM].model, twins[BASE].model, corpus, part, cell["seed"])
+            for part in ("train", "test")
+        },
         "sources": [source for source, _ in corpus.written[-KEPT:]],
         "references": references[-KEPT:],
     }
+
+
+def run_curves(cell: Cell, folder: Path) -> dict[str, Any]:
+    """Both twins, trained: what was logged of them, and nothing measured afterwards."""
+    return {"twins": {name: {"curves": curves(twin)} for name, twin in train_twins(cell, folder)[1].items()}}
 
 
 def translated(model: Autoregressive, corpus: Corpus, width: int) -> list[str]:
@@ -131,26 +146,83 @@ def translation_figures(
     """BLEU of the translations, by the width of the beam, and more of the widest beam's."""
     measures, sources, best = cell["measures"], corpus.sources("test"), texts[str(max(WIDTHS))]
     assert corpus.written is not None
-    assert sources is not None
     references = [target for _, target in corpus.written]
-
-    def resampled(candidates: int) -> list[str]:
-        """One of the beam's K best, by the energy at its last step (section D.4); for K = 0 the best."""
-        if candidates == 0:
-            return best
-        generator = Generator().manual_seed(folded(cell["seed"], candidates))
-        return corpus.text(
-            energy_resampling(model, sources, candidates=candidates, distinct=True, generator=generator).x
-        )
-
+    with_meteor = measures["meteor"] and missing_for_meteor() is None
     return {
         "bleu": {width: bleu(own, references).score for width, own in texts.items()},
         "by_length": {part.name: part.score for part in bleu_by_length(best, references, edges=measures["edges"])},
-        "overlap": rouge(best, references) | ({"METEOR": meteor(best, references)} if measures["meteor"] else {}),
-        "resampling": {str(k): bleu(resampled(k), references).score for k in measures["candidates"]},
+        "overlap": rouge(best, references) | ({"METEOR": meteor(best, references)} if with_meteor else {}),
+        "resampling": {str(k): _resampling(model, corpus, k, cell["seed"]) for k in measures["candidates"]},
         "nats_per_token": cross_entropy(model, corpus.sequences("test"), context=sources).pooled_per_token,
         "texts": best[-KEPT:],
     }
+
+
+# How one of K candidates is chosen: drawn in proportion to a weight, or the one whose weight is largest. The weights
+# are e^(logit of the last token), which is the paper's wording (section 4); q·e^LSE, which is what its equations make
+# p_θ; and q itself, without an energy.
+WEIGHTS = ("last logit", "q·exp(LSE)", "q alone")
+WAYS = tuple(f"{way} by {weight}" for way in ("drawn", "best") for weight in WEIGHTS)
+
+
+def _resampling(model: Autoregressive, corpus: Corpus, candidates: int, seed: int) -> dict[str, Any]:
+    """BLEU by the way to choose, and by the weight how many of the K candidates are in the running."""
+    assert corpus.written is not None
+    references = [target for _, target in corpus.written]
+    texts, effective = resampled(model, corpus, candidates, seed)
+    return {"bleu": {way: bleu(own, references).score for way, own in texts.items()}, "effective": effective}
+
+
+def resampled(
+    model: Autoregressive, corpus: Corpus, candidates: int, seed: int
+) -> tuple[dict[str, list[str]], dict[str, float]]:
+    """One of the K likeliest translations that a beam of K finds, chosen in every way (section D.4).
+
+    And the effective number of candidates by each weight, the mean over sentences: K where all are alike.
+    """
+    sources = corpus.sources("test")
+    generator = Generator().manual_seed(folded(seed, candidates))
+    beam = energy_resampling(model, sources, candidates=candidates, distinct=True, generator=generator)
+    pool, joint = beam.candidates.x, beam.candidates.log_weights  # those of q·e^LSE
+    with torch.no_grad():
+        lse, logit = (
+            -measured_energy(OwnLogits(model, reading), pool, sources).double().view_as(joint)
+            for reading in get_args(Reading)
+        )
+    absent = joint == -math.inf  # where there are fewer than K
+    weights = dict(zip(WEIGHTS, (logit.masked_fill(absent, -math.inf), joint, joint - lse), strict=True))
+    texts, effective = {}, {}
+    for weight, log_weights in weights.items():
+        effective[weight] = float(effective_sample_size(log_weights).mean())
+        ways = {"drawn": multinomial(log_weights, 1, generator), "best": log_weights.argmax(1, keepdim=True)}
+        for way, chosen in ways.items():
+            texts[f"{way} by {weight}"] = corpus.text(pool.select(flat_indices(chosen, candidates)))
+    return texts, effective
+
+
+PAIRS = 1000  # sentence pairs that exposure bias is counted on, as in the paper
+
+
+def exposure_figures(
+    model: Autoregressive, baseline: Autoregressive, corpus: Corpus, part: str, seed: int
+) -> dict[str, Any]:
+    """Table 8 on a part of the data, counted in words and in tokens."""
+    x, sources = corpus.sequences(part), corpus.sources(part)
+    assert sources is not None
+    rows = torch.randperm(len(x.lengths), generator=Generator().manual_seed(folded(seed, 5)))[:PAIRS]
+    some = x.select(rows), sources.select(rows)
+    begins = word_beginnings(corpus)
+    return {
+        of: exposure_bias(model, baseline, *some, begins=own)._asdict()
+        for of, own in (("words", begins), ("tokens", None))
+    }
+
+
+def word_beginnings(corpus: Corpus) -> Bool[Tensor, " vocabulary"]:
+    """Which tokens a word begins with: those that spell a blank first, as words stand between blanks."""
+    assert isinstance(corpus.tokeniser, Spells)
+    spelt = [*corpus.tokeniser.spellings(), *[None] * corpus.space.vocabulary][: corpus.space.vocabulary]
+    return torch.tensor([one is not None and one[:1].isspace() for one in spelt])
 
 
 SENTENCES = "test sentences"
