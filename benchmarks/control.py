@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     for seed in range(SEEDS):
         for name, make in (("begins", begins), ("learnt", learns)):
             path = folder / f"{name}-{seed}.json"
-            parts[name].append(once(path, lambda make=make, seed=seed: drawn(case, target, make, seed)))
+            parts[name].append(once(path, partial(drawn, case, target, make, seed)))
             print(f"{folder.name}, {name}, seed {seed}: {summary(parts[name][-1])}", file=sys.stderr)
     own = once(folder / "own.json", lambda: drawn(case, target, None, SEEDS))
     figures = {name: pooled(some) for name, some in parts.items()}
@@ -125,7 +126,7 @@ def ruled(case: Case) -> Any:
     else:
         model = ebar.from_pretrained(smollm2(), length=case.length)
     wanted = {ebar.Word(word): share for word, share in case.term.items()}
-    few = {"draws": 400, "checks": 300} if case.model == "smollm2" else {}
+    few: dict[str, Any] = {"draws": 400, "checks": 300} if case.model == "smollm2" else {}
     return ebar.control(model, wanted, surrogate_draws=case.surrogate, rows=case.rows, seed=0, **few)
 
 
@@ -195,7 +196,8 @@ def per_second(parts: list[dict[str, Any]]) -> float:
     making = sum(part["making"] for part in parts) / len(parts)
     drawing = sum(part["drawing"] for part in parts) / draws * WANTED
     weights = [one for part in parts for one in part["log_weights"]]
-    return WANTED * float(effective_sample_size(_tensor(weights))) / len(weights) / (making + drawing)
+    found: float = WANTED * float(effective_sample_size(_tensor(weights))) / len(weights) / (making + drawing)
+    return found
 
 
 def summary(part: dict[str, Any]) -> float:
@@ -210,7 +212,7 @@ def log_mean(log_weights: list[float]) -> float:
 
 def relative_error(log_weights: list[float]) -> float:
     """The standard error of log Ẑ: that of the mean weight, relative to it."""
-    weights = (_tensor(log_weights) - max(log_weights)).exp()
+    weights: Tensor = (_tensor(log_weights) - max(log_weights)).exp()
     return float(weights.std() / weights.mean() / math.sqrt(len(weights)))
 
 

@@ -1,6 +1,7 @@
 """A look-ahead that learns, against enumeration: whatever it has learnt, weights are exact."""
 
 import math
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.maths.log_space import effective_sample_size
 from ebar.models.construction import Autoregressive
+from ebar.models.hidden import shows_hidden
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.models.truncated import Prompted, Truncated
@@ -24,6 +26,7 @@ from ebar.samplers.learning import Learning, open_places
 from ebar.samplers.look_ahead import LookAhead, guided, learnt
 from ebar.samplers.smc import Smc
 from ebar.samplers.surrogate import Uniform
+from ebar.testing.enumeration import whole_space
 from ebar.training.randomness import seeded
 from ebar.types import Context, Sequences, Space
 from tests.samplers.test_look_ahead import CPU, ENDED, FIXED, SPACES, Ones, energy, everything, motif, two_motifs
@@ -44,8 +47,9 @@ def network(space: Space, kind: type = Lstm) -> Autoregressive:
 def misled(target: Tilted, generator: Generator, size: float = 5.0) -> Guided:
     """A proposal whose correction is random, and large."""
     first = guided(target, draws=100, generator=generator)
-    correction = Correction(target.base.output_vectors, 8, len(first.states.features), units=16, generator=generator)
-    last = correction.network[-1]
+    vectors = shows_hidden(target.base).output_vectors
+    correction = Correction(vectors, 8, len(first.states.features), units=16, generator=generator)
+    last: Any = correction.network[-1]
     last.weight.data.copy_(size * torch.randn(last.weight.shape, generator=generator))
     return first.corrected(correction.requires_grad_(False), open_places(first, target))
 
@@ -57,12 +61,14 @@ def test_shown_logits_are_the_models_and_come_from_the_shown_vectors(space, kind
     tokens = torch.randint(2, (3, 4), generator=generator)
     whole = Truncated(model, temperature=0.5)
     given = Context(Sequences(tokens[:1, :2], torch.tensor([2])))
-    for one, factor in ((model, 1.0), (whole, 2.0), (Prompted(model, given), 1.0)):
+    models: list[tuple[Any, float]] = [(model, 1.0), (whole, 2.0), (Prompted(model, given), 1.0)]
+    bias = cast(Softmax, model.head).linear.bias
+    for one, factor in models:
         logits, _ = one.start(3)
         shown, state = one.showing().start(3)
         torch.testing.assert_close(shown.logits, logits)
         torch.testing.assert_close(one.showing().start(1, None)[0][0].logits, logits[0])
-        made = factor * (shown.hidden @ one.output_vectors.T + model.head.linear.bias)
+        made = factor * (shown.hidden @ one.output_vectors.T + bias)
         torch.testing.assert_close(made, logits)
         after, _ = one.advance(tokens, one.start(3)[1])
         parallel, _ = one.showing().advance(tokens, state)
@@ -145,7 +151,7 @@ def test_prefix_weights_obey_their_law_and_steps_agree_with_the_parallel_pass(sp
 def test_the_mean_weight_is_z_whatever_was_learnt(space, sampler, generator):
     """4.5 standard errors over independent repetitions: one false alarm in 150,000 runs."""
     target = Tilted(network(space), two_motifs(space))
-    z = target.log_score(everything(target.base)).exp().sum().detach()
+    z = target.log_score(whole_space(space)).exp().sum().detach()
     for proposal in (misled(target, generator, 1.0), learnt(target, learning=QUICK, draws=200, generator=generator)[0]):
         drawn = draw(sampler, target, 60 * 64, proposal=proposal, generator=generator)
         means = drawn.log_weights.double().exp().view(60, -1).mean(1)
@@ -194,7 +200,7 @@ def test_future_ratios_of_any_proposal_have_the_mean_that_the_base_gives_them(ge
     log_tilt = target.energy(walk.x).neg().detach()
     first = kept.place == 0
     weight = (log_tilt[kept.text[first]] + kept.log_rest[first]).exp()
-    x = everything(target.base)
+    x = whole_space(ENDED)
     log_score, log_q = target.log_score(x).detach(), target.base.log_prob(x).detach()
     tokens = kept.token[first]
     for token in (0, 1):

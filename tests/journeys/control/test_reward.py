@@ -62,9 +62,9 @@ def test_a_reward_of_minus_infinity_is_a_hard_constraint(model: Pretrained) -> N
     found = ruled.check(4000, generator=Generator().manual_seed(2))
     assert within(found["log_z"], log_z)
     assert all("a" in text for text in ruled.sample(20, generator=Generator().manual_seed(3)))
-    found = reward(model, lambda texts: [-math.inf] * len(texts), beta=1.0)
+    nothing = reward(model, lambda texts: [-math.inf] * len(texts), beta=1.0)
     with pytest.raises(UserError, match="All of the 50 draws have a reward of −inf"):
-        found.check(50)
+        nothing.check(50)
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
