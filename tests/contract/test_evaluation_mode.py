@@ -487,7 +487,7 @@ DOES_NOT_MEASURE = {
     "evaluation.token_search": "Scores.log_q_per_token Scores.mean_energy Scores.taken_for_real Searched.rows "
     "random_tokens",
     "evaluation.translation": "bleu bleu_by_length bleu_counts bleu_difference bleu_of_counts check_pairs "
-    "meteor resampled_sums rouge",
+    "meteor missing_for_meteor resampled_sums rouge",
     "samplers.annealed": "next_rung",
     "samplers.beam": "Beams.first alike by_source restored length_normalised_score limits",
     "samplers.draw": "BatchSampler.batches group_size numbered proposal_for shares "

@@ -116,7 +116,7 @@ def test_different_data_are_refused_in_a_sentence(text: Path, tmp_path: Path) ->
     with pytest.raises(UserError, match=r"different test data .*: compare runs whose test items are the same"):
         compare(one, equal(ebar.read_text(tmp_path / "other.txt", tokeniser="characters")))
     first, second = (ebar.language(motif="11", length=5, size=40, test_size=size) for size in (30, 20))
-    with pytest.raises(UserError, match=r"different test data .30 items and 20\."):
+    with pytest.raises(UserError, match=r"different test data .30 items and 20."):
         compare(equal(first), equal(second))
     with pytest.raises(UserError, match=r"item \d+ is"):
         compare(equal(first), equal(ebar.language(motif="00", length=5, size=40, test_size=30)))

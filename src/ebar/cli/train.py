@@ -31,8 +31,13 @@ def main(words: Sequence[str]) -> int:
 
 
 def say_backbone(words: Sequence[str], config: ModelConfig, place: RunFolder) -> None:
-    """Which backbone the kind of data has chosen, where nobody did, on standard error."""
+    """Which backbone the kind of data has chosen, where nobody did, on standard error.
+
+    An LSTM is what there is where no kind of data asks for another, and goes unsaid.
+    """
     if place.json or os.environ.get("RANK", "0") != "0" or kind_is_given("backbone", words):
+        return
+    if config.backbone.kind == "lstm":
         return
     sys.stderr.write(
         f"backbone {config.backbone.kind}, for data of kind {config.data.kind}: --backbone.kind chooses another\n"
