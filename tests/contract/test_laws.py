@@ -55,7 +55,7 @@ BACKBONE_OPTIONS: dict[str, dict[str, Any]] = {
     "gated_pixelcnn": {"features": 4, "layers": 1},
 }
 SAMPLER_OPTIONS: dict[str, dict[str, Any]] = {
-    "metropolis": {"chains": 8, "burn_in": 20, "thin": 2},
+    "metropolis": {"chains": 64, "burn_in": 20, "thin": 2},
     "smc": {"particles": 8},
     "annealed": {"particles": 8},
     "quasi_rejection": {"log_beta": 2.0},
