@@ -72,3 +72,5 @@ def test_n_for_is_the_largest_whose_bound_is_not_above():
 def test_too_few_draws_are_said_to_be_too_few():
     with pytest.raises(UserError, match="from 40 draws or more, not 30"):
         expected_best(torch.zeros(30), 10)
+    with pytest.raises(UserError, match="1 draw or more, not 0"):
+        expected_best(torch.zeros(30), 0)

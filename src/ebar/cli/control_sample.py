@@ -57,13 +57,12 @@ def main(words: Sequence[str]) -> int:
     with shown(not arguments.json):
         # What a fit with rounds has learnt is kept in its folder, and is what looks ahead.
         looks = arguments.proposal == "look_ahead" or isinstance(sampler, LookAhead)
-        proposal = (
-            controlled.ahead
-            if looks and controlled.rounds
-            else build_proposal(
+        if looks and controlled.rounds:
+            proposal = controlled.ahead
+        else:
+            proposal = build_proposal(
                 arguments, sampler, controlled.p, arguments.n, generator, draws=controlled.surrogate_draws
             )
-        )
         texts = controlled.sample(arguments.n, sampler=sampler, proposal=proposal, generator=generator)
         drawn = texts.draws if texts.draws.estimates_z else None
         gains = {} if drawn is None else {"these draws": controlled.effective_samples(drawn)}

@@ -18,8 +18,8 @@ from ebar.types import Context, Sequences
 class Reward:
     """E(x) = −r(x)/β, for a function of a list of texts that gives a number for each.
 
-    A reward of −∞ forbids a text; NaN and +∞ are refused, as there is no p then. Features of −∞ and rewards read the
-    text as the model's tokens spell it, after what the reading has `before`.
+    A reward of −∞ forbids a text; NaN and +∞ are refused, as there is no p then. The function is given the text that
+    the model's tokens spell, after what the reading has `before`.
     """
 
     def __init__(self, function: Callable[[list[str]], Sequence[float]], beta: float, reading: Reading):

@@ -43,6 +43,8 @@ def expected_best(rewards: Float[Tensor, " draws"], n: Count) -> Estimate:
     jackknife's over groups of draws.
     """
     count = len(rewards)
+    if n < 1:
+        raise UserError(f"The best of n is of 1 draw or more, not {n}.")
     groups = min(GROUPS, count // (2 * n))
     if groups < 2:
         raise UserError(f"The best of {n:,} is estimated from {4 * n:,} draws or more, not {count:,}: draw more.")

@@ -49,7 +49,12 @@ class Rewarded:
 
         All from n draws of the model. `best_of` adds numbers of draws to the one whose KL is not above p's.
         """
-        beta = self.energy.beta
+        beta, most = self.energy.beta, n // 4  # of so many draws no more can be the best
+        if wrong := [count for count in best_of if not 1 <= count <= most]:
+            raise UserError(
+                f"The best of {wrong[0]:,} cannot be told from {n:,} draws: give numbers from 1 to {most:,}, "
+                "or more draws."
+            )
         generator = default_generator(device_of(self.p.base)) if generator is None else generator
         log_q, rewards = self._draws(n, generator)
         log_weights = rewards / beta
@@ -69,8 +74,7 @@ class Rewarded:
             "KL(p‖model), nats": kl,
             "effective samples per draw": float(effective_sample_size(log_weights)) / n,
         }  # fmt: skip
-        most = n // 4
-        same = min(n_for(kl.value), most) if math.isfinite(kl.value) else 1
+        same = max(1, min(n_for(kl.value), most)) if math.isfinite(kl.value) else 1
         for count in dict.fromkeys([same, *best_of]):
             figures[f"best of {count:,}: expected reward"] = expected_best(rewards, count)
             figures[f"best of {count:,}: KL is at most"] = kl_bound(count)

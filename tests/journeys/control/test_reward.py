@@ -75,6 +75,15 @@ def test_a_reward_that_is_no_number_is_refused_in_one_sentence(wrong: float, mod
         reward(model, letters, beta=0.0)
 
 
+@pytest.mark.parametrize("wrong", [0, -2, 13])
+def test_numbers_of_draws_that_cannot_be_told_are_refused_before_any_is_made(wrong: int, model: Pretrained) -> None:
+    def never(texts: list[str]) -> Sequence[float]:
+        raise AssertionError("drawn already")
+
+    with pytest.raises(UserError, match="cannot be told from 50 draws: give numbers from 1 to 12"):
+        reward(model, never, beta=1.0).check(50, best_of=[2, wrong])
+
+
 def test_the_command_shows_figures_and_texts(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "scores.py").write_text("def cheerful(texts):\n    return [text.count('a') for text in texts]\n")
     words = ["control", "reward", "--model", str(folder), "--reward", f"{tmp_path / 'scores.py'}:cheerful"]
