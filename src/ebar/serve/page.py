@@ -39,9 +39,9 @@ def build_page(playground: Playground) -> gr.Blocks:
             "<h1>ebar playground</h1><p>A language model q, an energy E, and what becomes of it: "
             "<b>p(x) = q(x)·exp(−E(x)) / Z</b>. Every number that was estimated has its 95 % interval.</p>"
         )
-        with gr.Tab("A model and its energy"):
+        with gr.Tab("A model"):
             _model_tab(playground)
-        with gr.Tab("A language known exactly"):
+        with gr.Tab("A language"):
             _language_tab(playground)
 
         def left(request: gr.Request) -> None:

@@ -201,7 +201,7 @@ def encoded(reading: Reading, text: str) -> list[int]:
 def _spelt(reading: Reading, tokens: list[int], place: int) -> str:
     """What a token adds to the text before it."""
     if tokens[place] == reading.end:
-        return "⏹"
+        return "[end]"
     before, after = reading.text(tokens[:place]), reading.text(tokens[: place + 1])
     return after[len(before) :] if after.startswith(before) else reading.text([tokens[place]])
 
