@@ -18,9 +18,9 @@ class Asked:
     prompt: str = ""
     constraints: str = ""  # one a line
     reads_prompt: bool = False
-    length: float | None = 40
-    draws: float | None = 500
-    seed: float | None = 0
+    length: float | int | None = 40  # a box of the page may hold any number, or none
+    draws: float | int | None = 500
+    seed: float | int | None = 0
 
     @property
     def terms(self) -> list[str]:

@@ -56,7 +56,7 @@ class Limits:
             )
         return text
 
-    def check_number(self, number: float | None, most: int, what: str, least: int = 1) -> int:
+    def check_number(self, number: float | int | None, most: int, what: str, least: int = 1) -> int:
         """A whole number within its bounds."""
         if number is None or number != number or not least <= number <= most:
             shown = "nothing" if number is None else f"{number:g}"

@@ -78,7 +78,10 @@ class Guard:
             raise Refused(403, "This playground does not answer pages of other sites.")
         if any(part in path for part in CLOSED):
             raise Refused(404, "There is nothing here.")
-        if int(headers.get(b"content-length", "0") or 0) > self.largest:
+        size = headers.get(b"content-length", "0")
+        if not size.isascii() or not size.isdigit():
+            raise Refused(400, "The length of this request is no number.")
+        if int(size) > self.largest:
             raise Refused(413, f"This request is too large: at most {self.largest:,} bytes are read.")
 
 

@@ -20,6 +20,7 @@ from ebar.features.regular import Regular
 from ebar.journeys.control.constraints import Constraints
 from ebar.journeys.control.journey import continued_from, control
 from ebar.maths.enumeration import all_sequences, has_at_most
+from ebar.models.pretrained import MEMORY
 from ebar.models.tilted import Tilted, measured_energy, propose, score
 from ebar.samplers.draw import shares
 from ebar.samplers.guided import Guided
@@ -54,10 +55,10 @@ def check_terms(terms: list[str], limits: Limits) -> None:
 
 
 def rows_at_once(model: Any, length: int, limits: Limits) -> int:
-    """Draws that fit in the memory of a request: keys, values and logits of each."""
-    kept = getattr(model, "_kept_of_a_token", None)
-    each = 32 * model.space.vocabulary + length * (kept() if callable(kept) else 4096)
-    fit = int(limits.memory * 2**20) // each
+    """Draws that fit in the memory of a request; a pretrained model knows what each takes."""
+    known = getattr(model, "rows_at_once", None)
+    each = 32 * model.space.vocabulary + 4096 * length if known is None else MEMORY / known
+    fit = int(limits.memory * 2**20 / each)
     if fit < 2:
         raise UserError(f"A text of {length} tokens of this model takes too much memory here: ask for shorter ones.")
     return min(BATCH, fit)
