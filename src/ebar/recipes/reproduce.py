@@ -65,7 +65,8 @@ def reproduce(
         raise UserError(f"There is no scale {scale!r}: choose one of {', '.join(SCALES)}.")
     recipe = find_recipe(name)
     grid = recipe.grid(scale)
-    folder = work / f"{recipe.runs or name}.{scale}"
+    # Absolute: a relative name of a file that a cell writes for itself would be looked for among the data.
+    folder = work.absolute() / f"{recipe.runs or name}.{scale}"
     folder.mkdir(parents=True, exist_ok=True)
     if fresh:
         shutil.rmtree(folder)
