@@ -46,12 +46,13 @@ def run_shards(
     *,
     workers: Workers = Workers(),  # noqa: B008 — immutable
     in_order: bool = False,
+    ahead: int = AHEAD,
 ) -> Iterator[tuple[int, Made]]:
     """`work(common, job)` of each job, with the job's number among them: as they finish, or in their order.
 
-    `common` (a model, say) is sent to each worker once. Jobs are taken from their iterable as workers come free, and in
-    order no more than a few lie finished: memory is bounded by shard and worker. A shard whose worker dies is done
-    again. An error ends it; what was yielded before stands.
+    `common` (a model, say) is sent to each worker once. Jobs are taken from their iterable as workers come free,
+    `ahead` of them for each worker, and in order no more than a few lie finished: memory is bounded by shard and
+    worker. A shard whose worker dies is done again. An error ends it; what was yielded before stands.
     """
     if workers.backend == "process":
         for number, job in enumerate(jobs):
@@ -61,7 +62,8 @@ def run_shards(
         return
     opened: AbstractContextManager[Pool] = choose(_backends(), workers.backend, "backend")(work, common, workers)
     with opened as pool:
-        yield from _ordered(_spread(pool, jobs, in_order)) if in_order else _spread(pool, jobs, in_order)
+        found = _spread(pool, jobs, in_order, ahead)
+        yield from _ordered(found) if in_order else found
 
 
 def _backends() -> dict[str, Callable[..., AbstractContextManager[Pool]]]:
@@ -71,9 +73,9 @@ def _backends() -> dict[str, Callable[..., AbstractContextManager[Pool]]]:
     return {"joblib": core_pool, "ray": ray_pool}
 
 
-def _spread(pool: Pool, jobs: Iterable[Any], in_order: bool) -> Iterator[tuple[int, Any]]:
+def _spread(pool: Pool, jobs: Iterable[Any], in_order: bool, ahead: int = AHEAD) -> Iterator[tuple[int, Any]]:
     """As they finish; in order, none is begun that is too far ahead of the first that is not finished."""
-    rest, most = enumerate(jobs), AHEAD * pool.number
+    rest, most = enumerate(jobs), ahead * pool.number
     again: list[tuple[int, Any]] = []
     under_way: dict[Future[Any], tuple[int, Any]] = {}
     taken = deaths = 0
