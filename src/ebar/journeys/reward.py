@@ -19,7 +19,7 @@ from ebar.estimators.exact import device_of
 from ebar.estimators.log_z import log_mean
 from ebar.estimators.moments import weighted_mean
 from ebar.evaluation.best_of_n import expected_best, kl_bound, n_for
-from ebar.journeys.control.journey import Texts, continued_from
+from ebar.journeys.control.continuing import Texts, continued_from
 from ebar.maths.importance import check_weights
 from ebar.maths.log_space import effective_sample_size
 from ebar.maths.randomness import default_generator
