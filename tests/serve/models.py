@@ -3,10 +3,12 @@
 import math
 import threading
 from typing import Any
+from unittest.mock import Mock
 
 import torch
 from torch import Tensor, nn
 
+from ebar.data.chunks import Chunks
 from ebar.data.tokenisers import Alphabet, reading_of_space
 from ebar.errors import UserError
 from ebar.journeys.residual.base import Base
@@ -49,7 +51,7 @@ def opened(model: Tabular) -> Opened:
 
 
 def residual(length: int) -> Residual:
-    chunks: Any = None  # nothing here is trained
+    chunks = Mock(spec=Chunks)  # nothing here is trained
     return Residual(base=Base(q=coin(length), tokeniser=Alphabet("ab")), energy=FirstIsB(), chunks=chunks)
 
 

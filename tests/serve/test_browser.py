@@ -17,7 +17,9 @@ from ebar.serve.playground import Playground
 from tests.serve.models import InMemory, Slow, coin, opened, residual
 
 pytest.importorskip("gradio", reason="the playground needs gradio: pip install 'ebar[web]'")
-playwright = pytest.importorskip("playwright.sync_api", reason="a browser is driven by playwright: pip install playwright")
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="a browser is driven by playwright: pip install playwright"
+)
 CHROMIUM = shutil.which("chromium")
 # Packages of the page and of the browser warn of their own future.
 pytestmark = [
@@ -60,7 +62,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
     runs = tmp_path_factory.mktemp("runs")
     words = "train --name motif --data.motif 101 --data.length 4 --data.size 20 --data.test_size 5 --backbone.layers 1"
-    assert main([*words.split(), "--backbone.hidden", "4", "--training.epochs", "1", "--runs", str(runs), "--json"]) == 0
+    assert (
+        main([*words.split(), "--backbone.hidden", "4", "--training.epochs", "1", "--runs", str(runs), "--json"]) == 0
+    )
     slow, energy = Slow(12), opened(coin(3))
     memory = InMemory(
         coin=opened(coin(3)), slow=opened(slow),

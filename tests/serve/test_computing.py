@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators.exact import log_z as exact_log_z
 from ebar.features.regular import Motif
@@ -62,8 +63,8 @@ def test_drawn_figures_agree_with_the_exact_ones(monkeypatch):
     assert found.effective is not None
     assert not found.log_z.is_exact
     constraints = Constraints.of([(Motif("aa"), 1), (Motif("bb"), 0.5)], opened(coin(5)).reading)
-    energy = tilting.Linear(constraints.counted, torch.tensor([-math.inf, found.knobs[0].at], dtype=torch.float64))
-    truth = float(exact_log_z(Tilted(coin(5), energy)))
+    energy = Linear(constraints.counted, torch.tensor([-math.inf, found.knobs[0].at], dtype=torch.float64))
+    truth = exact_log_z(Tilted(coin(5), energy)).item()
     # Half-widths of 95 % times 2.3 are 4.5 standard errors: one false alarm in 150,000 seeds.
     assert abs(found.log_z.value - truth) < 2.3 * (found.log_z.high - found.log_z.low) / 2
     texts = [text for text, share in zip(found.cloud.texts, found.cloud.shares.tolist(), strict=True) if share > 0]
@@ -143,14 +144,14 @@ def test_what_cannot_be_asked_is_refused_in_one_sentence(asked, said):
         coin=opened(coin(3)), energy=type(energy)(model=energy.model, reading=energy.reading, residual=residual(2))
     )
     playground = Playground(shelf, PATIENT)
-    with pytest.raises(UserError, match=".") as refused:
+    with pytest.raises(UserError) as refused:
         list(playground.compute("me", asked))
     assert said in str(refused.value)
     assert playground.busy == 0
 
 
 def test_constraints_that_would_fill_the_memory_are_refused_before_they_are_made():
-    asked = Asked(name="coin", constraints="expression:a(a|b){9}a=1\nexpression:b(a|b){9}b=1", length=20)
+    asked = Asked(name="coin", constraints="expression:a(a|b){9}a=1\nexpression:b(a|b){9}b=1", length=14)
     with pytest.raises(UserError, match="more than a request may have"):
         answer(asked, coin(14), Limits(seconds=HOUR, memory=4.0))
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ebar.serve.server import Guard, is_loopback, listening
 from ebar.errors import UserError
+from ebar.serve.server import Guard, is_loopback, listening
 
 
 async def _page(scope: Any, receive: Any, send: Any) -> None:

@@ -68,8 +68,8 @@ def heaviest(cloud: Cloud, parts: Callable[[list[int]], list[Part]] | None = Non
         rows.setdefault(cloud.texts[row], row)
     return [
         Candidate(
-            parts(cloud.x.prefix(row)) if parts is not None else [Part(text, 0.0)], float(cloud.log_q[row]), float(cloud.energy[row]),
-            float(cloud.shares[row]),
+            [Part(text, 0.0)] if parts is None else parts(cloud.x.prefix(row)),
+            *(float(column[row]) for column in (cloud.log_q, cloud.energy, cloud.shares)),
         )
         for text, row in list(rows.items())[:most]
     ]  # fmt: skip
