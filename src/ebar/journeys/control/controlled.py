@@ -45,9 +45,9 @@ from ebar.features.feature import Features
 from ebar.journeys.control.constraints import Constraints
 from ebar.journeys.control.continuing import Texts, continued_from
 from ebar.journeys.control.matching import find_coefficients
-from ebar.journeys.control.report import Checked, Tuned, write_fit_page
+from ebar.journeys.control.report import TARGET, Checked, Tuned, write_fit_page
 from ebar.journeys.control.saving import save_policy
-from ebar.journeys.control.tuning import Tuning, tune
+from ebar.journeys.control.tuning import WAYS, Tuning, tune
 from ebar.maths.importance import all_warnings
 from ebar.maths.randomness import folded
 from ebar.models.pretrained import Pretrained
@@ -58,7 +58,8 @@ from ebar.samplers.importance import Resampling, multinomial
 from ebar.samplers.learning import Learning
 from ebar.samplers.look_ahead import LookAhead, ScoredDraws, draw_scored, guided, unguided
 from ebar.store import Store, open_store
-from ebar.store.writing import from_plain, once, to_json
+from ebar.store.writing import from_plain, once, saving, to_json
+from ebar.store.writing import replace as put
 from ebar.training.moment_matching.matching import Fitted
 from ebar.types import Distribution, Estimate, Sampler, Sequences, Weighted
 
@@ -185,7 +186,7 @@ class Controlled:
         return checked
 
     def tune(self, folder: Path | str | None = None, **options: Any) -> Tuned:
-        """A model π of its own, brought to p by policy gradient; `options` are those of `Tuning`.
+        """A model π of its own, brought to p; `options` are those of `Tuning`. Of both methods, the one nearer to p.
 
         Its folder is `tune` in that of the controlled model, unless another is given. A pretrained π is saved in it as
         transformers saves models, low-rank adapters merged; of another model its weights are.
@@ -196,6 +197,21 @@ class Controlled:
             raise UserError(
                 "No automaton follows what is wanted, so nothing looks ahead: use --proposal model or policy."
             )
+        if tuning.method != "both":
+            return self._tuned(tuning, place)
+        found: list[Tuned] = []
+        for way in WAYS:
+            own = None if place is None else place / way
+            found.append(self._tuned(replace(tuning, method=way), own))  # type: ignore[arg-type]
+        best = min(found, key=lambda one: one.end[TARGET].value)
+        best = replace(best, ways={one.method: one.way for one in found})
+        if place is not None:
+            save_policy(best.model, place / "model")
+            with saving(str(place)):
+                put(place / "results.json", to_json(best.to_dict(), indent=1))
+        return best
+
+    def _tuned(self, tuning: Tuning, place: Path | None) -> Tuned:
         policy = self.policy(tuning)
         tuned = tune(
             self.p, self.continues(policy), self.constraints, tuning, place, ahead=self.ahead, text=self.text,
