@@ -54,9 +54,9 @@ def masked(model: Pretrained, x: Sequences, log_q: Tensor, allowed: Tensor) -> T
 
 
 def test_every_figure_is_that_of_all_texts(model: Pretrained) -> None:
-    pairs = read_constraints([MUST, "expression:b=0.7"])
+    pairs = read_constraints([MUST, HALF])
     found = bend(model, pairs, **OPTIONS)
-    assert [row.constraint for row in found] == ["text abc", "text b", TOGETHER]
+    assert [row.constraint for row in found] == ["text abc", "text  ", TOGETHER]
     x = all_sequences(model.space)
     with torch.no_grad():
         log_q = model.log_prob(x).double()
@@ -81,11 +81,17 @@ def test_every_figure_is_that_of_all_texts(model: Pretrained) -> None:
     assert soft.kl_from_masking is None
     assert soft.kl_from_q is not None
     share = float(log_q.exp() @ values[:, 1])
-    kl = 0.7 * math.log(0.7 / share) + 0.3 * math.log(0.3 / (1 - share))  # of the nearest with this share
+    kl = 0.5 * math.log(0.5 / share) + 0.5 * math.log(0.5 / (1 - share))  # of the nearest with this share
     assert soft.kl_from_q.value == pytest.approx(kl, abs=0.1)
     # Together: the mask is of what must be, and p is further from it by the share.
     assert together.under_q is None
+    among = float((log_p.exp() * values[:, 1])[must].sum())  # of what must be, the share that has the other too
+    ratio = torch.where(values[:, 1] == 1, 0.5 / among, 0.5 / (1 - among)).log()
+    both = log_p + ratio
     assert together.kl_from_masking is not None
+    assert together.kl_from_q is not None
+    for estimate, own in ((together.kl_from_masking, log_m), (together.kl_from_q, log_q)):
+        assert estimate.value == pytest.approx(float((both.exp() * (both - own))[must].sum()), abs=0.2)
 
 
 def test_what_nothing_satisfies_is_said_in_its_row_and_all_together_is_an_error(model: Pretrained) -> None:
