@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.build.control import read_constraints
+from ebar.build.prompts import read_prompts
 from ebar.cli import main
 from ebar.errors import UserError
 from ebar.journeys.control.constraints import Constraints
@@ -166,6 +167,4 @@ def test_the_command_goes_on_where_it_was_stopped(
     assert (tmp_path / "many" / "prompts.jsonl").read_bytes() == whole
     prompts.write_text("{}\n")
     with pytest.raises(UserError, match="Line 1 of"):
-        from ebar.build.prompts import read_prompts
-
         list(read_prompts(prompts))

@@ -8,7 +8,6 @@ In a folder the stages are kept:
     tune/           a model of its own, see `tuning`
 """
 
-import copy
 import json
 import math
 from collections.abc import Mapping
@@ -25,7 +24,6 @@ from safetensors.torch import save as to_bytes
 from torch import Generator, Tensor
 
 from ebar.automata.lift import Reading
-from ebar.backbones.pretrained.reading import with_lora
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators.divergences import kl_to_model
@@ -45,12 +43,11 @@ from ebar.features.feature import Features
 from ebar.journeys.control.constraints import Constraints
 from ebar.journeys.control.continuing import Texts, continued_from
 from ebar.journeys.control.matching import find_coefficients
+from ebar.journeys.control.policies import policy_of, save_policy
 from ebar.journeys.control.report import TARGET, Checked, Tuned, write_fit_page
-from ebar.journeys.control.saving import save_policy
 from ebar.journeys.control.tuning import WAYS, Tuning, tune
 from ebar.maths.importance import all_warnings
 from ebar.maths.randomness import folded
-from ebar.models.pretrained import Pretrained
 from ebar.models.tilted import Tilted, measured_energy
 from ebar.samplers.draw import draw, shares
 from ebar.samplers.guided import Guided
@@ -223,15 +220,7 @@ class Controlled:
 
     def policy(self, tuning: Tuning) -> Any:
         """A copy of q in which adapters or all weights learn; adapters are drawn from the seed."""
-        q = self.model
-        if not isinstance(q, Pretrained):
-            return copy.deepcopy(q).requires_grad_(True)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(folded(tuning.seed, "adapters"))
-            network = copy.deepcopy(q.network)
-            if tuning.lora_rank is None:
-                return q.with_network(network.requires_grad_(True))
-            return q.with_network(with_lora(network.requires_grad_(False), rank=tuning.lora_rank))
+        return policy_of(self.model, lora_rank=tuning.lora_rank, seed=tuning.seed)
 
     def _generator(self, seed: int) -> Generator:
         return Generator(device=device_of(self.model)).manual_seed(seed)
