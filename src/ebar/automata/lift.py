@@ -69,7 +69,7 @@ class _Functions:
         if missing.size:
             before, letter = np.divmod(missing, len(self.moves))
             self.known[missing] = self._numbered(self.moves[letter[:, None], self.made[before]])
-        return self.known[code]
+        return np.asarray(self.known[code])
 
     def _numbered(self, functions: Int[np.ndarray, "n states"]) -> Int[np.ndarray, " n"]:
         numbers = [self.number.setdefault(one.tobytes(), len(self.number)) for one in functions]
@@ -121,7 +121,7 @@ class OnDemand:
 
     def allowed(self, state: int) -> Bool[np.ndarray, " tokens"]:
         """The tokens that spell something and leave something to hope for."""
-        return self.trie.spelt & (self.row(state) != (-1 if self.hopeless is None else self.hopeless))
+        return np.asarray(self.trie.spelt & (self.row(state) != (-1 if self.hopeless is None else self.hopeless)))
 
     def _row(self, state: int) -> Int[np.ndarray, " tokens"]:
         at = np.full(self.trie.nodes, 0 if self.hopeless is None else self.hopeless, dtype=np.int32)
@@ -134,7 +134,7 @@ class OnDemand:
                 hopeful = states != self.hopeless
                 nodes, states = nodes[hopeful], states[hopeful]
             at[nodes] = states
-        return at[self.trie.node]
+        return np.asarray(at[self.trie.node])
 
 
 def byte_level(tokens: Sequence[str]) -> list[bytes]:

@@ -63,6 +63,7 @@ ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 
         "control sample": Command("draw text of the controlled model, with weights"),
         "control tune": Command("make a model of its own of it, by policy gradient with low-rank adapters"),
         "control reward": Command("what a reward of texts can come to, and how far from the model; best-of-n beside"),
+        "control grammar": Command("texts that obey a grammar, a JSON schema or an expression, with weights"),
         "game": Command(
             "a generator and an energy trained against each other, on points or images: train, sample, rank",
             about="""A generator draws, an energy tells its draws from the data; with an entropy in the generator's cost

@@ -214,7 +214,7 @@ def _tolerant(dfa: Dfa) -> Dfa:
     """
     table, accepting = dfa.moves, dfa.accepting
     states = torch.arange(dfa.states)
-    characters = slice(128) if dfa.letter is None else dfa.letter[:128].unique()
+    characters = slice(128) if dfa.letter is None else torch.unique(dfa.letter[:128])
     matched = accepting & (table[:, characters] == states[:, None]).all(1)
     hopeless = ~accepting & (table == states[:, None]).all(1)
     anew = torch.where(hopeless[table[dfa.start]], dfa.start, table[dfa.start])
