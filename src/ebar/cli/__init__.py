@@ -33,6 +33,7 @@ COMMANDS: Table[Command | Callable[[Sequence[str]], int]] = Table(
         "show": Command("what a run is, its curves as a page, and what can be done with it next", file="show_run"),
         "language": Command("define a language exactly: counts, entropy, samples, comparison"),
         "train": Command("fit an autoregressive model to a language or to your own data"),
+        "pack": Command("the tokens of a text larger than memory, on disk: by many processes, resumable"),
         "sweep": Command("many runs with other values of some options, weak ones given up: the best one's command"),
         "pretrain": Command("fit an XLNet to your own text: tokens predicted in any order, to be fine-tuned"),
         "finetune": Command("teach a pretrained network a labelled task: classes, numbers, answers, rankings, choices"),

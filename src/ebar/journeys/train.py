@@ -282,9 +282,14 @@ def training_batches(
         return Columns.to_train(part, training.batch_size, seed=seed, device=device)
     if training.batch_tokens is None or isinstance(part, Images):
         size = _rows_in_batch(training, part)
-        return OnDevice(Batches(data=part, batch_size=size, seed=seed, drop_last=training.drop_last), device)
+        batches = Batches(
+            data=part, batch_size=size, seed=seed, drop_last=training.drop_last, block=training.shuffle_block
+        )
+        return OnDevice(batches, device)
     if training.drop_last:
         raise UserError("Batches of a number of tokens have no last one: leave out training.drop_last.")
+    if training.shuffle_block is not None:
+        raise UserError("Batches of a number of tokens are sorted by length: leave out training.shuffle_block.")
     return OnDevice(Budgeted(data=part, tokens=training.batch_tokens, seed=seed), device)
 
 

@@ -64,6 +64,7 @@ def attempt(work: Callable[[Any, Any], Any], common: Any, job: Any, setting: Set
 def prepare(setting: Setting) -> None:
     """Once in a process, before what it was sent is used."""
     os.environ["EBAR_PLUGINS"] = setting.plug_ins
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a tokeniser of Hugging Face would take all cores
     import_plug_ins()
 
 

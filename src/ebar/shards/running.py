@@ -5,7 +5,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from ebar.errors import UserError, choose
+from ebar.errors import UserError
 from ebar.maths.randomness import folded
 from ebar.shards.workers import Workers, on_threads
 
@@ -60,20 +60,23 @@ def run_shards(
                 made = work(common, job)
             yield number, made
         return
-    opened: AbstractContextManager[Pool] = choose(_backends(), workers.backend, "backend")(work, common, workers)
-    with opened as pool:
-        found = _spread(pool, jobs, in_order, ahead)
+    with open_pool(work, common, workers) as pool:
+        found = spread(pool, jobs, in_order, ahead)
         yield from _ordered(found) if in_order else found
 
 
-def _backends() -> dict[str, Callable[..., AbstractContextManager[Pool]]]:
+def open_pool(work: Callable[[Common, Job], Made], common: Common, workers: Workers) -> AbstractContextManager[Pool]:
+    """The workers of a backend, for `spread`."""
+    if workers.backend == "ray":
+        from ebar.shards.on_ray import ray_pool
+
+        return ray_pool(work, common, workers)
     from ebar.shards.on_cores import core_pool
-    from ebar.shards.on_ray import ray_pool
 
-    return {"joblib": core_pool, "ray": ray_pool}
+    return core_pool(work, common, workers)
 
 
-def _spread(pool: Pool, jobs: Iterable[Any], in_order: bool, ahead: int = AHEAD) -> Iterator[tuple[int, Any]]:
+def spread(pool: Pool, jobs: Iterable[Any], in_order: bool = False, ahead: int = AHEAD) -> Iterator[tuple[int, Any]]:
     """As they finish; in order, none is begun that is too far ahead of the first that is not finished."""
     rest, most = enumerate(jobs), ahead * pool.number
     again: list[tuple[int, Any]] = []
