@@ -35,7 +35,7 @@ def test_without_an_end_every_line_has_the_same_length(tmp_path):
     path = write(tmp_path / "c.txt", "né\nno!\n".encode())
     fixed = Space(256, 3)
     assert read_corpus(path, Bytes(), fixed).tokens.tolist() == [[110, 195, 169], [110, 111, 33]]
-    with pytest.raises(UserError, match=r"c.txt, line 1: 3 tokens where each line must have 4\."):
+    with pytest.raises(UserError, match=r"c.txt, line 1: 3 tokens where each line must have 4: make them"):
         read_corpus(path, Bytes(), Space(256, 4))
 
 

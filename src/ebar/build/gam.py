@@ -39,7 +39,8 @@ def base_settings(config: GamConfig) -> TrainConfig:
 def make_gam(config: GamConfig, folder: Path, *, quiet: bool = True, page: bool = True) -> tuple[Gam, GamFigures]:
     """All that `ebar gam` does, in a run folder, from where it stands: r, the journey, its figures and its page."""
     refuse_earlier_version(folder, MANUAL.command, f"its models {folder}/r and {folder}/round-1/pi open as they are")
-    with open_store(folder, description=described(folder, MANUAL, config), seed=config.seed) as store:
+    about = described(folder, MANUAL, config)
+    with open_store(folder, description=about, seed=config.seed, take_over=True) as store:
         made = _stages(config, store, quiet)
         figures = made.measure(exact=config.exact, draws=config.checks)
         store.write("results.json", to_json(figures.to_dict(), indent=1))

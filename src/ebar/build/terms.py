@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,6 +56,11 @@ def split_term(term: str, number: str, example: str) -> tuple[str, float]:
 def read_energy(terms: Sequence[str], reading: Reading) -> Linear:
     """A linear energy from terms KIND:ARGUMENT=COEFFICIENT; ! in front of KIND makes the feature's absence count."""
     pairs = [read_term(term, "COEFFICIENT", "motif:101=2.5") for term in terms]
+    for term, (_, coefficient) in zip(terms, pairs, strict=True):
+        if coefficient == math.inf:
+            words = term.rpartition("=")[0]
+            hard = f"{words.removeprefix('!')}=-inf" if words.startswith("!") else f"!{words}=-inf"
+            raise UserError(f"A hard constraint forbids the opposite: write '{hard}' in place of {term!r}.")
     features = Features([bind(feature, reading) for feature, _ in pairs])
     try:
         return Linear(features, torch.tensor([coefficient for _, coefficient in pairs], dtype=torch.float64))

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -125,6 +126,8 @@ def train(
         # The same random numbers at every evaluation, where an objective draws some: epochs are compared, not luck.
         validation=lambda: evaluate_objective(judge, held_out, generator=Generator(device).manual_seed(seed)),
     )  # fmt: skip
+    if isinstance(objective, MaximumLikelihood) and (words := history.diverged()):
+        warnings.warn(words, RuntimeWarning, stacklevel=2)
     return Trained(model=model, data=data, history=history, result=result, folder=folder)
 
 

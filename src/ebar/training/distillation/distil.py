@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,7 +16,7 @@ from ebar.errors import UserError
 from ebar.features.feature import Features
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
-from ebar.progress import bar
+from ebar.progress import bar, forecast
 from ebar.samplers.draw import proposal_for
 from ebar.samplers.look_ahead import LookAhead, check_look_ahead, guided
 from ebar.samplers.rejection import QuasiRejection, Rejection
@@ -26,7 +27,9 @@ from ebar.training.distillation.rounds import draw_round, find_ceiling, has_inde
 from ebar.training.stopping import interruptible
 from ebar.types import Distribution, Sampler, Sequences, Space, Target
 
-PROPOSAL, PILOT = 0, 1  # seeds of their own, folded with (seed, 0): those of rounds are folded with seed alone
+# Seeds of their own, folded with (seed, 0): those of rounds are folded with seed alone.
+PROPOSAL, PILOT, FORECAST = 0, 1, 2
+TRIAL, TRIAL_SHARE = 200, 20  # lines that tell how long the rest will take, and at most this part of them
 
 
 def distil(
@@ -86,18 +89,17 @@ def distil(
                 with saving(str(path)):
                     os.ftruncate(descriptor, record.bytes)  # a round that the record does not have
                 progress.advance(record.lines)
+                draw = partial(
+                    draw_round, sampler, target, proposal=proposal, ceiling=record.ceiling,
+                    weighted_draws=weighted_draws,
+                )  # fmt: skip
+                left = n - record.lines
+                trial = partial(draw, generator=generator(0, FORECAST), advance=lambda lines: None)
+                forecast("distilling", left, min(TRIAL, left // TRIAL_SHARE), trial)
                 features, space = _features(target), _space(target, proposal)
                 while record.lines < n and not stop.requested:
-                    drawn = draw_round(
-                        sampler,
-                        target,
-                        record.round_size,
-                        proposal=proposal,
-                        ceiling=record.ceiling,
-                        weighted_draws=weighted_draws,
-                        generator=generator(record.rounds),
-                        advance=progress.advance,
-                    )
+                    now = generator(record.rounds)
+                    drawn = draw(record.round_size, ceiling=record.ceiling, generator=now, advance=progress.advance)
                     text = _text(drawn.x, space, decode)
                     with saving(str(path)):
                         write_all(descriptor, text)
