@@ -42,8 +42,8 @@ def test_without_an_end_every_line_has_the_same_length(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"01\n0\xff1\n", r"c.txt, line 2: byte 2 is not UTF-8\."),
-        (b"01\n011\n0120\n", r"c.txt, line 3: '2' at position 2 is not in the alphabet '01'\."),
+        (b"01\n0\xff1\n", r"c.txt, line 2: byte 2 is not UTF-8"),
+        (b"01\n011\n0120\n", r"c.txt, line 3: '2' at position 2 is not in the alphabet '01'"),
         (b"01\n01010\n", r"c.txt, line 2: 6 tokens are more than the 5 allowed, the end included\."),
         (b"", r"c.txt is empty: it needs one sequence per line\."),
     ],
@@ -62,7 +62,7 @@ def test_a_compressed_file_that_is_damaged_or_cut_short_says_so(tmp_path, suffix
 
 
 def test_a_file_that_is_not_there_or_is_a_folder_says_so(tmp_path):
-    with pytest.raises(UserError, match=r"There is no file .*missing\.txt\."):
+    with pytest.raises(UserError, match=r"There is no file .*missing\.txt: check its name"):
         symbols_of(tmp_path / "missing.txt")
     with pytest.raises(UserError, match="cannot be read: Is a directory"):
         symbols_of(tmp_path)

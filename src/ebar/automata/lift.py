@@ -43,6 +43,17 @@ def lift(dfa: Dfa, spellings: Sequence[Sequence[int] | None]) -> Dfa:
     return Dfa(torch.from_numpy(np.ascontiguousarray(after[column].T)), dfa.accepting, start=dfa.start)
 
 
+def after_a_blank(dfa: Dfa) -> Dfa:
+    """Over bytes: accepts a string exactly when `dfa` accepts it without its first byte, where that is a blank.
+
+    A new start reads the first byte: at a blank it goes where `dfa` starts, elsewhere on as `dfa` does.
+    """
+    first = dfa.table[dfa.start].clone()
+    first[ord(" ")] = dfa.start
+    accepting = torch.cat([dfa.accepting, dfa.accepting[dfa.start : dfa.start + 1]])
+    return Dfa(torch.cat([dfa.table, first[None]]), accepting, start=dfa.states)
+
+
 def byte_level(tokens: Sequence[str]) -> list[bytes]:
     """The bytes of tokens written in the byte-level alphabet of GPT-2 and its kin, one printable character a byte.
 
@@ -75,6 +86,8 @@ class Reading:
     """Text → tokens; None where prompts cannot be read."""
     before: str = ""
     """Text that each sequence continues, and which features read together with it: a prompt."""
+    drops_blank: bool = False
+    """Whether a blank that a text begins with is no part of it, as for tokenizers that put one before every text."""
     _lifted: dict[Hashable, Dfa] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -99,12 +112,18 @@ class Reading:
         inside = without_end(list(tokens), self.end)
         if self.decode is not None:
             return self.decode(inside)
-        return b"".join(self.bytes_of[token] or b"" for token in inside).decode(errors="replace")
+        text = b"".join(self.bytes_of[token] or b"" for token in inside).decode(errors="replace")
+        return text.removeprefix(" ") if self._begins_bare else text
+
+    @property
+    def _begins_bare(self) -> bool:
+        """In the middle of a text, after what is `before`, a blank counts."""
+        return self.drops_blank and not self.before
 
     def lifted(self, key: Hashable, over_bytes: Callable[[], Dfa]) -> Dfa:
         """An automaton over bytes, lifted to the tokens and started after the text before them; made once per key."""
         if key not in self._lifted:
-            dfa = over_bytes()
+            dfa = after_a_blank(over_bytes()) if self._begins_bare else over_bytes()
             start = dfa.start
             for byte in self.before.encode():
                 start = int(dfa.table[start, byte])

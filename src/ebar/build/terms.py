@@ -30,7 +30,8 @@ def read_feature(words: str) -> Feature:
         options["absent"] = True
     if parameter is not None:
         if not argument:
-            raise UserError(f"The feature {words!r} needs an argument: {FEATURES.help(kind)}")
+            about = FEATURES.help(kind).rstrip(".")
+            raise UserError(f"The feature {words!r} needs an argument: write {kind}:ARGUMENT ({about}).")
         options[parameter.name] = load_function(argument) if _is_function(parameter) else argument
     made: Feature = FEATURES.make(kind, options)
     return made
@@ -119,7 +120,7 @@ def load_function(argument: str) -> Callable[..., Any]:
         raise UserError(f"A predicate is given as FILE.py:FUNCTION, not {argument!r}.")
     specification = importlib.util.spec_from_file_location("ebar_user_predicate", path)
     if specification is None or specification.loader is None or not Path(path).is_file():
-        raise UserError(f"There is no Python file {path}.")
+        raise UserError(f"There is no Python file {path}: give FILE.py:FUNCTION.")
     module = importlib.util.module_from_spec(specification)
     try:
         specification.loader.exec_module(module)
@@ -127,7 +128,8 @@ def load_function(argument: str) -> Callable[..., Any]:
         raise UserError(f"{path} cannot be run: {type(error).__name__}: {error}.") from error
     function = getattr(module, name, None)
     if not callable(function):
-        raise UserError(f"{path} has no function {name!r}.")
+        own = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise UserError(f"{path} has no function {name!r}: give one of {', '.join(own) or 'none that it has'}.")
     found: Callable[..., Any] = function
     return found
 
@@ -143,7 +145,8 @@ def terms_of(motif: str, bits: str) -> list[str]:
     """
     if len(bits) != len(SEVEN) or set(bits) - {"0", "1"} or "1" not in bits:
         raise UserError(
-            f"ft is {len(SEVEN)} bits, one for each of {', '.join(SEVEN)}, at least one of them 1: {bits!r}."
+            f"ft is {len(SEVEN)} bits, one for each of {', '.join(SEVEN)}, at least one of them 1, so give these, "
+            f"not {bits!r}."
         )
     if set(motif) - {"0", "1"}:
         raise UserError(f"ft names features of a motif over 0 and 1, which {motif!r} is not: give features instead.")

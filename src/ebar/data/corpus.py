@@ -23,7 +23,7 @@ from ebar.bounds import Count
 from ebar.data.languages import Language
 from ebar.data.packed import PackedPairs
 from ebar.data.tokenisers import Alphabet, Tokeniser, encode_lines, reading_of_space
-from ebar.errors import UserError, choose
+from ebar.errors import UserError, choose, no_file
 from ebar.maths.randomness import folded
 from ebar.maths.rows import count_rows, evenly, take
 from ebar.store.differences import LATER
@@ -192,11 +192,11 @@ def readable(path: Path, reached: Callable[[], str]) -> Iterator[Any]:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
             yield file
     except FileNotFoundError:
-        raise UserError(f"There is no file {path}.") from None
+        raise no_file(path) from None
     except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError):
         raise UserError(f"{path} cannot be decompressed past {reached()}: it is damaged or cut short.") from None
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+        raise UserError(f"{path} cannot be read ({error.strerror or error}): give a file that can.") from None
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -207,7 +207,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             try:
                 text = raw.decode()
             except UnicodeDecodeError as error:
-                raise UserError(f"{path}, line {number}: byte {error.start + 1} is not UTF-8.") from None
+                raise UserError(f"{path}, line {number}: byte {error.start + 1} is not UTF-8: save it so.") from None
             yield number, text.removesuffix("\n").removesuffix("\r")
     if number == 0:
         raise UserError(f"{path} is empty: it needs one sequence per line.")

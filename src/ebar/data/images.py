@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 from ebar.bounds import Count
 from ebar.data.corpus import Corpus, readable
-from ebar.errors import UserError
+from ebar.errors import UserError, no_file
 from ebar.maths.randomness import folded
 from ebar.maths.rows import evenly
 from ebar.store.differences import LATER
@@ -80,7 +80,7 @@ def read_image_file(path: Path) -> Images:
     if path.is_dir():
         array = _from_folder(path)
     elif not path.exists():
-        raise UserError(f"There is no file {path}.")
+        raise no_file(path)
     elif path.suffix == ".npz":
         array = _from_npz(path)
     else:

@@ -90,7 +90,7 @@ def train(
         known.reading = data.reading
     device = str(next(model.parameters()).device)
     if training.start is not None:
-        load_best(model, training.start)
+        _begin(model, training.start)
     if seed is None:
         seed = seed_of(folder)
     elif generator is None:
@@ -129,6 +129,17 @@ def train(
     if isinstance(objective, MaximumLikelihood) and (words := history.diverged()):
         warnings.warn(words, RuntimeWarning, stacklevel=2)
     return Trained(model=model, data=data, history=history, result=result, folder=folder)
+
+
+def _begin(model: nn.Module, start: Path) -> None:
+    try:
+        load_best(model, start)
+    except UserError as error:
+        if "does not fit" not in str(error):
+            raise
+        raise UserError(
+            f"The weights of {start} do not fit this model: give it the same data, tokeniser, backbone and head."
+        ) from error
 
 
 def train_in_folder(
