@@ -161,7 +161,7 @@ def dispatch(words: Sequence[str]) -> int:
         sys.stdout.write(f"ebar {__version__}\n")
         return 0
     name, rest = words[0], list(words[1:])
-    entry = COMMANDS.choose(name)
+    entry = command_named(name)
     if parts := _listing(f"{name} "):
         if not rest or rest[0] in ("-h", "--help"):
             assert isinstance(entry, Command)
@@ -177,6 +177,17 @@ def dispatch(words: Sequence[str]) -> int:
     if isinstance(entry, Command):
         entry = importlib.import_module(f"ebar.cli.{entry.file or name.replace(' ', '_')}").main
     return int(entry(rest))
+
+
+def command_named(name: str) -> Command | Callable[[Sequence[str]], int]:
+    """A command of the table, without parts; an unknown name is an error that tells the nearest."""
+    if name in COMMANDS:
+        return COMMANDS[name]
+    import difflib
+
+    near = difflib.get_close_matches(name, [known for known in COMMANDS if " " not in known], n=2)
+    meant = f"did you mean {' or '.join(near)}" if near else "`ebar --help` lists them"
+    raise UserError(f"There is no command called {name!r}: {meant}{'?' if near else '.'}")
 
 
 def _listing(before: str) -> str:

@@ -101,7 +101,10 @@ def windows(tokens: Int[Tensor, " tokens"], length: int) -> Sequences:
     """Consecutive windows of `length` tokens, for a space without an end; a shorter rest is left out."""
     rows = len(tokens) // length
     if rows == 0:
-        raise UserError(f"The text has {len(tokens):,} tokens, too few for one window of {length:,}.")
+        raise UserError(
+            f"The text has {len(tokens):,} tokens, too few for one window of {length:,}: give more text, or a smaller "
+            "data.length."
+        )
     return Sequences(tokens[: rows * length].view(rows, length), torch.full((rows,), length))
 
 
@@ -112,7 +115,7 @@ def _raw(path: Path) -> Iterator[bytes]:
             yield block
             done += len(block)
     if done == 0:
-        raise UserError(f"{path} is empty.")
+        raise UserError(f"{path} is empty: give a file with text in it.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ def train(
         known.reading = data.reading
     device = str(next(model.parameters()).device)
     if training.start is not None:
-        load_best(model, training.start)
+        _begin(model, training.start)
     if seed is None:
         seed = seed_of(folder)
     elif generator is None:
@@ -127,7 +128,20 @@ def train(
         # The same random numbers at every evaluation, where an objective draws some: epochs are compared, not luck.
         validation=lambda: evaluate_objective(judge, held_out, generator=Generator(device).manual_seed(seed)),
     )  # fmt: skip
+    if isinstance(objective, MaximumLikelihood) and (words := history.diverged()):
+        warnings.warn(words, RuntimeWarning, stacklevel=2)
     return Trained(model=model, data=data, history=history, result=result, folder=folder)
+
+
+def _begin(model: nn.Module, start: Path) -> None:
+    try:
+        load_best(model, start)
+    except UserError as error:
+        if "does not fit" not in str(error):
+            raise
+        raise UserError(
+            f"The weights of {start} do not fit this model: give it the same data, tokeniser, backbone and head."
+        ) from error
 
 
 def train_in_folder(
