@@ -84,6 +84,8 @@ ebar game train --name biased --data.mixture biased_gaussians --entropy.weight 0
         "dynamic": Command("the perplexity of a text for a model that goes on learning from it, with intervals"),
         "compare": Command("two runs on the same test items, paired, with intervals; per byte where tokens differ"),
         "export": Command("the best weights of a run, for transformers or as safetensors"),
+        "push": Command("a finished run, to the hub of Hugging Face"),
+        "pull": Command("a run that `ebar push` put on the hub of Hugging Face"),
         "estimate": Command("log Z, moments and divergences of a tilted model, with intervals"),
         "diversity": Command("how alike the lines of a file are: distinct n-grams, self-BLEU"),
         "rate": Command(
