@@ -97,6 +97,7 @@ ebar game train --name biased --data.mixture biased_gaussians --entropy.weight 0
         "rate make": Command("the page, and the key that tells which text is whose"),
         "rate read": Command("how often ours was preferred, from the ratings and the key"),
         "reproduce": Command("run a published table or figure again, at scale demo, cpu or paper"),
+        "serve": Command("a playground in the browser: words of a model and of its energy, side by side"),
         "doctor": Command("what is installed, what is missing and how to get it"),
     },
 )
