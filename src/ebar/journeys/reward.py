@@ -141,7 +141,8 @@ def reward(
     if reading is None:
         raise UserError("This model does not say what its tokens spell: give one that is pretrained or made for data.")
     base = continued_from(model, prompt, reading, length)
-    reading = replace(reading, longest=base.space.length, before=prompt if reads_prompt else "")
+    read = {"before": prompt if reads_prompt else "", "drops_blank": reading.drops_blank and not prompt}
+    reading = replace(reading, longest=base.space.length, **read)
     energy = Reward(function, beta, reading)
 
     def text(x: Sequences) -> list[str]:
