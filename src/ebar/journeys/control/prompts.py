@@ -39,7 +39,7 @@ def control_prompts(
     if draws < 4 or sample < 1:
         raise UserError("Each prompt needs at least 4 draws, and λ one prompt or more to be found by.")
     model = of_length(model, length or model.space.length)
-    reading = replace(reading, longest=model.space.length)
+    reading = replace(reading, longest=model.space.length, drops_blank=False)  # what follows a prompt keeps its blank
     if suffix and reading.encode is None:
         raise UserError("Nothing is known of how this model's tokens encode a suffix: give data=, its corpus.")
     pairs = pairs_of(constraints)
