@@ -64,7 +64,7 @@ ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 
         "control fit": Command("find how much each feature must count, and check it on fresh draws"),
         "control prompts": Command("constraints on what follows each prompt of a file, in bounded memory"),
         "control sample": Command("draw text of the controlled model, with weights"),
-        "control tune": Command("make a model of its own of it, by policy gradient with low-rank adapters"),
+        "control tune": Command("make a model of its own of it, by policy gradient or from its texts"),
         "control reward": Command("what a reward of texts can come to, and how far from the model; best-of-n beside"),
         "control grammar": Command("texts that obey a grammar, a JSON schema or an expression, with weights"),
         "game": Command(

@@ -62,7 +62,8 @@ def policy_gradient(
     target: Tilted, policy: Any, constraints: Constraints, tuning: Any, ahead: Guided | None
 ) -> PolicyGradient:
     """A baseline is unbiased only where draws can be anything that π can make: a proposal that looks ahead never goes
-    where it is forbidden.
+    where it is forbidden. π itself, once it is the proposal, goes there, and what it must not make pushes it away: near
+    p that has far less variance than the likelihood of p's texts.
     """
     forbids = any(one.pointwise for one in constraints)
     proposals: dict[str, Distribution | None] = {"look_ahead": ahead, "model": target.base, "policy": None}
@@ -71,7 +72,7 @@ def policy_gradient(
         model=policy,
         proposal=proposals[tuning.proposal],
         divergence=tuning.divergence,
-        baseline="none" if forbids and tuning.proposal == "look_ahead" else "automatic",
+        baseline="once_replaced" if forbids and tuning.proposal == "look_ahead" else "automatic",
         replace=tuning.replace and tuning.proposal != "policy",
     )
 
