@@ -94,12 +94,12 @@ class ControlledPrompts:
         """One λ for all prompts, on the sampled ones, and the proposal that it was found with."""
         generator = self._generator("lambda")
         context = self.context(self.sample)
-        found = self._solved(self.draws_for(context, None, generator))
+        found = self._solved(context, None, generator)
         if not (self.constraints.foreseen or self.rounds):
             return self._checked(found), None
         for _ in range(ROUNDS):
             proposal = self._proposal(found.coefficients, context, generator)
-            again = self._solved(self.draws_for(context, proposal, generator))
+            again = self._solved(context, proposal, generator)
             moved = again.coefficients[~self.hard] - found.coefficients[~self.hard]
             found = again
             if not len(moved) or float(moved.abs().max()) < CLOSE:
@@ -116,7 +116,7 @@ class ControlledPrompts:
         number = first
         while batch := list(islice(waiting, size)):
             generator = self._generator(number // size)
-            context = self.context(batch, first=number)
+            context = self.context(batch)
             coefficients = solved.coefficients.expand(len(batch), -1)
             if self.per_prompt and not bool(self.hard.all()):
                 # On draws of their own, so that Z(C) is estimated at a λ(C) that knows nothing of its draws.
@@ -131,17 +131,17 @@ class ControlledPrompts:
         """Prompts that are computed together."""
         return max(1, self.rows // self.draws)
 
-    def context(self, prompts: list[str], first: int = 0) -> Context:
+    def context(self, prompts: list[str]) -> Context:
         """Prompts as tokens; one that the model cannot read, with what is to come, is refused."""
         if self.reading.encode is None:
             raise UserError("Nothing is known of how this model's tokens encode a prompt: give data=, its corpus.")
         rows = [self.reading.encode(prompt) for prompt in prompts]
         most, coming = getattr(self.model, "positions", None), self.model.space.length + len(self.suffix)
-        for number, row in enumerate(rows, start=first + 1):
-            if most is not None and len(row) + 1 + coming > most:
+        for prompt, row in zip(prompts, rows, strict=True):
+            if most is not None and self.model.read_before(len(row)) + coming - 1 > most:  # the last one is not read
                 raise UserError(
-                    f"Prompt {number:,} has {len(row):,} tokens and {coming:,} are to come, and the model reads "
-                    f"{most:,} at most: shorten it, or let less come."
+                    f"The prompt {prompt[:40]!r} … has {len(row):,} tokens and {coming:,} are to come, and the model "
+                    f"reads {most:,} at most: shorten it, or let less come."
                 )
         lengths = torch.tensor([len(row) for row in rows])
         tokens = torch.zeros(len(rows), int(lengths.max()), dtype=torch.long)
@@ -168,8 +168,12 @@ class ControlledPrompts:
         shape = (context.rows, n)
         return Drawn(x, log_base.cpu().view(shape), features(x).double().cpu().view(*shape, -1), strata)
 
-    def _solved(self, drawn: Drawn) -> Solved:
-        return solve(drawn.values, drawn.log_base, self.wanted, self.hard)
+    def _solved(self, context: Context, proposal: Guided | None, generator: Generator) -> Solved:
+        """From draws for each row, some rows at a time."""
+        rows = torch.split(torch.arange(context.rows, device=context.given.lengths.device), self.at_once)
+        parts = [self.draws_for(context.select(some), proposal, generator) for some in rows]
+        values, log_base = (torch.cat([getattr(part, name) for part in parts]) for name in ("values", "log_base"))
+        return solve(values, log_base, self.wanted, self.hard)
 
     def _checked(self, solved: Solved) -> Solved:
         if not bool(solved.found.any()):
