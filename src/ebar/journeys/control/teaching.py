@@ -29,9 +29,9 @@ PILOT_STEPS = 12  # with each of them
 class TextsOfP:
     """Texts of p in batches: an epoch draws `pool` texts with weights, and chooses `reuse` times as many among them.
 
-    Systematic resampling within a pool, biased O(1/effective size of the pool), weights above √pool times their mean cut
-    to that (Ionides 2008), a bias that vanishes too: one text is not to be learnt by heart. The next epoch has a pool
-    of its own, from a seed of its own.
+    Systematic resampling within a pool, biased O(1/effective size of the pool). Weights above √pool times their mean
+    are cut to that (Ionides 2008), a bias that vanishes too: one text is not to be learnt by heart. The next epoch has
+    a pool of its own, from a seed of its own.
     """
 
     target: Tilted
