@@ -113,7 +113,9 @@ from ebar.journeys.classify.journey import ClassifyTraining as ClassifyTraining
 from ebar.journeys.classify.journey import classify as classify
 from ebar.journeys.compare import Comparison as Comparison
 from ebar.journeys.compare import compare as compare
+from ebar.journeys.control.bending import bend as bend
 from ebar.journeys.control.journey import control as control
+from ebar.journeys.control.prompts import control_prompts as control_prompts
 from ebar.journeys.decode import Decoding as Decoding
 from ebar.journeys.decode import decode as decode
 from ebar.journeys.estimate import estimate as estimate

@@ -502,7 +502,9 @@ DOES_NOT_MEASURE = {
     "samplers.files": "load_draws save_draws",
     # One step at a time is in the model's own mode, as for every stepwise model: whoever measures by steps is above.
     "samplers.guided": "Guided.advance Guided.expected_log_weight Guided.log_ratio_bound Guided.plain Guided.start "
-    "Guided.tilted Guided.corrected GuidedState.select",
+    "Guided.tilted Guided.corrected Guided.masking GuidedState.select",
+    "samplers.guided_walk": "walk_block",
+    "samplers.steering": "Steering.correct Steering.found Steering.guide",
     # What is learnt has no dropout; what it learns from was measured on the way.
     "samplers.correction": "Correction.all Correction.forward Correction.of Correction.standardise Examples.join "
     "Examples.select Regression.fit Regression.loss",

@@ -18,7 +18,8 @@ from ebar.estimators.exact import device_of, table
 from ebar.features.feature import Followed
 from ebar.features.regular import Regular
 from ebar.journeys.control.constraints import Constraints
-from ebar.journeys.control.journey import continued_from, control
+from ebar.journeys.control.continuing import continued_from
+from ebar.journeys.control.journey import control
 from ebar.maths.enumeration import all_sequences, has_at_most
 from ebar.models.tilted import Tilted, measured_energy, propose, score
 from ebar.samplers.draw import shares
