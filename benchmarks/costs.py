@@ -36,6 +36,7 @@ FLOPS, BANDWIDTH, MEMORY = 312e12, 2.039e12, 80e9
 USE = 6 * WEIGHTS * 1e12 / (82_432 * 3600) / FLOPS
 CACHE = 2 * LAYERS * WIDTH * 2  # bytes of keys and values per token, in bfloat16
 BATCH = 512  # texts drawn at a time
+REFUSED = 57.3  # draws of the model for each that rejection accepts (docs/results/spine/samplers.cpu.md)
 
 ROWS, LENGTH, VOCABULARY, SMALL_WIDTH, SMALL_LAYERS = 64, 64, 8000, 256, 4
 
@@ -116,13 +117,13 @@ def trained_seconds(tokens: float, weights: float = WEIGHTS) -> float:
     return tokens * 6 * weights / (FLOPS * USE)
 
 
-def table() -> list[tuple[str, float, float, float]]:
-    """Part, draws, bytes on disk, GPU-hours. Sizes are those of the page."""
+def table(share: float) -> list[tuple[str, float, float, float]]:
+    """Part, draws, bytes on disk, GPU-hours. Sizes are those of the page; `share`: effective samples per draw."""
     size = MEASURED["bytes_per_token"]
     prefixes, prefix, length = 1e6, 120, 40  # Deng et al. 2020: continuations of 40 tokens after 120
     whole = prefix + length
     tests, per_test = 300, 1000
-    lines, text, share = 1e6, 160, 0.72  # of draws by look-ahead: effective samples each, on the motif of 14 bits
+    lines, text = 1e6, 160
     steps, batch, tuned = 300, 2048, 100
     parts = [
         ("residual: negatives", prefixes, prefixes * length * size, drawn_seconds(prefixes, prefix, length)),
@@ -133,8 +134,8 @@ def table() -> list[tuple[str, float, float, float]]:
         ("GAM: draws for λ", 4000 / share, 0.0, drawn_seconds(4000 / share, 0, text)),
         ("GAM: a million texts of p, by look-ahead", lines / share, lines * text * size,
          drawn_seconds(lines / share, 0, text)),
-        ("GAM: the same by rejection from the model, 0.0023 effective each", lines / 0.0023, lines * text * size,
-         drawn_seconds(lines / 0.0023, 0, text)),
+        ("GAM: the same by rejection from the model", lines * REFUSED, lines * text * size,
+         drawn_seconds(lines * REFUSED, 0, text)),
         ("GAM: π trained on them, 1 epoch", 0.0, 0.0, trained_seconds(lines * text)),
         ("control: draws for λ", 4000.0, 0.0, drawn_seconds(4000, 0, tuned)),
         ("control: 300 steps of policy gradient, 2,048 draws each", float(steps * batch), 0.0,
@@ -150,6 +151,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
     parser.add_argument("--prepare", action="store_true", help="nothing to prepare")
     parser.add_argument("--measure", action="store_true", help="costs per unit, here")
+    parser.add_argument("--share", type=float, default=0.5, help="effective samples per draw by look-ahead")
     parser.add_argument("--price", type=float, default=2.0, help="of a GPU for an hour")
     options = parser.parse_args()
     if options.prepare:
@@ -158,7 +160,7 @@ def main() -> None:
         figures = measure()
         print(json.dumps(figures) if options.json else "\n".join(f"{key:20} {one:.3g}" for key, one in figures.items()))
         return
-    rows = table()
+    rows = table(options.share)
     if options.json:
         names = ("draws", "bytes", "gpu_hours", "cost")
         print(json.dumps({name: dict(zip(names, (*row, row[-1] * options.price))) for name, *row in rows}))  # noqa: B905
