@@ -291,7 +291,7 @@ def test_every_key_of_every_command_is_in_the_reference():
     assert (ROOT / "docs" / "configuration.md").read_text() == configuration.page(), "run `make pages`"
 
 
-def test_every_journey_is_ten_of_commands_that_are_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_the_ten_journeys_are_commands_that_are_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """As far as their options go, at both sizes; `make release-test` runs them."""
     monkeypatch.chdir(tmp_path)
     assert [journey.number for journey in journeys.journeys()] == list(range(1, 11))

@@ -18,7 +18,7 @@ def test_a_notebook_says_what_its_page_says(page: Path) -> None:
     written = notebook_path(page).read_text(encoding="utf-8")
     assert written == notebook(page), "run `make pages`"
     cells = json.loads(written)["cells"]
-    assert [cell["cell_type"] for cell in cells][0] == "markdown"
+    assert cells[0]["cell_type"] == "markdown"
     for link in re.findall(r"\]\(([^)#:]+)[)#]", "".join(line for cell in cells for line in cell["source"])):
         assert (FOLDER / link).exists(), link
 

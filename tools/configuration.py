@@ -21,9 +21,10 @@ from ebar.tables import Table
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 BEGINNING = """# Configuration keys
 
-Every option of every command: `--training.epochs 20` on the command line, `training: {epochs: 20}` in the YAML file that
-`--config` names. A key with a `.kind` picks an entry of a table, and the entry's own options come with it: those are
-[below](#tables). The folder of a run keeps all of them in `config.yaml`. This page is made from the code by `make pages`.
+Every option of every command: `--training.epochs 20` on the command line, `training: {epochs: 20}` in the YAML file
+that `--config` names. A key with a `.kind` picks an entry of a table, and the entry's own options come with it: those
+are [below](#tables). The folder of a run keeps all of them in `config.yaml`. This page is made from the code by
+`make pages`.
 
 """
 PLAIN = {int: "whole number", float: "number", str: "text", bool: "true or false", Path: "path", types.NoneType: "null"}
@@ -76,7 +77,7 @@ def keys(kind: type, defaults: Mapping[str, Any], tables: Tables, prefix: str = 
         default = defaults.get(name, reader._default(own))
         if "table" in own.metadata:
             table = own.metadata["table"]
-            tables.setdefault(table.what, {}).update({kind: table for kind in table})
+            tables.setdefault(table.what, {}).update(dict.fromkeys(table, table))
             chosen = default.kind if isinstance(default, Chosen) else default
             yield Key(f"{name}.kind", f"an entry of [{table.what}](#{anchor(table.what)})", written(chosen), "")
             more = {key: value for key, value in defaults.items() if key.startswith(f"{name}.")}
@@ -159,9 +160,8 @@ def page() -> str:
     for command in COMMANDS:
         if (found := asked(command)) is not None:
             own = [key for kind in found.kinds for key in keys(kind, found.manual.defaults, tables)]
-            parts.append(
-                f"## ebar {command}\n{COMMANDS.help(command)[:1].upper()}{COMMANDS.help(command)[1:]}.\n\n{table_of(own)}\n"
-            )
+            help = COMMANDS.help(command)
+            parts.append(f"## ebar {command}\n{help[:1].upper()}{help[1:]}.\n\n{table_of(own)}\n")
     parts.append("## Tables\n")
     for what, entries in sorted(tables.items()):
         parts.append(f"### {what}\n")

@@ -1,7 +1,8 @@
 """`make release-test`: what a new user meets, from nothing.
 
 A clean clone is built into a wheel and a source archive; the wheel is installed into an empty environment with the
-constraints, where `ebar doctor`, `ebar language` and the README's first lines run; then the journeys of docs/journeys.md.
+constraints, where `ebar doctor`, `ebar language` and the README's first lines run; then the ten journeys of
+docs/journeys.md.
 `--keep FOLDER` keeps the environment and takes it up again.
 """
 
@@ -16,10 +17,9 @@ import time
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+from tools.journeys import run_journeys
 
-from tools.journeys import run_journeys  # noqa: E402
+ROOT = Path(__file__).parent.parent
 
 EXTRAS = "report,hf,metrics"
 
@@ -48,14 +48,15 @@ def built(home: Path) -> Path:
     shown([pip[0], "-m", "build", "--outdir", str(home / "dist"), str(clone)], home, quiet=True)
     (wheel,) = (home / "dist").glob("*.whl")
     (archive,) = (home / "dist").glob("*.tar.gz")
-    names = zipfile.ZipFile(wheel).namelist()
-    assert "ebar/py.typed" in names, "the wheel lacks py.typed"
-    assert "ebar/__init__.pyi" in names, "the wheel lacks the public names"
-    assert not [name for name in names if name.startswith(("tests/", "tools/", "docs/"))], "the wheel has too much"
-    inside = [name.partition("/")[2] for name in tarfile.open(archive).getnames()]
-    assert {"src/ebar/py.typed", "README.md", "CHANGELOG.md", "LICENSE", "constraints.txt", "pyproject.toml"} <= set(
-        inside
-    )
+    with zipfile.ZipFile(wheel) as opened:
+        names = set(opened.namelist())
+    wanted = {"ebar/py.typed", "ebar/__init__.pyi"}
+    if not wanted <= names or [name for name in names if name.startswith(("tests/", "tools/", "docs/"))]:
+        sys.exit("The wheel lacks py.typed or the public names, or has more than the package.")
+    with tarfile.open(archive) as packed:
+        inside = {name.partition("/")[2] for name in packed.getnames()}
+    if lacks := {"src/ebar/py.typed", "README.md", "CHANGELOG.md", "LICENSE", "constraints.txt"} - inside:
+        sys.exit(f"The source archive lacks {', '.join(sorted(lacks))}.")
     return wheel
 
 
@@ -71,7 +72,7 @@ def first_lines() -> str:
 
 
 def main() -> int:
-    """0, or the titles of what failed."""
+    """Everything, one after the other; what fails is named at the end."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--keep", type=Path, help="a folder for the environment, kept")
     options.add_argument("--size", choices=["small", "real"], default="small")
@@ -94,7 +95,9 @@ def main() -> int:
         shown([str(venv / "bin" / "python"), "-c", first_lines()], home)
         failed = run_journeys(venv / "bin", given.size)
     sys.stdout.write(f"{time.monotonic() - began:7.1f} s  in all\n")
-    return sys.exit("failed: " + ", ".join(failed)) if failed else 0
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+    return 0
 
 
 if __name__ == "__main__":

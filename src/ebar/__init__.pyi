@@ -206,6 +206,7 @@ from ebar.samplers.metropolis import Metropolis as Metropolis
 from ebar.samplers.rejection import QuasiRejection as QuasiRejection
 from ebar.samplers.rejection import Rejection as Rejection
 from ebar.samplers.smc import Smc as Smc
+from ebar.shards.workers import Workers as Workers
 from ebar.training.batches import Batches as Batches
 from ebar.training.batches import Budgeted as Budgeted
 from ebar.training.course import Training as Training

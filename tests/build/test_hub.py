@@ -88,7 +88,7 @@ def test_paths_and_data_stay_at_home_and_files_are_found_by_their_names(home: Pa
 
 def test_what_cannot_be_pushed_or_pulled_is_told_in_a_sentence(home: Path, tmp_path: Path) -> None:
     hub = FolderHub(tmp_path / "hub")
-    with pytest.raises(ebar.UserError, match="cannot be pushed: it has no config.yaml"):
+    with pytest.raises(ebar.UserError, match=r"cannot be pushed: it has no config\.yaml"):
         push(home / "runs", "me/runs", hub=hub)
     unfinished = tmp_path / "unfinished"
     shutil.copytree(home / "runs" / "language", unfinished)

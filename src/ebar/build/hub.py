@@ -1,7 +1,8 @@
 """A run on the hub of Hugging Face: pushed by one, pulled by another. Nothing else in ebar writes to a network.
 
-What goes there is what opens the run: configuration, tokeniser, results, curves, the newest and the best checkpoint. Data
-do not. Paths of files stay behind: the configuration there has only their names, and whoever pulls says where they are.
+What goes there is what opens the run: configuration, tokeniser, results, curves, the newest and the best checkpoint.
+Data do not. Paths of files stay behind: the configuration there has only their names, and whoever pulls says where they
+are.
 """
 
 import json

@@ -1,7 +1,8 @@
 """`ebar push`: a finished run, to the hub of Hugging Face.
 
-A finished run of `ebar train`, `ebar pretrain` or `ebar game`, to a repository of the hub of Hugging Face: configuration,
-tokeniser, results, curves and checkpoints. Data and paths of this machine stay here. Log in first with `hf auth login`.
+A finished run of `ebar train`, `ebar pretrain` or `ebar game`, to a repository of the hub of Hugging Face:
+configuration, tokeniser, results, curves and checkpoints. Data and paths of this machine stay here. Log in first with
+`hf auth login`.
 
 Example:
     ebar push runs/mine me/mine
