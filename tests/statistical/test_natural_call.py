@@ -25,21 +25,26 @@ def repeated(sampler: str, target: str, repetitions: int, folder: Path) -> dict[
     return RECIPE.run({"sampler": sampler, "target": target, "repetitions": repetitions, "seed": 99}, folder)
 
 
-@pytest.mark.parametrize("target", ["unconditional", "conditional"])
-@pytest.mark.parametrize("sampler", at_once)
-def test_every_interval_covers(sampler: str, target: str) -> None:
+def covered(sampler: str, target: str, repetitions: int) -> dict[str, int]:
     """Repetitions are rows of the context, each with draws and estimates of its own: all are made at once."""
     one, made = case(sampler, target), SAMPLERS[sampler](batch_size=32_768)
     context = ONE if one.context is None else one.context
-    times = REPETITIONS // context.rows
+    times = repetitions // context.rows
     truths = _truths(one)
     found = _estimates(one._replace(context=context.repeat(times)), made, Generator().manual_seed(99))
+    exact = {name: truth.detach().repeat_interleave(times).tolist() for name, truth in truths.items()}
+    return {
+        name: sum(own.low <= true <= own.high for own, true in zip(estimates, exact[name], strict=True))
+        for name, estimates in found.items()
+    }
+
+
+@pytest.mark.parametrize("target", ["unconditional", "conditional"])
+@pytest.mark.parametrize("sampler", at_once)
+def test_every_interval_covers(sampler: str, target: str) -> None:
+    found = covered(sampler, target, REPETITIONS)
     assert len(found) >= 4
-    for name, estimates in found.items():
-        exact = truths[name].detach().repeat_interleave(times).tolist()
-        covered = [own.low <= true <= own.high for own, true in zip(estimates, exact, strict=True)]
-        assert len(covered) == REPETITIONS
-        assert sum(covered) >= FEWEST, (name, sum(covered))
+    assert min(found.values()) >= FEWEST, found
 
 
 @pytest.mark.parametrize("sampler", at_once)
@@ -72,8 +77,8 @@ def test_looking_ahead_covers_where_a_surrogate_must_learn_every_prefix_by_itsel
     assert all(covered >= 167 for covered in total.values()), total
 
 
-def test_chains_cover_moments_and_refuse_log_z(tmp_path: Path) -> None:
+def test_chains_cover_moments_and_refuse_log_z() -> None:
     # Forty repetitions of a 93 % interval: fewer than 27 cover once in 30,000 runs.
-    found = repeated("metropolis", "conditional", 40, tmp_path)
+    found = covered("metropolis", "conditional", 40)
     assert set(found) == {"mean of motif 11", "mean of length"}
-    assert all(count["covered"] >= 27 for count in found.values())
+    assert min(found.values()) >= 27, found
