@@ -49,8 +49,10 @@ def control(
     if reading is None:
         raise UserError("This model does not say what its tokens spell: give data=, its corpus.")
     model = of_length(model, length or model.space.length)
-    read = {"before": prompt if reads_prompt else "", "drops_blank": reading.drops_blank and not prompt}
-    reading = replace(reading, longest=model.space.length, **read)
+    reading = replace(
+        reading, longest=model.space.length, before=prompt if reads_prompt else "",
+        drops_blank=reading.drops_blank and not prompt,
+    )  # fmt: skip
     place = None if folder is None else Path(folder)
     seed = seed_of(place) if seed is None else seed
     asked = {
