@@ -106,10 +106,11 @@ def test_every_snippet_runs_and_gives_what_the_page_says(page, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     write_example_files(tmp_path)
     if page.name == "README.md":
-        # Its journey is that of python.md, which test_what_a_user_writes runs in full: here π learns from fewer draws.
+        # Its journey is that of python.md, which test_what_a_user_writes runs: here r and π learn from little.
         assert (journey := "gam = ebar.gam(r.model, features, data)") in blocks(page, "python")[0]
         assert journey in blocks(ROOT / "docs" / WRITTEN, "python")[0]
         monkeypatch.setattr(ebar, "gam", partial(ebar.gam, distillation=Distillation(size=300, validation=100)))
+        monkeypatch.setattr(ebar, "train", partial(ebar.train, training=ebar.Training(epochs=10)))
     namespace: dict[str, Any] = {"__name__": "snippet"}
     assert sum(run(text, namespace) for text in blocks(page, "python")) == sum(
         text.count(ARROW) for text in blocks(page, "python")

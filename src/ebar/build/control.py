@@ -10,7 +10,8 @@ from ebar.config.control import MANUAL, ControlConfig, read_control
 from ebar.config.reader import described
 from ebar.errors import UserError
 from ebar.features.feature import Feature
-from ebar.journeys.control.journey import Controlled, control
+from ebar.journeys.control.controlled import Controlled
+from ebar.journeys.control.journey import control
 from ebar.models.construction import from_pretrained
 
 

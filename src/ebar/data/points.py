@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from ebar.bounds import Count, check
-from ebar.errors import UserError
+from ebar.errors import UserError, no_file
 from ebar.maths.mixtures import MIXTURES, draw_mixture
 from ebar.maths.randomness import folded
 from ebar.types import PointSpace
@@ -96,7 +96,7 @@ class PointsData:
 def read_points_file(path: Path) -> Float[Tensor, "points dimensions"]:
     """The points of a file, one per row, in float32."""
     if not path.is_file():
-        raise UserError(f"There is no file {path}.")
+        raise no_file(path)
     array = _from_npz(path) if path.suffix == ".npz" else _from_text(path)
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "fiu":
         raise UserError(f"{path} holds {array.dtype} of shape {array.shape}: points are numbers, one point per row.")

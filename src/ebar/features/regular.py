@@ -85,7 +85,8 @@ class Regular(ABC):
             return _over_alphabet(key)
         if self.reading is None:
             raise UnboundError(self.name)
-        present = self.reading.lifted(replace(key, absent=False), lambda: self.language(None))
+        known = (type(self).language, replace(key, absent=False, reading=None))  # the code of plug-ins may change
+        present = self.reading.lifted(known, lambda: self.language(None))
         return ~present if self.absent else present
 
     def bind(self: Bound, reading: Reading) -> Bound:
@@ -211,11 +212,12 @@ def _tolerant(dfa: Dfa) -> Dfa:
     Any valid text can be followed by a match here, so only broken bytes lead where nothing can be accepted; and what
     every character leaves accepted is a match that no byte undoes.
     """
-    table, accepting = dfa.table.clone(), dfa.accepting
+    table, accepting = dfa.moves, dfa.accepting
     states = torch.arange(dfa.states)
-    matched = accepting & (table[:, :128] == states[:, None]).all(1)
+    characters = slice(128) if dfa.letter is None else torch.unique(dfa.letter[:128])
+    matched = accepting & (table[:, characters] == states[:, None]).all(1)
     hopeless = ~accepting & (table == states[:, None]).all(1)
     anew = torch.where(hopeless[table[dfa.start]], dfa.start, table[dfa.start])
     table = torch.where(hopeless[table], anew, table)
     table = torch.where(matched[:, None], states[:, None], table)
-    return Dfa(table, accepting, start=dfa.start).minimised()
+    return Dfa(table, accepting, start=dfa.start, letter=dfa.letter).minimised()

@@ -19,7 +19,7 @@ from ebar.estimators.exact import device_of
 from ebar.estimators.log_z import log_mean
 from ebar.estimators.moments import weighted_mean
 from ebar.evaluation.best_of_n import expected_best, kl_bound, n_for
-from ebar.journeys.control.journey import Texts, continued_from
+from ebar.journeys.control.continuing import Texts, continued_from
 from ebar.maths.importance import check_weights
 from ebar.maths.log_space import effective_sample_size
 from ebar.maths.randomness import default_generator
@@ -112,7 +112,8 @@ def reward(
     if reading is None:
         raise UserError("This model does not say what its tokens spell: give one that is pretrained or made for data.")
     base = continued_from(model, prompt, reading, length)
-    reading = replace(reading, longest=base.space.length, before=prompt if reads_prompt else "")
+    read = {"before": prompt if reads_prompt else "", "drops_blank": reading.drops_blank and not prompt}
+    reading = replace(reading, longest=base.space.length, **read)
     energy = Reward(function, beta, reading)
 
     def text(x: Sequences) -> list[str]:

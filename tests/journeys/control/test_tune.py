@@ -11,7 +11,7 @@ import torch
 from torch import Generator
 
 from ebar.errors import UserError
-from ebar.journeys.control.journey import Controlled
+from ebar.journeys.control.controlled import Controlled
 from ebar.journeys.control.report import MODEL, TARGET, Tuned
 from ebar.journeys.control.tuning import Tuning, policy_gradient, tuning_figures
 from ebar.maths.enumeration import all_sequences

@@ -10,7 +10,7 @@ from torch import Tensor
 from ebar.automata.lift import Reading
 from ebar.errors import UserError
 from ebar.estimators.moments import means_by_name
-from ebar.features.feature import Feature, Features, bind, negated
+from ebar.features.feature import Feature, Features, Followed, bind, negated
 from ebar.features.functions import Predicate
 from ebar.maths.importance import all_warnings, unseen_side
 from ebar.samplers.look_ahead import ScoredDraws
@@ -66,6 +66,11 @@ class Constraints(tuple[Constraint, ...]):
     def counted(self) -> Features:
         """As the energy has them."""
         return Features([one.counted for one in self])
+
+    @property
+    def foreseen(self) -> bool:
+        """Whether an automaton follows any of them, so that looking ahead is possible."""
+        return any(isinstance(one.counted, Followed) for one in self)
 
     def unseen(self, values: Float[Tensor, "draws features"]) -> str | None:
         """What draws with these values do not show of p: a side of a feature that only some texts are to have."""
