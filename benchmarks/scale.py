@@ -170,10 +170,10 @@ def check() -> dict[str, Any]:
             for backend in ("joblib", "ray"):
                 for number in (1, 2, 4):
                     how = f"{backend}-{number}"
-                    ways[how] = make(place / kind / how, Workers(backend=backend, workers=number))  # type: ignore[arg-type]
+                    ways[how] = make(place / kind / how, Workers(backend=backend, workers=number))
                 ways[f"{backend}, driver killed"] = driver_killed(kind, place / kind / f"{backend}-k", backend)
                 if kind == "lines":
-                    workers = Workers(backend=backend, workers=2)  # type: ignore[arg-type]
+                    workers = Workers(backend=backend, workers=2)
                     killed = lines(place / kind / f"{backend}-w", workers, place / f"{backend}-flag")
                     ways[f"{backend}, worker killed"] = killed if (place / f"{backend}-flag").exists() else b""
             differing += [f"{kind}: {how}" for how, found in ways.items() if found != wanted]

@@ -58,7 +58,7 @@ def asked(command: str) -> Asked | None:
         return None
     module = importlib.import_module(f"ebar.cli.{entry.file or command.replace(' ', '_')}")
 
-    def thrown(words: Any, files: Any, manual: Manual, kinds: Sequence[type], texts: Any = ()) -> Any:
+    def thrown(words: Any, files: Any, manual: Manual, kinds: Sequence[type], *texts: Any) -> Any:
         raise Asked(manual, kinds)
 
     with patch.object(reader, "_read", thrown):

@@ -63,7 +63,7 @@ def test_tokens_are_raw_and_little_endian(tmp_path, vocabulary, dtype):
     ]
     header = json.loads((tmp_path / "p" / "header.json").read_text())
     assert header["description"] == {"vocabulary": vocabulary, "length": 2}
-    assert header["state"] == {"dtype": dtype, "tokens": 4, "rows": None, "length": 2}
+    assert header["state"] == {"dtype": dtype, "tokens": 4, "rows": None, "length": 2, "blocks": 2}
     assert header["done"] is True
 
 
@@ -212,7 +212,7 @@ def test_an_order_by_blocks_has_every_row_once_and_stays_in_few_blocks(monkeypat
     while starts[-1] < 47:
         near = set(blocks[starts[-1] : starts[-1] + 3])
         end = starts[-1]
-        seen = set()
+        seen: set[int] = set()
         while end < 47 and (blocks[end] in seen or len(seen) < 3):
             seen.add(blocks[end])
             end += 1

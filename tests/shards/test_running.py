@@ -62,7 +62,7 @@ def test_each_shard_is_yielded_once_though_workers_die(breaks: bool) -> None:
 
 
 def test_what_always_dies_ends_in_one_sentence_after_all_others_were_done() -> None:
-    found = []
+    found: list[int] = []
     shards = spread(Pretended(dies={4: 99}), range(8), False)
     with pytest.raises(UserError, match=r"died 3 times in a row.*fewer --workers.*finished is kept"):
         found.extend(number for number, _ in shards)

@@ -53,16 +53,18 @@ ebar's, and an energy E that has learnt to tell q's continuations x of prefixes 
         "residual generate": Command("continue a prompt with the joint model: text, energies, weights, diagnostics"),
         "residual explain": Command("the likeliest next words under the base and under the joint model"),
         "control": Command(
-            "make features of a pretrained model's text come true: fit, sample, tune, reward",
+            "make features of a pretrained model's text come true: check, fit, prompts, sample, tune, reward",
             about="P(x) = q(x)·exp⟨λ, φ(x)⟩: constraints φ on the text of any causal language model q, GDC's way.",
             example="""\
 ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 'word:[Ss]he|[Hh]er=0.5'
   ebar control sample runs/rabbits --n 5
   ebar control tune runs/rabbits --steps 300 --learning_rate 0.001""",
         ),
+        "control check": Command("how far constraints bend a model, in one table, before anything is fitted"),
         "control fit": Command("find how much each feature must count, and check it on fresh draws"),
+        "control prompts": Command("constraints on what follows each prompt of a file, in bounded memory"),
         "control sample": Command("draw text of the controlled model, with weights"),
-        "control tune": Command("make a model of its own of it, by policy gradient with low-rank adapters"),
+        "control tune": Command("make a model of its own of it, by policy gradient or from its texts"),
         "control reward": Command("what a reward of texts can come to, and how far from the model; best-of-n beside"),
         "control grammar": Command("texts that obey a grammar, a JSON schema or an expression, with weights"),
         "game": Command(

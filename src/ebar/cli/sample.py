@@ -54,8 +54,8 @@ class SampleConfig(TiltedDrawing):
     prompt: tuple[str, ...] = list_option("TEXT", lambda: "texts to go on from; --maximal_length counts what comes")
     prompts: str | None = option(metavar="FILE")
     """The same, one a line; - reads the pipe."""
-    separator: str | None = option(metavar="TEXT")
-    """A line after each text; by default dashes where texts may have several lines, and none elsewhere."""
+    separator: str = option(DASHES, metavar="TEXT")
+    """A line after each text that may have several lines; another than the default one, after any text."""
     output: Path | None = option(metavar="FILE.png")
     """A sheet of images."""
     complete: Count | None = None
@@ -139,7 +139,7 @@ def _write(batches: Iterator[Weighted], opened: Opened, config: SampleConfig) ->
     weights: list[Weighted] = []
     seen: set[str] = set()
     tilted = opened.target is not None
-    between = _between(opened.data) if config.separator is None else f"{config.separator}\n"
+    between = f"{config.separator}\n" if _several_lines(opened.data) or config.separator != DASHES else ""
     for batch in batches:
         weighted = tilted and batch.estimates_z
         if tilted:
@@ -161,9 +161,9 @@ def _write(batches: Iterator[Weighted], opened: Opened, config: SampleConfig) ->
     return {**summary, "samples": samples}
 
 
-def _between(data: Corpus) -> str:
-    """What stands after each text: where texts may have several lines, a line that tells one from the next."""
-    return f"{DASHES}\n" if data.tokeniser is not None and data.space.end is None and not data.space.completes else ""
+def _several_lines(data: Corpus) -> bool:
+    """Whether texts may have some, so that a line must tell one from the next."""
+    return data.tokeniser is not None and data.space.end is None and not data.space.completes
 
 
 def _complete(config: SampleConfig, trained: Trained[Any]) -> int:

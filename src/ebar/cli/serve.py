@@ -10,6 +10,7 @@ Example:
     ebar serve --runs elsewhere/runs --models HuggingFaceTB/SmolLM2-135M stories260K.bin --port 8000
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ def main(words: Sequence[str]) -> int:
     from ebar.serve.playground import Playground
     from ebar.serve.server import serve
 
+    os.environ.pop("EBAR_CACHE", None)  # what a page asks for is not kept on disk
     catalogue = Catalogue(runs=config.runs, models=config.models)
     if not catalogue.places():
         sys.stderr.write(f"{config.runs} has no run that can be shown here: only languages can be looked at.\n")

@@ -91,7 +91,7 @@ def _value(word: str) -> Value:
 
 def with_values(tree: dict[str, Any], values: Any) -> dict[str, Any]:
     """A configuration with other values of some options, by their names on the command line."""
-    found = _copied(tree)
+    found: dict[str, Any] = _copied(tree)
     for name, value in values.items():
         *groups, last = name.split(".")
         inside = found

@@ -9,7 +9,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -26,7 +26,7 @@ from ebar.data.tokenisers import Alphabet, Tokeniser, encode_lines, reading_of_s
 from ebar.errors import UserError, choose, no_file
 from ebar.maths.randomness import folded
 from ebar.maths.rows import count_rows, evenly, take
-from ebar.store.differences import LATER
+from ebar.store.differences import LATER, lasting
 from ebar.types import Context, Sequences, Space
 
 FEW_LOGITS = 1024  # held-out rows scored together where a token is one of a few symbols
@@ -77,11 +77,7 @@ class Corpus:
         """Its kind and the kind's options, as a configuration has them; None where it was made of something else."""
         if self.source is None:
             return None
-        options = {own.name: (own, getattr(self.source, own.name)) for own in fields(self.source)}
-        # An option of a later version is told where it is not as before: folders of earlier versions stay the same.
-        told = {name: value for name, (own, value) in options.items()
-                if not (own.metadata.get("later") and value == own.default)}  # fmt: skip
-        return {"kind": self.source.kind, **told}
+        return {"kind": self.source.kind, **lasting(self.source, as_before=True)}
 
     @property
     def defaults(self) -> Mapping[str, Mapping[str, Any]]:
@@ -337,6 +333,8 @@ class LanguageData:
     """Held-out sequences for `ebar evaluate`."""
     seed: int | None = None
     """Of the draws; by default that of the run."""
+    limit: Count | None = field(default=None, metadata=LATER)
+    """Most of the training sequences, the first ones; by default all."""
 
     kind = "language"
     defaults = SMALL
@@ -353,6 +351,7 @@ class LanguageData:
             name: truth.sample(size, generator=Generator().manual_seed(folded(seed, place)))
             for place, (name, size) in enumerate(sizes.items())
         }
+        parts["train"] = parts["train"].select(slice(self.limit))
         return Corpus(
             tokeniser=alphabet, space=space, parts=parts, source=self, held_out_batch=FEW_LOGITS, language=language
         )

@@ -28,6 +28,7 @@ from ebar.store.writing import saving
 from ebar.types import Context, Sequences
 
 SAVED = 1 << 23  # bytes of tokens after which what was written is noted
+NOTED = ("blocks", "tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,8 @@ def pack_from(
     """
     with open_stage(folder, {"vocabulary": vocabulary, "length": length, **description}) as stage:
         if not stage.done:
-            number, total = (int(stage.state.get(name, 0)) for name in ("blocks", "tokens"))
+            # An earlier version noted tokens, and no blocks.
+            number, total = (int(stage.state.get(name, 0)) if "blocks" in stage.state else 0 for name in NOTED)
             path, dtype = folder / "tokens.bin", _dtype(vocabulary)
             with saving(str(folder)), path.open("r+b" if total else "wb") as file:
                 file.truncate(total * np.dtype(dtype).itemsize)
@@ -144,12 +146,12 @@ def pack_from(
                     number, total, since = number + 1, total + len(block), since + len(content)
                     if since >= SAVED:
                         _to_disk(file)
-                        stage.save({"blocks": number, "tokens": total})
+                        stage.save(dict(zip(NOTED, (number, total), strict=True)))
                         since = 0
                 _to_disk(file)
             if total < length:
                 raise UserError(f"The text has {total:,} tokens, too few for one window of {length:,}.")
-            stage.save({"dtype": dtype, "tokens": total, "rows": None, "length": length})
+            stage.save({"dtype": dtype, "tokens": total, "rows": None, "length": length, "blocks": number})
     return Packed(folder)
 
 

@@ -63,7 +63,8 @@ def _arrow(source: int, target: int, label: str, middle: int) -> str:
     if source == target:
         top = y - RADIUS
         path = f"M{x - 8} {top} C{x - 26} {top - 38} {x + 26} {top - 38} {x + 8} {top - 3}"
-        return f'<path class="arrow" d="{path}" marker-end="url(#head)"/><text {text} x="{x}" y="{top - 34}">{label}</text>'
+        named = f'<text {text} x="{x}" y="{top - 34}">{label}</text>'
+        return f'<path class="arrow" d="{path}" marker-end="url(#head)"/>{named}'
     end = _x(target)
     if target == source + 1:
         path = f"M{x + RADIUS} {y} H{end - RADIUS - 6}"
@@ -101,9 +102,8 @@ def states_svg(reached: Float[np.ndarray, "places states"]) -> str:
     for place in range(0, places, step):
         x = left + cell * place + cell / 2
         drawn.append(f'<text class="axis" x="{x:.0f}" y="{height - 18}" text-anchor="middle">{place}</text>')
-    drawn.append(
-        f'<text class="axis" x="{left + cell * places / 2:.0f}" y="{height - 3}" text-anchor="middle">symbols read</text>'
-    )
+    centre = left + cell * places / 2
+    drawn.append(f'<text class="axis" x="{centre:.0f}" y="{height - 3}" text-anchor="middle">symbols read</text>')
     return (
         f'<div class="wide"><svg class="chart" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'role="img" aria-label="probability of each state after each number of symbols">{"".join(drawn)}</svg></div>'
@@ -139,9 +139,8 @@ def curve_svg(
         drawn.append(
             f'<text class="axis" x="{x(value):.1f}" y="{height - 22}" text-anchor="{anchor}">{value:.2f}</text>'
         )
-    drawn.append(
-        f'<text class="axis" x="{(left + width) / 2}" y="{height - 5}" text-anchor="middle">λ; up: {escape(label)}</text>'
-    )
+    axis, centre = f"λ; up: {escape(label)}", (left + width) / 2
+    drawn.append(f'<text class="axis" x="{centre}" y="{height - 5}" text-anchor="middle">{axis}</text>')
     if wanted is not None:
         drawn.append(f'<path class="wanted" d="M{left} {y(wanted):.1f} H{width - right}"/>')
     drawn.append(f'<path class="error" d="M{x(at):.1f} {y(here.low):.1f} V{y(here.high):.1f}"/>')

@@ -18,9 +18,9 @@ class Asked:
     prompt: str = ""
     constraints: str = ""  # one a line
     reads_prompt: bool = False
-    length: float | None = 40
-    draws: float | None = 500
-    seed: float | None = 0
+    length: float | int | None = 40  # a box of the page may hold any number, or none
+    draws: float | int | None = 500
+    seed: float | int | None = 0
 
     @property
     def terms(self) -> list[str]:
@@ -68,8 +68,8 @@ def heaviest(cloud: Cloud, parts: Callable[[list[int]], list[Part]] | None = Non
         rows.setdefault(cloud.texts[row], row)
     return [
         Candidate(
-            parts(cloud.x.prefix(row)) if parts is not None else [Part(text, 0.0)], float(cloud.log_q[row]), float(cloud.energy[row]),
-            float(cloud.shares[row]),
+            [Part(text, 0.0)] if parts is None else parts(cloud.x.prefix(row)),
+            *(float(column[row]) for column in (cloud.log_q, cloud.energy, cloud.shares)),
         )
         for text, row in list(rows.items())[:most]
     ]  # fmt: skip

@@ -40,8 +40,8 @@ class Described:
 
 
 def describe(
-    *, motif: str, expression: str, length: float | None, alphabet: str, presence: float | None, prefix: str,
-    limits: Limits,
+    *, motif: str, expression: str, length: float | int | None, alphabet: str, presence: float | int | None,
+    prefix: str, limits: Limits,
 ) -> Described:  # fmt: skip
     """Of noise that holds a motif, or is matched by an expression as a whole; and what follows a prefix."""
     if bool(motif) == bool(expression):

@@ -9,6 +9,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ebar.automata.lift import Reading
 from ebar.backbones.backbone import Stepper
 from ebar.bounds import Amount, Count, check
 from ebar.errors import UserError
@@ -56,7 +57,7 @@ class Limits:
             )
         return text
 
-    def check_number(self, number: float | None, most: int, what: str, least: int = 1) -> int:
+    def check_number(self, number: float | int | None, most: int, what: str, least: int = 1) -> int:
         """A whole number within its bounds."""
         if number is None or number != number or not least <= number <= most:
             shown = "nothing" if number is None else f"{number:g}"
@@ -100,9 +101,10 @@ class Watched(ByChainRule):
     Whatever is computed with it, a journey say, can so be stopped within one step of the network.
     """
 
-    def __init__(self, model: Stepwise, allowance: Allowance, rows: int):
+    def __init__(self, model: Stepwise, allowance: Allowance, rows: int, reading: Reading | None = None):
         super().__init__()
         self.model, self.allowance, self.rows = model, allowance, rows
+        self.reading = reading  # what its tokens spell
 
     @property
     def space(self) -> Space:

@@ -74,7 +74,7 @@ def _model_tab(playground: Playground) -> None:
     with gr.Row(elem_classes="columns"):
         with gr.Column(scale=2, min_width=300):
             name = gr.Dropdown(
-                names, value=names[0] if names else None, label="Run or model", elem_id="model", allow_custom_value=False,
+                names, value=names[0] if names else None, label="Run or model", elem_id="model",
                 info="A run of the folder, or a model that ebar serve was started with.",
             )  # fmt: skip
             about = gr.HTML(_about(playground, names[0] if names else None), elem_id="about")
@@ -103,23 +103,22 @@ def _model_tab(playground: Playground) -> None:
                 go = gr.Button("Compute", variant="primary", elem_id="compute")
                 stop = gr.Button("Stop", elem_id="stop")
             status = gr.HTML(render.sentence("Nothing is computed yet."), elem_id="status")
-        with gr.Column(scale=3, min_width=300):
-            with gr.Column(visible=False, elem_id="results") as results:
-                summary = gr.HTML(elem_id="summary")
-                gr.HTML("<h3>The next token, under q and under p</h3>")
-                words = gr.HTML(elem_id="words")
-                with gr.Column(visible=False) as turning:
-                    gr.HTML("<h3>Turn λ, and see the mean that it gives</h3>")
-                    knob = gr.Dropdown([], label="Feature", elem_id="knob")
-                    slider = gr.Slider(-4, 4, value=0, step=0.05, label="λ", elem_id="slider")
-                    curve = gr.HTML(elem_id="curve")
-                gr.HTML("<h3>Candidates</h3>")
-                candidates = gr.HTML(elem_id="candidates")
-                gr.HTML("<h3>The tokens of a text, coloured</h3>")
-                legend = gr.HTML()
-                text = gr.Textbox(label="Text", lines=2, max_length=limits.characters, elem_id="text")
-                colour = gr.Button("Colour", elem_id="colour")
-                coloured = gr.HTML(elem_id="coloured")
+        with gr.Column(scale=3, min_width=300), gr.Column(visible=False, elem_id="results") as results:
+            summary = gr.HTML(elem_id="summary")
+            gr.HTML("<h3>The next token, under q and under p</h3>")
+            words = gr.HTML(elem_id="words")
+            with gr.Column(visible=False) as turning:
+                gr.HTML("<h3>Turn λ, and see the mean that it gives</h3>")
+                knob = gr.Dropdown([], label="Feature", elem_id="knob")
+                slider = gr.Slider(-4, 4, value=0, step=0.05, label="λ", elem_id="slider")
+                curve = gr.HTML(elem_id="curve")
+            gr.HTML("<h3>Candidates</h3>")
+            candidates = gr.HTML(elem_id="candidates")
+            gr.HTML("<h3>The tokens of a text, coloured</h3>")
+            legend = gr.HTML()
+            text = gr.Textbox(label="Text", lines=2, max_length=limits.characters, elem_id="text")
+            colour = gr.Button("Colour", elem_id="colour")
+            coloured = gr.HTML(elem_id="coloured")
     outputs = [status, results, summary, words, turning, knob, slider, curve, candidates, legend, text, coloured]
 
     def compute(
@@ -259,7 +258,7 @@ def _language_tab(playground: Playground) -> None:
                     presence=presence,
                     prefix=(prefix or "").strip(),
                     limits=limits,
-                )  # fmt: skip
+                )
             )
         )
 

@@ -3,10 +3,10 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from ebar.errors import UserError
-from ebar.serve.catalogue import Catalogue, Opened
+from ebar.serve.catalogue import Opened, Place, Suggested
 from ebar.serve.found import Asked, Found, Part, Progress
 from ebar.serve.limits import Allowance, Limits
 from ebar.serve.residual import energised
@@ -14,6 +14,17 @@ from ebar.serve.tilting import constrained
 from ebar.types import Estimate
 
 Kept = TypeVar("Kept")
+
+
+@runtime_checkable
+class Shelf(Protocol):
+    """What models are taken from; `Catalogue` is the one of folders."""
+
+    def places(self) -> dict[str, Place]: ...
+
+    def open(self, name: str) -> Opened: ...
+
+    def suggested(self, name: str) -> Suggested | None: ...
 
 
 class Bounded(OrderedDict[str, Kept]):
@@ -34,7 +45,7 @@ class Bounded(OrderedDict[str, Kept]):
 class Playground:
     """Any number of users, each known by a word. One request of each is computed at a time."""
 
-    def __init__(self, catalogue: Catalogue, limits: Limits):
+    def __init__(self, catalogue: Shelf, limits: Limits):
         self.catalogue, self.limits = catalogue, limits
         self._open: Bounded[Opened] = Bounded(limits.models)
         self._found: Bounded[Found] = Bounded(limits.users)

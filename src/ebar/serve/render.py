@@ -145,7 +145,8 @@ def text(parts: Sequence[Part], found: Found) -> str:
     """One text with all its numbers."""
     total = math.fsum(part.value for part in parts if math.isfinite(part.value))
     cells = "".join(f"<span class='pair'>{_token(part)}<small>{_told(part.value)}</small></span>" for part in parts)
-    return f"<div class='pairs'>{cells}</div><p class='note'>Together {number(total, 2)} nats; below 0.05 no number is shown.</p>"
+    said = f"Together {number(total, 2)} nats; below 0.05 no number is shown."
+    return f"<div class='pairs'>{cells}</div><p class='note'>{said}</p>"
 
 
 def _told(value: float) -> str:
@@ -179,7 +180,8 @@ def language(found: Described) -> str:
     alphabet = found.language.alphabet
     most = max(max(one.noise, one.language) for one in found.following)
     rows = "".join(
-        f"<tr><td><code>{escape(one.symbol)}</code></td>{_mass('q', one.noise, most)}{_mass('p', one.language, most)}</tr>"
+        f"<tr><td><code>{escape(one.symbol)}</code></td>{_mass('q', one.noise, most)}"
+        f"{_mass('p', one.language, most)}</tr>"
         for one in found.following
     )
     after = f"after <code>{escape(found.prefix)}</code>" if found.prefix else "at the beginning"
@@ -200,7 +202,8 @@ def language(found: Described) -> str:
         f"<th>language</th></tr></thead>{rows}</table></div>"
         "<h3>Where it stands after each symbol</h3><p class='note'>How likely each state is: the darker, the likelier; "
         f"point at a field to read it.</p>{places}"
-        f"<h3>Exact figures</h3><p class='note'>Entropies are in nats.</p><div class='wide'><table>{figures}</table></div>"
+        f"<h3>Exact figures</h3><p class='note'>Entropies are in nats.</p>"
+        f"<div class='wide'><table>{figures}</table></div>"
     )
 
 

@@ -13,10 +13,11 @@ from ebar.evaluation.next_words import next_words
 from ebar.journeys.residual.journey import Residual
 from ebar.models.tilted import measured_energy, propose
 from ebar.samplers.draw import shares
+from ebar.serve.checks import rows_at_once
 from ebar.serve.cloud import Cloud, Knob, NextWord
 from ebar.serve.found import Asked, Found, Moment, Part, Progress, heaviest
 from ebar.serve.limits import Allowance, Limits, Watched, WatchedEnergy
-from ebar.serve.tilting import WORDS, rows_at_once
+from ebar.serve.tilting import WORDS
 from ebar.types import Context, Sequences
 
 FUTURES = 16  # of each next word, and at each token of a text
@@ -50,7 +51,7 @@ def energised(residual: Residual, asked: Asked, limits: Limits, allowance: Allow
     if words.rest is not None:
         listed.append(NextWord(-1, "all others", words.rest.base, words.rest.joint))
     parts: list[tuple[Sequences, torch.Tensor, torch.Tensor]] = []
-    for size in shares(n, None, max(rows, 2)):
+    for size in shares(n, None, rows):
         yield Progress("drawing from q", sum(len(part[1]) for part in parts), n)
         x, log_q = propose(q, size, context, generator)
         energy = measured_energy(own.energy, x, context)
@@ -65,7 +66,8 @@ def energised(residual: Residual, asked: Asked, limits: Limits, allowance: Allow
         words_from=f"from {FUTURES} futures of each, as `ebar residual explain` has them", log_z=cloud.log_z(),
         effective=cloud.effective(),
         moments=[Moment("energy E", None, None, plain.mean(energy, name="energy"), cloud.mean(energy, name="energy"))],
-        knobs=[knob], cloud=cloud, parts=lambda text, spare: parts_joint(residual, asked.prompt, text, rows, seed, spare),
+        knobs=[knob], cloud=cloud,
+        parts=lambda text, spare: parts_joint(residual, asked.prompt, text, rows, seed, spare),
         parts_mean="how much likelier each token is under p than under q", candidates=heaviest(cloud),
     )  # fmt: skip
 

@@ -78,7 +78,10 @@ class Guard:
             raise Refused(403, "This playground does not answer pages of other sites.")
         if any(part in path for part in CLOSED):
             raise Refused(404, "There is nothing here.")
-        if int(headers.get(b"content-length", "0") or 0) > self.largest:
+        size = headers.get(b"content-length", "0")
+        if not size.isascii() or not size.isdigit():
+            raise Refused(400, "The length of this request is no number.")
+        if int(size) > self.largest:
             raise Refused(413, f"This request is too large: at most {self.largest:,} bytes are read.")
 
 
@@ -148,16 +151,11 @@ def application(playground: Playground, *, host: str = "127.0.0.1", names: Seque
 def listening(host: str, port: int) -> socket.socket:
     """A socket that is taken before anything is built."""
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        own = socket.socket(family)
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        own.bind((host, port))
-        own.listen(64)
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=64)
     except OSError as error:
         raise UserError(
             f"Nothing can listen on {host} port {port} ({error.strerror}): choose another --port or --host."
         ) from None
-    return own
 
 
 def serve(

@@ -1,10 +1,11 @@
 """A language model under constraints: P(x) = q(x)·exp⟨λ, φ(x)⟩, as `ebar control` has it, for one request."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator as Steps
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -16,51 +17,44 @@ from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of, table
 from ebar.features.feature import Followed
-from ebar.features.regular import Regular
 from ebar.journeys.control.constraints import Constraints
-from ebar.journeys.control.journey import continued_from, control
+from ebar.journeys.control.continuing import continued_from
+from ebar.journeys.control.journey import control
 from ebar.maths.enumeration import all_sequences, has_at_most
+from ebar.models.pretrained import Pretrained
 from ebar.models.tilted import Tilted, measured_energy, propose, score
 from ebar.samplers.draw import shares
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import ScoredDraws, draw_scored, guided
+from ebar.serve.ahead import encoded, parts_ahead, spellings
 from ebar.serve.catalogue import Opened
+from ebar.serve.checks import check_automata, check_terms, rows_at_once
 from ebar.serve.cloud import Cloud, Knob
-from ebar.serve.found import Asked, Found, Moment, Part, Progress, heaviest
+from ebar.serve.found import Asked, Found, Moment, Progress, heaviest
 from ebar.serve.limits import Allowance, Limits, Watched
-from ebar.training.moment_matching.matching import Fitted
 from ebar.training.moment_matching.newton import Newton
 from ebar.types import Estimate, Sequences
 
-KINDS = ("word", "expression", "whole", "motif", "starts_with")  # those that neither run code nor open files
 ENUMERATED = 2048  # texts of a space in which nothing need be drawn
-BATCH = 128  # draws between two looks at the clock, at most
 WORDS = 8  # next words, of q and of p
 
 
-def check_terms(terms: list[str], limits: Limits) -> None:
-    """Constraints that a page may ask for: a file of Python is never run for one."""
-    if len(terms) > limits.terms:
-        raise UserError(
-            f"There are {len(terms)} constraints, and at most {limits.terms} are read here: leave some out."
-        )
-    for term in terms:
-        kind = term.removeprefix("!").partition(":")[0]
-        if kind not in KINDS:
-            raise UserError(
-                f"The constraint {term[:60]!r} is none of {', '.join(KINDS)}: write one such as word:rabbit|bunny=1; "
-                "others are for `ebar control fit`."
-            )
+class Fit(NamedTuple):
+    """P with its λ, and the proposal that heads for it, where an automaton follows a feature."""
+
+    constraints: Constraints
+    target: Tilted
+    coefficients: Sequence[Estimate]
+    ahead: Guided | None
 
 
-def rows_at_once(model: Any, length: int, limits: Limits) -> int:
-    """Draws that fit in the memory of a request: keys, values and logits of each."""
-    kept = getattr(model, "_kept_of_a_token", None)
-    each = 32 * model.space.vocabulary + length * (kept() if callable(kept) else 4096)
-    fit = int(limits.memory * 2**20) // each
-    if fit < 2:
-        raise UserError(f"A text of {length} tokens of this model takes too much memory here: ask for shorter ones.")
-    return min(BATCH, fit)
+class Measured(NamedTuple):
+    """Texts of q and of P with their features."""
+
+    q: Cloud
+    q_values: Float[Tensor, "points features"]
+    p: Cloud
+    p_values: Float[Tensor, "others features"]
 
 
 def constrained(opened: Opened, asked: Asked, limits: Limits, allowance: Allowance) -> Iterator[Progress | Found]:
@@ -68,13 +62,13 @@ def constrained(opened: Opened, asked: Asked, limits: Limits, allowance: Allowan
     length = limits.check_number(asked.length, limits.length, "Tokens of a text")
     n = limits.check_number(asked.draws, limits.draws, "Draws", least=50)
     seed = limits.check_number(asked.seed, 2**31, "Seed", least=0)
-    terms = asked.terms
-    check_terms(terms, limits)
-    wanted = read_constraints(terms) if terms else []
-    length = min(length, opened.model.space.length) if opened.model.space.end is not None else length
+    check_terms(asked.terms, limits)
+    wanted = read_constraints(asked.terms) if asked.terms else []
+    if not isinstance(opened.model, Pretrained):
+        length = min(length, opened.model.space.length)
     sized = continued_from(opened.model, "", opened.reading, length)
     rows = rows_at_once(sized, length, limits)
-    watched = Watched(sized, allowance, rows)
+    watched = Watched(sized, allowance, rows, opened.reading)
     reading = replace(opened.reading, longest=length, before=asked.prompt if asked.reads_prompt else "")
     q = continued_from(watched, asked.prompt, reading)
     generator = Generator(device=device_of(q)).manual_seed(seed)
@@ -82,78 +76,19 @@ def constrained(opened: Opened, asked: Asked, limits: Limits, allowance: Allowan
         yield from _unconstrained(q, reading, asked, n, rows, generator)
         return
     check_automata([feature for feature, _ in wanted], reading, watched.space.vocabulary, length, limits)
-    exact = has_at_most(q.space, ENUMERATED)
     yield Progress("finding λ")
-    if exact:
-        constraints = Constraints.of(wanted, reading)
-        target, fitted = _fitted_exactly(q, constraints, generator)
-        ahead = _ahead(target, n, generator)
+    if has_at_most(q.space, ENUMERATED):
+        fit = _fitted_exactly(q, Constraints.of(wanted, reading), n, generator)
+        measured = _enumerated(fit, reading)
     else:
         found = control(
             watched, wanted, prompt=asked.prompt, reads_prompt=asked.reads_prompt, length=length, draws=2 * n,
             checks=n, surrogate_draws=n, rows=rows, seed=seed, description="playground",
         )  # fmt: skip
-        constraints, target, fitted = found.constraints, found.p, found.fitted
         yield Progress("looking ahead")
-        ahead = found.ahead
-    if exact:
-        cloud, values = _enumerated(target, constraints, reading)
-        before = cloud.log_q
-        notes = [f"All {len(cloud.texts):,} texts are summed over: nothing is drawn, and every figure is exact."]
-    else:
-        plain = yield from _drawn(target, constraints, n, rows, None, generator, "drawing from q")
-        drawn = plain
-        if ahead is not None:
-            drawn = yield from _drawn(target, constraints, n, rows, ahead, generator, "drawing towards p")
-        if not bool((drawn.log_weights > -math.inf).any()):
-            raise _nothing(constraints, n)
-        cloud, values = _cloud(drawn, reading), drawn.values
-        notes: list[str] = []
-    moments = []
-    for column, one in enumerate(constraints):
-        names: Any = {"low": float(one.feature.low), "high": float(one.feature.high), "name": one.feature.name}
-        if exact:
-            base = cloud.mean(values[:, column], log_weights=before, **names)
-        else:
-            base = Cloud(plain.x, [], plain.log_q, plain.log_q, torch.zeros_like(plain.log_q)).mean(
-                plain.values[:, column], **names
-            )
-        after = Estimate.exact(one.moment) if one.pointwise else cloud.mean(values[:, column], **names)
-        coefficient = None if one.pointwise else _interval(fitted, column)
-        moments.append(Moment(one.feature.name, one.moment, coefficient, base, after))
-    knobs = [
-        Knob(one.feature.name, values[:, column], values[:, column], float(fitted.coefficients[column]),
-             float(one.feature.low), float(one.feature.high))
-        for column, one in enumerate(constraints)
-        if not one.pointwise
-    ]  # fmt: skip
-    notes += [_missed(one) for one in moments if one.wanted is not None and not one.p.low <= one.wanted <= one.p.high]
-    log_q = next_log_probs(q)
-    steps = None if ahead is None else partial(parts_ahead, ahead, reading)
-    how = "exact" if exact else "from the first tokens of the weighted draws"
-    yield Found(
-        asked=asked, what=_what(constraints), words=cloud.first_tokens(log_q, spellings(reading, len(log_q)), WORDS),
-        words_from=how, log_z=cloud.log_z(), effective=cloud.effective(), moments=moments, knobs=knobs, cloud=cloud,
-        parts=None if steps is None else lambda text, _: steps(encoded(reading, text)), candidates=heaviest(cloud, steps),
-        parts_mean="how much likelier each token makes what is wanted, as the look-ahead foresees it",
-        notes=notes,
-    )  # fmt: skip
-
-
-def check_automata(features: list[Any], reading: Reading, vocabulary: int, length: int, limits: Limits) -> None:
-    """Refuses constraints whose automata would take too much memory, before they are made over the vocabulary."""
-    together = length + 1
-    for feature in features:
-        if not isinstance(feature, Regular):
-            continue
-        alphabet = None if feature.over_bytes else reading.characters
-        states = feature.language(alphabet).states
-        together *= states
-        if max(states * vocabulary, together) > limits.numbers // 4:
-            raise UserError(
-                f"The constraint {feature.name!r} needs tables of {max(states * vocabulary, together):,} numbers, more "
-                "than a request may have: simplify the constraints, or leave some out."
-            )
+        fit = Fit(found.constraints, found.p, found.fitted.intervals, found.ahead)
+        measured = yield from _drawn(fit, reading, n, rows, generator)
+    yield _told(asked, fit, measured, reading, next_log_probs(q))
 
 
 @torch.no_grad()
@@ -162,103 +97,108 @@ def next_log_probs(q: Any) -> Float[Tensor, " vocabulary"]:
     return torch.log_softmax(q.start(1)[0][0].double(), -1).cpu()
 
 
-def spellings(reading: Reading, vocabulary: int) -> list[str]:
-    """Each token as text."""
-    found = [reading.text([token]) if token != reading.end else "(end)" for token in range(vocabulary)]
-    if reading.spellings is None:
-        return found
-    spelt = [None if one is None else one.decode(errors="replace") for one in reading.spellings]
-    return [spelt[token] or found[token] for token in range(vocabulary)]
-
-
-def parts_ahead(ahead: Guided, reading: Reading, tokens: list[int]) -> list[Part]:
-    """log h after each token less log h before it: over a whole x they sum to −E(x) − log h₀ where all is followed.
-
-    h is what the look-ahead expects e⁻ᴱ to come to. −∞: after this token nothing that is wanted can come true.
-    """
-    states, tokens = ahead.states, tokens[: ahead.states.space.length]
-    state, before, found = 0, float(ahead.log_ahead[0, 0]), []
-    for place, token in enumerate(tokens):
-        if token == reading.end:
-            after = float(ahead.log_final[state])
-        else:
-            state = int(states.successor[state, int(states.class_of[token])])
-            after = float(ahead.log_ahead[place + 1, state])
-        value = after - before if before > -math.inf else 0.0
-        found.append(Part(_spelt(reading, tokens, place), value))
-        before = after
-    return found
-
-
-def encoded(reading: Reading, text: str) -> list[int]:
-    """A text that goes on from the prompt, in the model's tokens; a tokeniser may put a blank of its own before it."""
-    if reading.encode is None:
-        raise UserError("Nothing is known of how this model's tokens encode a text.")
-    ways = [reading.encode(text), reading.encode(text.removeprefix(" "))]
-    return next((way for way in ways if reading.text(way) == text), ways[0])
-
-
-def _spelt(reading: Reading, tokens: list[int], place: int) -> str:
-    """What a token adds to the text before it."""
-    if tokens[place] == reading.end:
-        return "[end]"
-    before, after = reading.text(tokens[:place]), reading.text(tokens[: place + 1])
-    return after[len(before) :] if after.startswith(before) else reading.text([tokens[place]])
-
-
-def _fitted_exactly(q: Any, constraints: Constraints, generator: Generator) -> tuple[Tilted, Fitted]:
+def _fitted_exactly(q: Any, constraints: Constraints, n: int, generator: Generator) -> Fit:
+    """λ from all texts; a proposal is made too, for what it foresees of a token."""
     wanted = torch.tensor([one.counted_moment for one in constraints], dtype=torch.float64)
-    method = Newton(proposal="exact", hard=True)
-    fitted = method.fit(q, constraints.counted, moments=wanted, generator=generator)
-    energy = Linear(constraints.counted, fitted.coefficients.clone()).to(device_of(q))
-    return Tilted(q, energy).eval().requires_grad_(False), fitted
+    coefficients = torch.full_like(wanted, -math.inf)
+    if not all(one.pointwise for one in constraints):
+        method = Newton(proposal="exact", hard=True)
+        coefficients = method.fit(q, constraints.counted, moments=wanted, generator=generator).coefficients
+    energy = Linear(constraints.counted, coefficients.clone()).to(device_of(q))
+    target = Tilted(q, energy).eval().requires_grad_(False)
+    followed = any(isinstance(one.counted, Followed) for one in constraints)
+    ahead = guided(target, draws=n, generator=generator) if followed else None
+    return Fit(constraints, target, [Estimate.exact(value) for value in coefficients.tolist()], ahead)
 
 
-def _ahead(target: Tilted, n: int, generator: Generator) -> Guided | None:
-    features = target.energy.features.features  # type: ignore[attr-defined]
-    if not any(isinstance(feature, Followed) for feature in features):
-        return None
-    return guided(target, draws=n, generator=generator)
-
-
-def _enumerated(
-    target: Tilted, constraints: Constraints, reading: Reading
-) -> tuple[Cloud, Float[Tensor, "texts features"]]:
-    x, device = all_sequences(target.space), device_of(target.base)
+def _enumerated(fit: Fit, reading: Reading) -> Measured:
+    """Every text with its weight."""
+    target, x = fit.target, all_sequences(fit.target.space)
     with torch.no_grad():
         log_q, energy = (
-            table(function, target.space, device=device)[0].double().cpu()
+            table(function, target.space, device=device_of(target.base))[0].double().cpu()
             for function in (lambda x: score(target.base, x), lambda x: measured_energy(target.energy, x))
         )
-    texts = [reading.text(row) for row in x.rows()]
-    return Cloud(x, texts, log_q, energy, log_q - energy, exact=True), constraints.features(x).double()
+    texts, values = [reading.text(row) for row in x.rows()], fit.constraints.features(x).double()
+    p = Cloud(x, texts, log_q, energy, log_q - energy, exact=True)
+    return Measured(Cloud(x, texts, log_q, energy, log_q, exact=True), values, p, values)
 
 
 def _drawn(
-    target: Tilted, constraints: Constraints, n: int, rows: int, ahead: Guided | None, generator: Generator, words: str
-) -> Iterator[Any]:
+    fit: Fit, reading: Reading, n: int, rows: int, generator: Generator
+) -> Steps[Progress, None, Measured]:  # fmt: skip
+    """n draws of q and, where there is a proposal, n of that."""
+    plain = yield from _batches(fit, n, rows, None, generator, "drawing from q")
+    drawn = plain
+    if fit.ahead is not None:
+        drawn = yield from _batches(fit, n, rows, fit.ahead, generator, "drawing towards p")
+    if not bool((drawn.log_weights > -math.inf).any()):
+        names = ", ".join(f"“{one.feature.name}”" for one in fit.constraints if one.pointwise)
+        raise UserError(f"None of the {n:,} draws has what is wanted ({names}): ask for more draws or longer texts.")
+    q, p = (
+        Cloud(one.x, [reading.text(row) for row in one.x.rows()], one.log_q, one.log_q - one.log_g - weights, weights)
+        for one, weights in ((plain, torch.zeros_like(plain.log_q)), (drawn, drawn.log_weights))
+    )
+    return Measured(q, plain.values, p, drawn.values)
+
+
+def _batches(
+    fit: Fit, n: int, rows: int, ahead: Guided | None, generator: Generator, words: str
+) -> Steps[Progress, None, ScoredDraws]:  # fmt: skip
     parts: list[ScoredDraws] = []
-    for size in shares(n, None, max(rows, 2)):
+    for size in shares(n, None, rows):
         yield Progress(words, sum(len(part.log_q) for part in parts), n)
         parts.append(
-            draw_scored(target, size, ahead=ahead, features=constraints.features, rows=rows, generator=generator)
+            draw_scored(
+                fit.target, size, ahead=ahead, features=fit.constraints.features, rows=rows, generator=generator
+            )
         )
     columns = zip(*(part[1:] for part in parts), strict=True)
     return ScoredDraws(Sequences.join([part.x for part in parts]), *(torch.cat(column) for column in columns))
 
 
-def _cloud(drawn: ScoredDraws, reading: Reading) -> Cloud:
-    energy = drawn.log_q - drawn.log_g - drawn.log_weights
-    texts = [reading.text(row) for row in drawn.x.rows()]
-    return Cloud(drawn.x, texts, drawn.log_q, energy, drawn.log_weights)
+def _told(
+    asked: Asked, fit: Fit, measured: Measured, reading: Reading, log_q: Float[Tensor, " vocabulary"]
+) -> Found:  # fmt: skip
+    """All figures."""
+    cloud, steps = measured.p, None if fit.ahead is None else partial(parts_ahead, fit.ahead, reading)
+    moments, knobs = [], []
+    for column, one in enumerate(fit.constraints):
+        name, low, high = one.feature.name, float(one.feature.low), float(one.feature.high)
+        before = measured.q.mean(measured.q_values[:, column], low=low, high=high, name=name)
+        if one.pointwise:
+            moments.append(Moment(name, one.moment, None, before, Estimate.exact(one.moment)))
+            continue
+        values, coefficient = measured.p_values[:, column], fit.coefficients[column]
+        after = cloud.mean(values, low=low, high=high, name=name)
+        moments.append(Moment(name, one.moment, coefficient, before, after))
+        knobs.append(Knob(name, values, values, coefficient.value, low, high))
+    notes = [_missed(one) for one in moments if one.wanted is not None and not _near(one.p, one.wanted)]
+    if cloud.exact:
+        notes.append(f"All {len(cloud.texts):,} texts are summed over: nothing is drawn, and every figure is exact.")
+    return Found(
+        asked=asked,
+        what=_what(fit.constraints),
+        words=cloud.first_tokens(log_q, spellings(reading, len(log_q)), WORDS),
+        words_from="exact" if cloud.exact else "from the first tokens of the weighted draws",
+        log_z=cloud.log_z(),
+        effective=cloud.effective(),
+        moments=moments,
+        knobs=knobs,
+        cloud=cloud,
+        parts=None if steps is None else lambda text, _: steps(encoded(reading, text)),
+        parts_mean="how much likelier each token makes what is wanted, as the look-ahead foresees it",
+        candidates=heaviest(cloud, steps),
+        notes=notes,
+    )
 
 
 def _unconstrained(
     q: Any, reading: Reading, asked: Asked, n: int, rows: int, generator: Generator
 ) -> Iterator[Progress | Found]:
     """P is q itself."""
-    parts = []
-    for size in shares(n, None, max(rows, 2)):
+    parts: list[tuple[Sequences, Tensor]] = []
+    for size in shares(n, None, rows):
         yield Progress("drawing from q", sum(len(part[1]) for part in parts), n)
         parts.append(propose(q, size, None, generator))
     x = Sequences.join([part[0] for part in parts])
@@ -276,18 +216,15 @@ def _unconstrained(
 
 
 def _what(constraints: Constraints) -> str:
+    shares_of = {1.0: "every text", 0.0: "no text"}
     said = [
-        f"“{one.feature.name}” in every text" if one.moment == 1
-        else f"“{one.feature.name}” in no text" if one.moment == 0
-        else f"“{one.feature.name}” in {one.moment:.0%} of the texts"
-        for one in constraints
-    ]  # fmt: skip
+        f"“{one.feature.name}” in {shares_of.get(one.moment, f'{one.moment:.0%} of the texts')}" for one in constraints
+    ]
     return f"p is the distribution nearest to q that has {', '.join(said)}."
 
 
-def _interval(fitted: Fitted, column: int) -> Estimate:
-    value = float(fitted.coefficients[column])
-    return fitted.intervals[column] if column < len(fitted.intervals) else Estimate.exact(value)
+def _near(found: Estimate, wanted: float) -> bool:
+    return found.low - 1e-3 <= wanted <= found.high + 1e-3
 
 
 def _missed(one: Moment) -> str:
@@ -295,8 +232,3 @@ def _missed(one: Moment) -> str:
         f"The mean of “{one.name}” under p misses what was wanted, as its λ was found on few draws: ask for more, or "
         "turn λ below."
     )
-
-
-def _nothing(constraints: Constraints, n: int) -> UserError:
-    names = ", ".join(f"“{one.feature.name}”" for one in constraints if one.pointwise)
-    return UserError(f"None of the {n:,} draws has what is wanted ({names}): ask for more draws or longer texts.")

@@ -1,5 +1,6 @@
 """Shards on Ray: on this machine, or on the cluster that RAY_ADDRESS names."""
 
+import logging
 import os
 import shutil
 import socket
@@ -39,14 +40,17 @@ def ray_cluster(workers: int, folder: Path | None = None) -> Iterator[Any]:
         if address:
             _check(address)
             try:
-                ray.init(log_to_driver=False)
+                ray.init(log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise _nobody(address, str(error).splitlines()[0] if str(error) else "") from None
         else:
             place = None if folder is None else (folder / ".ray").absolute()
             if place is None or len(os.fsencode(place)) > LONGEST_SOCKET:
                 place = Path(tempfile.mkdtemp(prefix="ray-"))
-            ray.init(num_cpus=workers, _temp_dir=str(place), include_dashboard=False, log_to_driver=False)
+            ray.init(
+                num_cpus=workers, _temp_dir=str(place), include_dashboard=False, log_to_driver=False,
+                logging_level=logging.ERROR,
+            )  # fmt: skip
         yield ray
     finally:
         ray.shutdown()

@@ -1,6 +1,6 @@
 """One way to run shards, wherever: bounded in memory, done again where a worker dies."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -47,7 +47,7 @@ def run_shards(
     workers: Workers = Workers(),  # noqa: B008 — immutable
     in_order: bool = False,
     ahead: int = AHEAD,
-) -> Iterator[tuple[int, Made]]:
+) -> Generator[tuple[int, Made], None, None]:
     """`work(common, job)` of each job, with the job's number among them: as they finish, or in their order.
 
     `common` (a model, say) is sent to each worker once. Jobs are taken from their iterable as workers come free,
@@ -97,8 +97,8 @@ def spread(pool: Pool, jobs: Iterable[Any], in_order: bool = False, ahead: int =
                 continue
             try:
                 under_way[pool.submit(task[1])] = task
-            except Exception as error:  # a pool that has broken refuses more
-                if not pool.is_death(error):
+            except Exception as refusal:  # a pool that has broken refuses more
+                if not pool.is_death(refusal):
                     raise
                 again.insert(0, task)
                 break

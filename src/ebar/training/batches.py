@@ -82,7 +82,7 @@ def block_order(rows: int, block: int, *, generator: Generator) -> Int[Tensor, "
     """Rows in an order that reads a disk in long stretches: blocks of neighbours are shuffled, then the rows of each
     TOGETHER blocks among themselves. It depends on rows, block and generator alone, not on who reads which part.
     """
-    blocks = torch.arange(rows).split(block)
+    blocks = [torch.arange(first, min(first + block, rows)) for first in range(0, rows, block)]
     chosen = torch.randperm(len(blocks), generator=generator).tolist()
     found = []
     for first in range(0, len(chosen), TOGETHER):
