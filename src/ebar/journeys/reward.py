@@ -6,7 +6,7 @@ exceed, and KL(p‖q) = E_p[r]/β − log Z. Beside it stands best-of-n at a KL 
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -112,8 +112,7 @@ def reward(
     if reading is None:
         raise UserError("This model does not say what its tokens spell: give one that is pretrained or made for data.")
     base = continued_from(model, prompt, reading, length)
-    read = {"before": prompt if reads_prompt else "", "drops_blank": reading.drops_blank and not prompt}
-    reading = replace(reading, longest=base.space.length, **read)
+    reading = reading.going_on_from(prompt, base.space.length, reads_prompt=reads_prompt)
     energy = Reward(function, beta, reading)
 
     def text(x: Sequences) -> list[str]:

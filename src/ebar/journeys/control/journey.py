@@ -374,8 +374,7 @@ def control(
     if reading is None:
         raise UserError("This model does not say what its tokens spell: give data=, its corpus.")
     model = _of_length(model, length or model.space.length)
-    read = {"before": prompt if reads_prompt else "", "drops_blank": reading.drops_blank and not prompt}
-    reading = replace(reading, longest=model.space.length, **read)
+    reading = reading.going_on_from(prompt, model.space.length, reads_prompt=reads_prompt)
     place = None if folder is None else Path(folder)
     seed = seed_of(place) if seed is None else seed
     asked = {
