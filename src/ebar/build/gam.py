@@ -18,6 +18,7 @@ from ebar.journeys.gam.journey import Gam, bound, gam
 from ebar.journeys.gam.settings import FLOOR, forecast
 from ebar.models.construction import Autoregressive
 from ebar.samplers import SAMPLERS
+from ebar.shards import Workers
 from ebar.store.differences import refuse_earlier_version
 from ebar.store.store import Store, open_store
 from ebar.store.writing import to_json
@@ -39,12 +40,19 @@ def base_settings(config: GamConfig) -> TrainConfig:
     )  # fmt: skip
 
 
-def make_gam(config: GamConfig, folder: Path, *, quiet: bool = True, page: bool = True) -> tuple[Gam, GamFigures]:
+def make_gam(
+    config: GamConfig,
+    folder: Path,
+    *,
+    quiet: bool = True,
+    page: bool = True,
+    workers: Workers = Workers(),  # noqa: B008 — immutable
+) -> tuple[Gam, GamFigures]:
     """All that `ebar gam` does, in a run folder, from where it stands: r, the journey, its figures and its page."""
     refuse_earlier_version(folder, MANUAL.command, f"its models {folder}/r and {folder}/round-1/pi open as they are")
     about = described(folder, MANUAL, config)
     with open_store(folder, description=about, seed=config.seed, take_over=True) as store:
-        made = _stages(config, store, quiet)
+        made = _stages(config, store, quiet, workers)
         figures = made.measure(exact=config.exact, draws=config.checks)
         store.write("results.json", to_json(figures.to_dict(), indent=1))
         if page:
@@ -59,7 +67,7 @@ def load_gam(folder: Path) -> Gam:
     if not (folder / "results.json").exists():
         raise UserError(f"{folder} is not finished yet: run `ebar gam` to its end.")
     with open_store(folder, description=described(folder, MANUAL, config), seed=config.seed) as store:
-        return _stages(config, store, quiet=True)
+        return _stages(config, store, True, Workers())
 
 
 def _features(config: GamConfig, data: Corpus) -> list[Any]:
@@ -74,7 +82,7 @@ def _features(config: GamConfig, data: Corpus) -> list[Any]:
         raise UserError(f"{more}.") from error
 
 
-def _stages(config: GamConfig, store: Store, quiet: bool) -> Gam:
+def _stages(config: GamConfig, store: Store, quiet: bool, workers: Workers) -> Gam:
     """r and the journey; finished stages are read back."""
     run = base_settings(config)
     data = build_corpus(run)
@@ -94,5 +102,5 @@ def _stages(config: GamConfig, store: Store, quiet: bool) -> Gam:
             r.model, features, data, matching=matching, sampler=sampler, distillation=config.distillation,
             rounds=config.rounds, regime=config.regime, fresh=fresh if config.fresh else None, student=config.student,
             continuation=config.continuation, refinement=config.refinement, cycle=config.base, seed=config.seed,
-            folder=store, quiet=quiet,
+            folder=store, quiet=quiet, workers=workers,
         )  # fmt: skip

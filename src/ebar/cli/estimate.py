@@ -10,6 +10,7 @@ Example:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ebar.bounds import Amount, Count
 from ebar.build.drawing import build_proposal, open_drawing
@@ -23,16 +24,22 @@ from ebar.features.feature import bind
 from ebar.journeys.estimate import estimate
 from ebar.maths.divergences import DIVERGENCES
 from ebar.progress import shown
+from ebar.shards import Workers
+from ebar.shards.workers import on_threads
 
 MANUAL = Manual.of(__doc__, defaults={"sampler": Chosen(kind="importance")})
 
 
 @dataclass(frozen=True, kw_only=True)
-class EstimateConfig(TiltedDrawing):
+class EstimateConfig(TiltedDrawing, Workers):
     """What to estimate."""
 
     n: Count = 10_000
     """Draws."""
+    shard_size: Count = 2000
+    """Draws of a shard: what memory holds for each process, and what is drawn again after a kill."""
+    folder: Path | None = None
+    """Where shards are kept, so that the same command goes on after it was stopped; by default nowhere."""
     feature: tuple[Term, ...] = list_option("KIND:ARGUMENT", lambda: "more features to average")
     divergence: tuple[str, ...] = list_option(
         "NAME", lambda: f"of tilted from plain: {', '.join(sorted(DIVERGENCES))}", default=("kl",)
@@ -51,10 +58,12 @@ def main(words: Sequence[str]) -> int:
         raise UserError("There is nothing to estimate without an energy: give --tilt KIND:ARGUMENT=COEFFICIENT.")
     features = [bind(read_feature(words), reading_of_space(data.tokeniser, base.space)) for words in config.feature]
     with shown(not config.json):
-        proposal = build_proposal(config, sampler, target, config.n, generator) if sampler.weighted else None
+        with on_threads(config.threads):
+            proposal = build_proposal(config, sampler, target, config.n, generator) if sampler.weighted else None
         figures = estimate(
             target, config.n, features=features, sampler=sampler, proposal=proposal, divergences=config.divergence,
-            within=config.within, generator=generator,
+            within=config.within, generator=generator, shard_size=config.shard_size, workers=config,
+            folder=config.folder,
         )  # fmt: skip
     title = f"{config.run}: {config.sampler.kind}, {config.n:,} draws, seed {config.seed}"
     return show(title, figures, as_json=config.json)

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints, overload
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints, overload
 
 import yaml
 from jsonargparse import ArgumentParser, Namespace
@@ -23,6 +23,8 @@ from ebar.tables import Table
 
 One = TypeVar("One")
 Other = TypeVar("Other")
+MOST_PARSERS = 50  # that are kept
+_parsers: dict[Any, ArgumentParser] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,17 +118,32 @@ def _read(
     words: list[str], files: Mapping[str, Any], manual: Manual, kinds: tuple[type, ...],
     texts: Sequence[tuple[str, str]] = (),
 ) -> Any:  # fmt: skip
-    options = parser(words, manual.command, manual.purpose, manual.example)
-    options.add_argument("--config", action="config", help="YAML file with any of these options")
-    for kind in kinds:
-        _declare(options, kind, words, files, manual)
-    known = {action.dest for action in options._actions}  # another entry of a table may lack an option
-    options.set_defaults({name: value for name, value in manual.defaults.items() if "." in name and name in known})
     arguments = parse_options(
-        options, words, command=manual.command, files=texts, elsewhere=lambda name: _of_another_kind(name, kinds)
-    )
+        _options(words, files, manual, kinds), words, command=manual.command, files=texts,
+        elsewhere=lambda name: _of_another_kind(name, kinds),
+    )  # fmt: skip
     found: list[Any] = [_instance(kind, arguments, manual) for kind in kinds]
     return found[0] if len(found) == 1 else tuple(found)
+
+
+def _options(words: list[str], files: Mapping[str, Any], manual: Manual, kinds: tuple[type, ...]) -> ArgumentParser:
+    """A parser of all options; one that was made for the same entries of tables, which takes longer than to parse."""
+    chosen = [_chosen(kind, words, files, manual) for kind in kinds]
+    entries = tuple((name, *one) for each in chosen for name, one in each.items())
+    made_for = None if wants_help(words) else (repr(manual), kinds, entries)
+    if made_for is not None and made_for in _parsers:
+        return _parsers[made_for]
+    options = parser(words, manual.command, manual.purpose, manual.example)
+    options.add_argument("--config", action="config", help="YAML file with any of these options")
+    for kind, each in zip(kinds, chosen, strict=True):
+        _declare(options, kind, each, manual, with_help=wants_help(words))
+    known = {action.dest for action in options._actions}  # another entry of a table may lack an option
+    options.set_defaults({name: value for name, value in manual.defaults.items() if "." in name and name in known})
+    if made_for is not None:
+        if len(_parsers) == MOST_PARSERS:
+            del _parsers[next(iter(_parsers))]  # the oldest
+        _parsers[made_for] = options
+    return options
 
 
 def read_file(path: Path, manual: Manual, kind: type[One]) -> One:
@@ -197,18 +214,38 @@ def _read_yaml(name: str) -> tuple[str, dict[str, Any]]:
     return ("{}", {}) if tree is None else (text, tree)
 
 
+class _Entry(NamedTuple):
+    """What a field picks from its table."""
+
+    kind: str
+    entry: Any
+    choices: tuple[str, ...]
+
+
+def _chosen(kind: type, words: Sequence[str], files: Mapping[str, Any], manual: Manual) -> dict[str, _Entry]:
+    """By the names of the fields; the entries must be known before their options can be declared."""
+    found: dict[str, _Entry] = {}
+    for own in _fields(kind):
+        if "table" in own.metadata:
+            table, default = own.metadata["table"], manual.defaults.get(own.name, _default(own))
+            suitable = None if own.name in manual.defaults else found.get(own.metadata["suits"])
+            given = _given_kind(own.name, words, files)
+            name = str(getattr(suitable and suitable.entry, own.name, default.kind) if given is None else given)
+            found[own.name] = _Entry(name, table.choose(name), tuple(sorted(table)))
+    return found
+
+
 def _declare(
-    options: ArgumentParser, kind: type, words: Sequence[str], files: Mapping[str, Any], manual: Manual
+    options: ArgumentParser, kind: type, chosen: Mapping[str, _Entry], manual: Manual, *, with_help: bool
 ) -> None:
     hints = get_type_hints(kind, include_extras=True)
-    helps = _helps(kind) if wants_help(words) else None
-    chosen: dict[str, Any] = {}  # entries of tables, by the names of their fields
+    helps = _helps(kind) if with_help else None
     for own in _fields(kind):
         default = manual.defaults.get(own.name, _default(own))
-        if "table" in own.metadata:
-            suitable = None if own.name in manual.defaults else chosen.get(own.metadata["suits"])
-            usual = getattr(suitable, own.name, default.kind)
-            chosen[own.name] = _declare_choice(options, own.name, own.metadata["table"], usual, words, files)
+        if own.name in chosen:
+            name, entry, choices = chosen[own.name]
+            options.add_argument(f"--{own.name}.kind", default=name, choices=list(choices), help=f"which {own.name}")
+            options.add_class_arguments(entry, own.name, skip=set(own.metadata["table"].given), instantiate=False)
         elif is_dataclass(default) or is_dataclass(hints[own.name]):
             group = type(default) if is_dataclass(default) else hints[own.name]
             options.add_class_arguments(group, own.name, instantiate=False)
@@ -234,18 +271,6 @@ def _declare_option(options: ArgumentParser, own: Field[Any], hint: Any, default
         options.add_argument(own.name, **settings, **optional)
     else:
         options.add_argument(f"--{own.name}", default=default, **settings)
-
-
-def _declare_choice(
-    options: ArgumentParser, key: str, table: Table[Any], default: str, words: Sequence[str], files: Mapping[str, Any]
-) -> Any:
-    """`--key.kind`, and the options of the entry it picks, which must be known before they can be declared."""
-    given = _given_kind(key, words, files)
-    kind = default if given is None else given
-    entry = table.choose(str(kind))
-    options.add_argument(f"--{key}.kind", default=kind, choices=sorted(table), help=f"which {key}")
-    options.add_class_arguments(entry, key, skip=set(table.given), instantiate=False)
-    return entry
 
 
 def given_options(words: Sequence[str]) -> set[str]:
