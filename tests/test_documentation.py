@@ -174,7 +174,7 @@ SMALL = {
     "predict": [],
     "gam": ["--data.size", "20", "--data.test_size", "20", "--backbone.layers", "1", "--backbone.hidden", "4",
             "--base.epochs", "1", "--distillation.size", "20", "--distillation.validation", "20",
-            "--continuation.epochs", "1", "--refinement.epochs", "1"],
+            "--continuation.epochs", "1", "--refinement.epochs", "1", "--matching.draws", "1000", "--checks", "500"],
     "game": ["--data.size", "100", "--training.batch_size", "50", "--training.epochs", "1"],
     "classify": ["--data.validation_size", "40", "--classifier.widths", "[8]", "--generator.widths", "[8]",
                  "--training.epochs", "1", "--training.batch_size", "20", "--training.samples", "20"],

@@ -96,12 +96,19 @@ from ebar.features.feature import Features as Features
 from ebar.features.feature import bind as bind
 from ebar.features.functions import Predicate as Predicate
 from ebar.features.functions import TextScore as TextScore
+from ebar.features.phrases import EndsWith as EndsWith
+from ebar.features.phrases import Ordered as Ordered
+from ebar.features.phrases import Template as Template
+from ebar.features.phrases import WordCount as WordCount
 from ebar.features.points import PointFeature as PointFeature
 from ebar.features.regular import Accepted as Accepted
 from ebar.features.regular import Expression as Expression
 from ebar.features.regular import Motif as Motif
 from ebar.features.regular import StartsWith as StartsWith
 from ebar.features.regular import Word as Word
+from ebar.features.rules import Canonical as Canonical
+from ebar.features.rules import Grammar as Grammar
+from ebar.features.rules import json_schema as json_schema
 from ebar.heads.adaptive import AdaptiveSoftmax as AdaptiveSoftmax
 from ebar.heads.logistic_mixture import LogisticMixture as LogisticMixture
 from ebar.heads.mixture import MixtureOfContexts as MixtureOfContexts
@@ -126,6 +133,7 @@ from ebar.journeys.finetune.journey import finetune as finetune
 from ebar.journeys.gam.journey import gam as gam
 from ebar.journeys.game.journey import GameTraining as GameTraining
 from ebar.journeys.game.journey import game as game
+from ebar.journeys.grammar import grammar as grammar
 from ebar.journeys.infill import infill as infill
 from ebar.journeys.pretrain import pretrain as pretrain
 from ebar.journeys.residual.journey import residual as residual

@@ -133,6 +133,8 @@ def test_limits_leave_so_many_drawn_by_the_seed(tmp_path: Path) -> None:
     assert some.origin is not None
     assert set(whole.origin) == {"kind", "train", "validation", "test", "alphabet"}  # as in earlier versions
     assert some.origin["limit"] == 7
+    longer, shorter = (ebar.language(motif="11", length=5, size=20, limit=limit) for limit in (None, 4))
+    assert shorter.text(shorter.train) == longer.text(longer.train)[:4]
     images = np.arange(40, dtype=np.uint8)[:, None, None]
     np.savez(tmp_path / "images.npz", images=images)
     kept = ebar.read_images(tmp_path / "images.npz", limit=5, held_out_limit=2)

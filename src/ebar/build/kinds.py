@@ -20,10 +20,9 @@ def something_else(folder: Path, command: str, error: UserError | None = None) -
         return _no_run(folder, command)
     run = summarise(folder)
     if run.state == "broken" or _makes(run, command):
-        return UserError(
-            f"{folder} holds no run of `ebar {command}`: {run.problem.rstrip('.') + '.' if run.problem else error}"
-        )
-    if run.kind == "gam":
+        why = str(error or "it is damaged") if not run.problem else run.problem
+        return UserError(f"{folder} holds no run of `ebar {command}`: {why.rstrip('.')}.")
+    if run.kind == "gam" and command == "train":
         return UserError(f"{folder} is a GAM: its model is {model_of_gam(run)}, so give that one.")
     what, line = next(iter(next_commands(run).items()), ("", ""))
     advice = f"{what} with `{line}`" if line else "give another folder"

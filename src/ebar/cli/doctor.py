@@ -28,6 +28,7 @@ PURPOSES = {
     "metrics": "BLEU, ROUGE, METEOR",
     "cluster": "recipes on several machines",
     "web": "the playground",
+    "grammar": "context-free grammars and JSON schemas as rules of texts",
 }
 
 

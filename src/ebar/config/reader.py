@@ -77,7 +77,6 @@ class Manual:
     command: str
     purpose: str = ""
     example: str = ""
-    makes: str = "run"
     defaults: Mapping[str, Any] = field(default_factory=dict)  # where they differ from those of the dataclasses
     aliases: Mapping[str, str] = field(default_factory=dict)  # other names of options, such as words of Python
 

@@ -333,6 +333,8 @@ class LanguageData:
     """Held-out sequences for `ebar evaluate`."""
     seed: int | None = None
     """Of the draws; by default that of the run."""
+    limit: Count | None = field(default=None, metadata=LATER)
+    """Most of the training sequences, the first ones; by default all."""
 
     kind = "language"
     defaults = SMALL
@@ -349,6 +351,7 @@ class LanguageData:
             name: truth.sample(size, generator=Generator().manual_seed(folded(seed, place)))
             for place, (name, size) in enumerate(sizes.items())
         }
+        parts["train"] = parts["train"].select(slice(self.limit))
         return Corpus(
             tokeniser=alphabet, space=space, parts=parts, source=self, held_out_batch=FEW_LOGITS, language=language
         )

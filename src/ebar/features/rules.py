@@ -23,6 +23,10 @@ NO_FORCING = '\n%llguidance {"no_forcing": true}\n'
 """Forced tokens would leave one way to spell a text of many, and masks that do not say what may be read."""
 
 
+NOTHING_FOLLOWS = {"NoExtension", "NoExtensionBias"}  # llguidance's words for it
+
+
+@runtime_checkable
 class Rule(Protocol):
     """Which tokens may follow what has been read. States are values: to go on from one leaves it as it was."""
 
@@ -41,14 +45,6 @@ class Rule(Protocol):
     def complete(self, state: Any) -> bool:
         """Whether what has been read is a whole text."""
         ...
-
-
-@runtime_checkable
-class Ruled(Protocol):
-    """A feature that is 1 where a text obeys a rule from beginning to end."""
-
-    @property
-    def rule(self) -> Rule: ...
 
 
 class RegularRule:
@@ -106,7 +102,7 @@ class GrammarRule:
             found[:] = np.unpackbits(bits, bitorder="little")[: self.vocabulary]
         if self.end is not None:
             found[self.end] = self.complete(state)
-        if state.is_error():
+        if state.is_error() and not {state.stop_reason(), state.get_error()} & NOTHING_FOLLOWS:
             raise UserError(f"llguidance cannot go on with this grammar: {_sentence(state.get_error())}")
         return found
 
@@ -164,7 +160,7 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canonical:
-    """1 where the tokens are those that the tokeniser makes of the text they spell, 0 elsewhere; `absent` exchanges both.
+    """1 where the tokens are those that the tokeniser makes of the text they spell, 0 elsewhere; `absent` reverses it.
 
     A model gives a text's other spellings some probability, too. To leave them out costs log Z what they have of it.
     """

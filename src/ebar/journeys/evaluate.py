@@ -48,7 +48,7 @@ class Evaluated:
     def write(self, folder: Path) -> None:
         """Adds the figures to results.json of a run, and writes report.html; translations are kept too."""
         for name, lines in self.files.items():
-            Run(folder).write(name, "".join(f"{one}\n" for one in lines).encode())
+            Run(folder).write(name, "".join(f"{' '.join(one.splitlines())}\n" for one in lines).encode())
         Run(folder).add_results(evaluation=self.figures)
         write_run_page(folder, figures=self.figures, samples=self.samples)
 

@@ -25,6 +25,7 @@ from ebar.features.regular import Regular
 from ebar.features.rules import Canonical, Grammar, RegularRule, Rule, json_schema
 from ebar.journeys.control.continuing import Texts, continued_from
 from ebar.maths.log_space import effective_sample_size
+from ebar.maths.proportions import wilson
 from ebar.maths.randomness import default_generator
 from ebar.models.tilted import Tilted, reading_of_model
 from ebar.progress import bar
@@ -82,13 +83,15 @@ class Grammatical:
         log_g = drawn.log_q.double().cpu() - torch.where(cut[0] > 0, 0.0, log_weights[0])
         figures: dict[str, Estimate | float] = {
             "log_z": log_mean(log_weights)[0].estimate,
-            "share cut off": weighted_mean(torch.zeros_like(cut), cut, name="share cut off")[0],
+            "share cut off": _share(int(cut.sum()), cut.numel()),
             "KL(p‖masking), nats": kl_to_model(log_weights[0], log_g, log_g),
             "effective samples per draw": float(effective_sample_size(log_weights)[0]) / log_weights.shape[1],
         }
         if self.reading.encode is not None:
             canonical = bind(Canonical(), self.reading)(drawn.x).cpu()[None]
-            figures["share of p in canonical tokens"] = weighted_mean(log_weights, canonical, name="canonical")[0]
+            figures["share of p in canonical tokens"] = weighted_mean(
+                log_weights, canonical, low=0.0, high=1.0, name="canonical tokens"
+            )[0]
         return figures
 
     def texts(self, drawn: MaskedDraws, n: int, *, generator: Generator | None = None) -> Texts:
@@ -105,6 +108,10 @@ class Grammatical:
     def text(self, x: Sequences) -> list[str]:
         """What sequences spell."""
         return [self.reading.text(row) for row in x.rows()]
+
+
+def _share(count: int, total: int) -> Estimate:
+    return Estimate(count / total, *wilson(count, total), float(total))
 
 
 def grammar(
