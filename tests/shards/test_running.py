@@ -1,5 +1,6 @@
 """Shards give the same whoever runs them: their order, their deaths, their errors, what memory holds."""
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -102,6 +103,11 @@ def test_what_goes_wrong_in_a_worker_travels_as_words() -> None:
     with pytest.raises(RuntimeError, match="ZeroDivisionError: by nought") as caught:
         attempt(work.fails, None, 3, HERE).value()
     assert "in fails" in caught.value.__notes__[0]
+
+
+def test_what_cannot_be_sent_is_one_sentence() -> None:
+    with pytest.raises(UserError, match=r"cannot be sent to other processes \(.*lock.*\): use --backend process"):
+        list(run_shards(work.anything, threading.Lock(), [1], workers=Workers(backend="joblib", workers=1)))
 
 
 def test_a_killed_estimate_goes_on_to_the_same_bytes(tmp_path: Path) -> None:

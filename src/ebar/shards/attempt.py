@@ -5,7 +5,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -59,6 +60,15 @@ def attempt(work: Callable[[Any, Any], Any], common: Any, job: Any, setting: Set
         return Outcome(failure=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
     finally:
         torch.set_default_dtype(before)
+
+
+@contextmanager
+def sending() -> Iterator[None]:
+    """What cannot be sent becomes one sentence."""
+    try:
+        yield
+    except (TypeError, AttributeError) as error:
+        raise UserError(f"This work cannot be sent to other processes ({error}): use --backend process.") from error
 
 
 def prepare(setting: Setting) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ebar.errors import UserError
-from ebar.shards.attempt import Outcome, Setting, attempt, prepare
+from ebar.shards.attempt import Outcome, Setting, attempt, prepare, sending
 from ebar.shards.workers import Workers
 
 LONGEST_SOCKET = 40  # bytes of Ray's folder: it puts sockets below, whose whole path may have 107
@@ -84,7 +84,8 @@ class RayPool:
         cores = int(ray.cluster_resources().get("CPU", 1)) // workers.threads
         self.number = max(1, min(cores, workers.workers or cores))
         setting = Setting(workers.threads, torch.get_default_dtype(), os.environ.get("EBAR_PLUGINS", ""))
-        self.sent = [ray.put((work, common, setting))]  # in a list: an argument alone would be read for every task
+        with sending():
+            self.sent = [ray.put((work, common, setting))]  # in a list: an argument alone would be read for every task
         self.task = ray.remote(num_cpus=workers.threads, max_retries=0)(_run)
 
     def submit(self, job: Any) -> "Future[Any]":
