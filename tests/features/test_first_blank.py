@@ -1,6 +1,7 @@
 """A text begins as the tokenizer's own decode does: a blank that its encode puts in front is no part of it."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 
@@ -10,7 +11,7 @@ import torch
 from ebar.automata.lift import Reading
 from ebar.data.tokenisers import Alphabet, Bytes, reading_of_space
 from ebar.errors import UserError
-from ebar.features.feature import bind
+from ebar.features.feature import Feature, bind
 from ebar.features.functions import Predicate, TextScore
 from ebar.features.regular import Expression, Motif, StartsWith, Word, whole
 from ebar.types import Space
@@ -33,6 +34,9 @@ def test_the_text_is_that_of_the_tokenizer_and_after_a_prompt_the_blank_counts()
     assert BARE.text([4, 0]) == "a"  # a token that spells nothing is no beginning
     assert replace(BARE, before="x").text([0, 0]) == " a a"
     assert replace(BARE, drops_blank=False).text([0, 0]) == " a a"
+    for reads in (True, False):  # whether features look at it or not, what follows a prompt is no beginning
+        assert BARE.going_on_from("x", 3, reads_prompt=reads).text([0, 0]) == " a a"
+    assert BARE.going_on_from("", 3, reads_prompt=True).text([0, 0]) == "a a"
 
 
 @pytest.mark.parametrize(
@@ -50,10 +54,10 @@ def test_the_text_is_that_of_the_tokenizer_and_after_a_prompt_the_blank_counts()
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_automata_follow_the_text_without_its_first_blank(feature: object, holds: object) -> None:
+def test_automata_follow_the_text_without_its_first_blank(feature: Feature, holds: Callable[[str], bool]) -> None:
     """On all 259 sequences of up to three tokens."""
-    found = bind(feature, BARE)(sequences(ROWS))  # type: ignore[arg-type]
-    assert found.tolist() == [float(holds(as_decoded(row[:-1]))) for row in ROWS]  # type: ignore[operator]
+    found = bind(feature, BARE)(sequences(ROWS))
+    assert found.tolist() == [float(holds(as_decoded(row[:-1]))) for row in ROWS]
     texts = [BARE.text(row) for row in ROWS]
     assert texts == [as_decoded(row[:-1]) for row in ROWS]
 
@@ -74,6 +78,6 @@ def test_it_is_seen_from_the_tokeniser() -> None:
 
 
 def test_a_score_that_is_not_a_number_is_refused_as_a_predicate_is() -> None:
-    for feature in (TextScore(lambda texts: torch.full((len(texts),), torch.nan)), Predicate(lambda text: torch.nan)):
+    for feature in (TextScore(lambda texts: [torch.nan] * len(texts)), Predicate(lambda text: torch.nan)):
         with pytest.raises(UserError, match=r"is nan on .*outside its bounds"):
             bind(feature, BARE)(sequences(ROWS[:3]))

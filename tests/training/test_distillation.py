@@ -285,7 +285,7 @@ def test_a_finished_one_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.M
 def test_how_long_it_will_take_is_said_first_and_changes_no_line(
     sampler: Sampler, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = {"sampler": sampler, "look_ahead": False, "n": 400}
+    options: dict[str, Any] = {"sampler": sampler, "look_ahead": False, "n": 400}
     run(tmp_path / "silent", **options)
     assert capsys.readouterr().err == ""
     with shown():

@@ -4,7 +4,7 @@ How the tokens of a model are read as text: what features are bound to.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -208,6 +208,11 @@ class Reading:
             return self.decode(inside)
         text = b"".join(self.bytes_of[token] or b"" for token in inside).decode(errors="replace")
         return text.removeprefix(" ") if self._begins_bare else text
+
+    def going_on_from(self, prompt: str, longest: int, *, reads_prompt: bool) -> "Reading":
+        """Of sequences that continue a prompt, read together with it or by themselves: a blank after it counts."""
+        drops = self.drops_blank and not prompt
+        return replace(self, longest=longest, before=prompt if reads_prompt else "", drops_blank=drops)
 
     @property
     def _begins_bare(self) -> bool:

@@ -141,8 +141,7 @@ def reward(
     if reading is None:
         raise UserError("This model does not say what its tokens spell: give one that is pretrained or made for data.")
     base = continued_from(model, prompt, reading, length)
-    read = {"before": prompt if reads_prompt else "", "drops_blank": reading.drops_blank and not prompt}
-    reading = replace(reading, longest=base.space.length, **read)
+    reading = reading.going_on_from(prompt, base.space.length, reads_prompt=reads_prompt)
     energy = Reward(function, beta, reading)
 
     def text(x: Sequences) -> list[str]:

@@ -95,11 +95,11 @@ def _row(model: Any, pairs: list[tuple[Any, float | int]], seed: int, options: d
 
 
 @torch.no_grad()
-def _figures(made: Controlled, drawn: ScoredDraws, ahead: Guided | None) -> dict[str, Estimate | None]:
+def _figures(made: Controlled, drawn: ScoredDraws, ahead: Guided | None) -> dict[str, Any]:
     """From weighted draws: those that look ahead where they can, else draws of q."""
     log_target = drawn.log_weights + drawn.log_g
     masking = None if ahead is None else ahead.masking()
-    found: dict[str, Estimate | None] = {
+    found: dict[str, Any] = {
         "log_z": log_mean(drawn.log_weights[None])[0].estimate,
         "kl_from_q": kl_to_model(drawn.log_weights, drawn.log_g, drawn.log_q),
         "effective_of_q": made.effective_samples(drawn).per_draw,

@@ -4,7 +4,6 @@ P(x) = q(x)·exp⟨λ, φ(x)⟩ is the nearest distribution to q with the wanted
 model (GDC, Khalifa et al. 2021, arXiv:2012.11635).
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 from ebar.data.corpus import Corpus
@@ -49,8 +48,7 @@ def control(
     if reading is None:
         raise UserError("This model does not say what its tokens spell: give data=, its corpus.")
     model = of_length(model, length or model.space.length)
-    read = {"before": prompt if reads_prompt else "", "drops_blank": reading.drops_blank and not prompt}
-    reading = replace(reading, longest=model.space.length, **read)
+    reading = reading.going_on_from(prompt, model.space.length, reads_prompt=reads_prompt)
     place = None if folder is None else Path(folder)
     seed = seed_of(place) if seed is None else seed
     asked = {

@@ -12,6 +12,7 @@ from ebar.errors import UserError
 from ebar.estimators.exact import device_of
 from ebar.features.feature import Features
 from ebar.journeys.control.constraints import Constraints
+from ebar.maths.log_space import log_mean_exp
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
 from ebar.objectives import PolicyGradient
@@ -28,8 +29,9 @@ PILOT_STEPS = 12  # with each of them
 class TextsOfP:
     """Texts of p in batches: an epoch draws `pool` texts with weights, and chooses `reuse` times as many among them.
 
-    Systematic resampling within a pool, biased O(1/effective size of the pool); the next epoch has a pool of its own,
-    from a seed of its own, so that no text is learnt by heart.
+    Systematic resampling within a pool, biased O(1/effective size of the pool). Weights above √pool times their mean
+    are cut to that (Ionides 2008), a bias that vanishes too: one text is not to be learnt by heart. The next epoch has
+    a pool of its own, from a seed of its own.
     """
 
     target: Tilted
@@ -50,7 +52,8 @@ class TextsOfP:
         )
         if bool(drawn.log_weights.isneginf().all()):
             raise UserError(f"None of the {self.pool:,} texts of a pool is one of p: give more --pool, or --rounds.")
-        log_weights = drawn.log_weights[None].to(generator.device)
+        ceiling = log_mean_exp(drawn.log_weights) + 0.5 * math.log(self.pool)
+        log_weights = drawn.log_weights.minimum(ceiling)[None].to(generator.device)
         chosen = systematic(log_weights, self.batch_size * len(self), generator)[0]
         order = torch.randperm(len(chosen), generator=generator, device=chosen.device)
         batches = chosen[order].view(len(self), self.batch_size)
