@@ -18,6 +18,8 @@ from ebar.backbones.xlnet import XlNet as XlNet
 from ebar.backbones.xlnet_bidirectional import XlNetBidirectional as XlNetBidirectional
 from ebar.build.any_run import load as load
 from ebar.build.export import export_run as export_run
+from ebar.build.hub import pull as pull
+from ebar.build.hub import push as push
 from ebar.build.runs import list_runs as list_runs
 from ebar.data import language as language
 from ebar.data import read_images as read_images
@@ -118,7 +120,9 @@ from ebar.journeys.classify.journey import ClassifyTraining as ClassifyTraining
 from ebar.journeys.classify.journey import classify as classify
 from ebar.journeys.compare import Comparison as Comparison
 from ebar.journeys.compare import compare as compare
+from ebar.journeys.control.bending import bend as bend
 from ebar.journeys.control.journey import control as control
+from ebar.journeys.control.prompts import control_prompts as control_prompts
 from ebar.journeys.decode import Decoding as Decoding
 from ebar.journeys.decode import decode as decode
 from ebar.journeys.estimate import estimate as estimate
@@ -210,6 +214,7 @@ from ebar.samplers.metropolis import Metropolis as Metropolis
 from ebar.samplers.rejection import QuasiRejection as QuasiRejection
 from ebar.samplers.rejection import Rejection as Rejection
 from ebar.samplers.smc import Smc as Smc
+from ebar.shards.workers import Workers as Workers
 from ebar.training.batches import Batches as Batches
 from ebar.training.batches import Budgeted as Budgeted
 from ebar.training.course import Training as Training

@@ -239,6 +239,13 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "estimators.draws.read_units": lambda w: draws.read_units(
         drawing.draw(w.sampler("importance"), w.gam, 10, generator=w.generator()), features=w.features, target=w.gam
     ),
+    "estimators.draws.read_portion": lambda w: draws.read_portion(
+        drawing.draw(w.sampler("importance"), w.gam, 10, generator=w.generator()), features=w.features, target=w.gam
+    ).values,
+    "estimators.divergences.draw_share": lambda w: divergences.draw_share(
+        [w.base, w.other], (w.p, w.other), 20, context=w.context, generator=w.generator()
+    ).log_first,
+    "estimators.divergences.known_divergence": lambda w: divergences.known_divergence("kl", w.p, w.other, w.context),
     "estimators.divergences.entropy": lambda w: [
         divergences.entropy(w.p, context=w.context),
         divergences.entropy(w.long_p, draws=20, generator=w.generator()),
@@ -446,10 +453,10 @@ MEASURES: dict[str, Callable[[World], Any]] = {
 # Functions of numbers, texts, spaces, automata and random numbers.
 DOES_NOT_MEASURE = {
     "estimators.certified": "certified_log_z certified_perplexity check_inside",
-    "estimators.divergences": "kl_from_model kl_to_model sampled source_of",
+    "estimators.divergences": "compared kl_from_model kl_to_model sampled source_of sources_for",
     "estimators.effective_samples": "budget budget_or_reason effective_samples "
     "effective_samples_of_base mean_influence same_draws",
-    "estimators.draws": "Support.warnings check_draws few_groups log_totals",
+    "estimators.draws": "Support.warnings Support.widen check_draws few_groups log_totals units_of",
     "estimators.orders": "Orders.of over_orders",
     "estimators.exact": "common_space device_of is_enumerable",
     "estimators.joint_perplexity": "cost_difference doubt interval joint_perplexity",
@@ -503,7 +510,9 @@ DOES_NOT_MEASURE = {
     "samplers.files": "load_draws save_draws",
     # One step at a time is in the model's own mode, as for every stepwise model: whoever measures by steps is above.
     "samplers.guided": "Guided.advance Guided.expected_log_weight Guided.log_ratio_bound Guided.plain Guided.start "
-    "Guided.tilted Guided.corrected GuidedState.select",
+    "Guided.tilted Guided.corrected Guided.masking GuidedState.select",
+    "samplers.guided_walk": "walk_block",
+    "samplers.steering": "Steering.correct Steering.found Steering.guide",
     "samplers.masked": "Masked.advance Masked.expected_log_weight Masked.start MaskedState.select",
     # What is learnt has no dropout; what it learns from was measured on the way.
     "samplers.correction": "Correction.all Correction.forward Correction.of Correction.standardise Examples.join "

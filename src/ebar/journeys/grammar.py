@@ -23,7 +23,7 @@ from ebar.estimators.moments import weighted_mean
 from ebar.features.feature import Features, bind, negated
 from ebar.features.regular import Regular
 from ebar.features.rules import Canonical, Grammar, RegularRule, Rule, json_schema
-from ebar.journeys.control.journey import Texts, continued_from
+from ebar.journeys.control.continuing import Texts, continued_from
 from ebar.maths.log_space import effective_sample_size
 from ebar.maths.proportions import wilson
 from ebar.maths.randomness import default_generator
