@@ -18,6 +18,7 @@ LAYERS: list[list[set[str]]] = [
             "modes",
             "progress",
             "shapes",
+            "shards",
             "store",
             "tables",
             "types",

@@ -14,7 +14,7 @@ from ebar.build.runs import summarise
 from ebar.build.terms import absolute
 from ebar.cli import dispatch
 from ebar.errors import UserError
-from ebar.journeys.control import journey
+from ebar.journeys.control import controlled
 from ebar.models.construction import from_pretrained
 from ebar.recipes.control.tables import write_toy
 from ebar.samplers.draw import draw
@@ -103,7 +103,7 @@ def test_samples_are_made_as_the_fit_was_told(run: Path, monkeypatch: pytest.Mon
         built.append(sampler)
         return draw(sampler, *arguments, **options)
 
-    monkeypatch.setattr(journey, "draw", drawing)
+    monkeypatch.setattr(controlled, "draw", drawing)
     for words in (
         [],
         ["--sampler.surrogate_draws", "50"],

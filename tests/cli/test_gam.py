@@ -76,6 +76,11 @@ def test_the_journey_ends_in_figures_and_a_page(tmp_path: Path, capsys: pytest.C
     assert any("is 0 in all 40 of the data" in words for words in found["warnings"])
     assert all(float(one["low"]) <= float(one["value"]) <= float(one["high"]) for one in intervals(found))
     assert len(intervals(found)) > 20
+    gain, costs = found["gains"]["π"], [found["models"][name]["cross_entropy"]["value"] for name in ("r", "π")]
+    assert gain["value"] == pytest.approx(costs[0] - costs[1], abs=1e-9)  # all sequences have one length
+    assert f"{abs(gain['value']):.4f} [" in found["verdict"]
+    assert "nats per token" in found["verdict"]
+    assert "on 40 test items" in found["verdict"]
     folder = tmp_path / "one"
     assert json.loads((folder / "results.json").read_text())["models"] == found["models"]
     assert json.loads((folder / "environment.json").read_text())["seed"] == 0
@@ -88,7 +93,7 @@ def test_the_journey_ends_in_figures_and_a_page(tmp_path: Path, capsys: pytest.C
     capsys.readouterr()  # the configuration it wrote is the same run, and a finished one is told of again
     assert gam(tmp_path, "one", "--config", str(folder / "config.yaml")) == 0
     shown = capsys.readouterr().out
-    for part in ("language", "r", "P_λ", "π", "motif frequency", "no motif 11", "⚠ λ", "report.html"):
+    for part in ("language", "r", "P_λ", "π", "motif frequency", "no motif 11", "⚠ λ", "report.html", found["verdict"]):
         assert part in shown
     assert json.loads((folder / "results.json").read_text())["models"] == found["models"]
 

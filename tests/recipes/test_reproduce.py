@@ -28,6 +28,7 @@ class Squares:
 
     def __init__(self) -> None:
         self.ran: list[int] = []
+        self.folders: list[Path] = []
         self.fails_at: int | None = None
         self.error: BaseException = KeyboardInterrupt()
 
@@ -39,6 +40,7 @@ class Squares:
             (folder / "half").write_text("done")
             raise self.error
         self.ran.append(cell["seed"])
+        self.folders.append(folder)
         return {"square": cell["seed"] ** 2}
 
     def figures(self, results: Sequence[Result]) -> list[Row]:
@@ -94,6 +96,13 @@ def test_the_result_says_how_to_have_it_again(squares: Squares, tmp_path: Path) 
     assert record["backend"] == "joblib"
     assert {"command", "scale", "commit", "wall_seconds", "elapsed_seconds", "title", "source"} <= set(record)
     assert record["cells"] == squares.grid("demo")  # what was run, for whoever reads it when the recipe has changed
+
+
+def test_a_run_has_an_absolute_folder(squares: Squares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    call(Path("here"))
+    assert squares.folders
+    assert all(folder.is_relative_to(tmp_path / "here" / "work") for folder in squares.folders)
 
 
 def test_what_was_interrupted_goes_on_where_it_stopped(squares: Squares, tmp_path: Path) -> None:

@@ -68,27 +68,49 @@ class Dfa:
 
     Complete: every state has a transition for every token, so that complement is a flip of `accepting` and a
     batch never falls off the table. The end-of-sequence token is no part of a string.
+
+    Tokens that act alike may share a letter: a vocabulary of 50,000 then takes a table of a few hundred columns.
     """
 
-    table: Int[Tensor, "states vocabulary"]  # the state after each token; contiguous, or steps copy it
+    moves: Int[Tensor, "states letters"]  # the state after each letter; contiguous, or steps copy it
     accepting: Bool[Tensor, " states"]
     start: int = field(default=0, kw_only=True)
+    letter: Int[Tensor, " vocabulary"] | None = field(default=None, kw_only=True)
+    """Of each token, in the order in which tokens first have them; None where every token is a letter of its own."""
 
     @property
     def states(self) -> int:
-        return self.table.shape[0]
+        return self.moves.shape[0]
 
     @property
     def vocabulary(self) -> int:
-        return self.table.shape[1]
+        return self.moves.shape[1] if self.letter is None else len(self.letter)
+
+    @property
+    def table(self) -> Int[Tensor, "states vocabulary"]:
+        """The state after each token. Where tokens share letters it is made when asked for, and may be large."""
+        return self.moves if self.letter is None else self.moves[:, self.letter]
 
     def to(self, device: torch.device | str) -> "Dfa":
         """The same automaton on another device."""
-        return Dfa(self.table.to(device), self.accepting.to(device), start=self.start)
+        letter = None if self.letter is None else self.letter.to(device)
+        return Dfa(self.moves.to(device), self.accepting.to(device), start=self.start, letter=letter)
+
+    def compressed(self) -> tuple[Int[np.ndarray, " vocabulary"], Int[np.ndarray, "states letters"]]:
+        """The letter of each token, and the state after each letter."""
+        moves = self.moves.cpu().numpy()
+        if self.letter is not None:
+            return self.letter.cpu().numpy(), moves
+        letter, token = letters(moves)
+        return letter, moves[:, token]
 
     def step(self, state: Int[Tensor, " batch"], token: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
         """The state after one more token."""
-        return self.table.reshape(-1).index_select(0, state * self.vocabulary + token)
+        return self._step(state, token if self.letter is None else self.letter[token])
+
+    def _step(self, state: Int[Tensor, " batch"], letter: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
+        # Tables are of 32 bits where they can be large; an index into one needs 64.
+        return self.moves.reshape(-1).index_select(0, state.long() * self.moves.shape[1] + letter).long()
 
     def follow(
         self, tokens: Int[Tensor, "batch length"], state: Int[Tensor, " batch"] | None = None
@@ -121,9 +143,10 @@ class Dfa:
         columns = torch.where(counts, tokens[:, :width].T, 0)
         if columns.numel() and not (int(columns.min()) >= 0 and int(columns.max()) < self.vocabulary):
             raise ValueError(f"a token lies outside the automaton's vocabulary of {self.vocabulary}")
+        columns = columns if self.letter is None else self.letter[columns]
         state = torch.full_like(lengths, self.start)
         for column, counted in zip(columns, counts, strict=True):
-            state = torch.where(counted, self.step(state, column), state)
+            state = torch.where(counted, self._step(state, column), state)
         return state
 
     def accepts(self, x: Sequences, end: int | None = None) -> Bool[Tensor, " batch"]:
@@ -132,12 +155,11 @@ class Dfa:
 
     def count(self, length: int) -> int:
         """How many strings of `length` tokens are in the language, exactly: a Python integer never overflows."""
-        table = self.table.cpu().numpy()
-        letter, token = letters(table)
+        letter, table = self.compressed()
         times = [int(number) for number in np.bincount(letter)]
         ways = self.accepting.cpu().numpy().astype(np.int64).astype(object)
         for _ in range(length):
-            ways = sum(number * ways[table[:, column]] for number, column in zip(times, token, strict=True))
+            ways = sum(number * ways[column] for number, column in zip(times, table.T, strict=True))
         return int(ways[self.start])
 
     def minimised(self) -> "Dfa":
@@ -145,9 +167,8 @@ class Dfa:
 
         Two automata have the same language exactly when their minimised tables and flags are equal.
         """
-        full = self.table.cpu().numpy()
-        letter, token = letters(full)
-        table, accepting = full[:, token], self.accepting.cpu().numpy()
+        letter, table = self.compressed()
+        accepting = self.accepting.cpu().numpy()
         reached = explore(self.start, lambda states: table[states].ravel())
         table, accepting = position_in(reached, table[reached]), accepting[reached]
         block = _coarsest(table, accepting)
@@ -155,11 +176,11 @@ class Dfa:
         table, accepting = block[table[representative]], accepting[representative]
         order = explore(int(block[0]), lambda states: table[states].ravel())
         table = position_in(order, table[order])
-        return Dfa(torch.from_numpy(np.ascontiguousarray(table[:, letter])), torch.from_numpy(accepting[order]))
+        return _made(table, accepting[order], letter, whole=self.letter is None)
 
     def __invert__(self) -> "Dfa":
         """The strings that are not in the language."""
-        return Dfa(self.table, ~self.accepting, start=self.start)
+        return Dfa(self.moves, ~self.accepting, start=self.start, letter=self.letter)
 
     def __and__(self, other: "Dfa") -> "Dfa":
         """The strings in both languages."""
@@ -168,7 +189,14 @@ class Dfa:
     def __or__(self, other: "Dfa") -> "Dfa":
         """The strings in either language."""
         both, flags = product([self, other])
-        return Dfa(both.table, flags.any(1)).minimised()
+        return Dfa(both.moves, flags.any(1), letter=both.letter).minimised()
+
+
+def hopeless_state(dfa: Dfa) -> int | None:
+    """A state that is not accepting and that nothing leaves; None where there is none. A minimal automaton has one."""
+    moves, accepting = dfa.moves.cpu().numpy(), dfa.accepting.cpu().numpy()
+    stuck = np.flatnonzero(~accepting & (moves == np.arange(len(moves))[:, None]).all(1))
+    return int(stuck[0]) if stuck.size else None
 
 
 def product(automata: Sequence[Dfa]) -> tuple[Dfa, Bool[Tensor, "states automata"]]:
@@ -178,35 +206,54 @@ def product(automata: Sequence[Dfa]) -> tuple[Dfa, Bool[Tensor, "states automata
     """
     if len({dfa.vocabulary for dfa in automata}) != 1:
         raise ValueError("a product needs automata over one vocabulary")
-    joined = _reachable(automata[0])
+    letter, table = automata[0].compressed()
+    keys = explore(automata[0].start, lambda states: table[states].ravel())
+    table, flags = position_in(keys, table[keys]), automata[0].accepting.cpu().numpy()[keys, None]
     for dfa in automata[1:]:
-        joined = _pairs(*joined, dfa)
-    flags = torch.from_numpy(joined[1])
-    return Dfa(torch.from_numpy(joined[0]), flags.all(1)), flags
+        letter, table, flags = _pairs(letter, table, flags, dfa)
+    whole = all(dfa.letter is None for dfa in automata)
+    return _made(table, np.asarray(flags.all(1)), letter, whole=whole), torch.from_numpy(flags)
 
 
 def _pairs(
-    left: Int[np.ndarray, "left vocabulary"], flags: Bool[np.ndarray, "left automata"], dfa: Dfa
-) -> tuple[Int[np.ndarray, "states vocabulary"], Bool[np.ndarray, "states more"]]:
+    letter: Int[np.ndarray, " vocabulary"],
+    left: Int[np.ndarray, "left letters"],
+    flags: Bool[np.ndarray, "left automata"],
+    dfa: Dfa,
+) -> tuple[Int[np.ndarray, " vocabulary"], Int[np.ndarray, "states more"], Bool[np.ndarray, "states more_automata"]]:
     """One more automaton beside those joined so far, which start in 0."""
-    right, states = dfa.table.cpu().numpy(), dfa.states
-    letter, token = letters(np.concatenate([left, right]))
-    left, right = left[:, token], right[:, token]
+    other, right = dfa.compressed()
+    states = dfa.states
+    pairs, token, among = np.unique(
+        letter.astype(np.int64) * right.shape[1] + other, return_index=True, return_inverse=True
+    )
+    order = np.argsort(token)  # by the first token that has them
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(pairs))
+    left = left[:, letter[token[order]]].astype(np.int64)
+    right = right[:, other[token[order]]]
 
     def after(keys: Int[np.ndarray, " n"]) -> Int[np.ndarray, "n letters"]:
         return np.asarray(left[keys // states] * states + right[keys % states])
 
     keys = explore(dfa.start, lambda frontier: after(frontier).ravel())
-    table = np.ascontiguousarray(position_in(keys, after(keys))[:, letter])
+    table = position_in(keys, after(keys))
     accepting = dfa.accepting.cpu().numpy()[keys % states, None]
-    return table, np.concatenate([flags[keys // states], accepting], 1)
+    return rank[among.ravel()], table, np.concatenate([flags[keys // states], accepting], 1)
 
 
-def _reachable(dfa: Dfa) -> tuple[Int[np.ndarray, "states vocabulary"], Bool[np.ndarray, "states 1"]]:
-    table = dfa.table.cpu().numpy()
-    columns = table[:, letters(table)[1]]
-    keys = explore(dfa.start, lambda states: columns[states].ravel())
-    return position_in(keys, table[keys]), dfa.accepting.cpu().numpy()[keys, None]
+def _made(
+    table: Int[np.ndarray, "states letters"],
+    accepting: Bool[np.ndarray, " states"],
+    letter: Int[np.ndarray, " vocabulary"],
+    *,
+    whole: bool,
+) -> Dfa:
+    """An automaton that starts in 0; `whole`: with a column for every token."""
+    flags = torch.from_numpy(accepting)
+    if whole:
+        return Dfa(torch.from_numpy(np.ascontiguousarray(table[:, letter])), flags)
+    return Dfa(torch.from_numpy(np.ascontiguousarray(table)), flags, letter=torch.from_numpy(letter))
 
 
 def _coarsest(

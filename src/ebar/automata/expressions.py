@@ -12,9 +12,9 @@ from typing import no_type_check
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
-from ebar.automata.deterministic import Dfa
+from ebar.automata.deterministic import Dfa, hopeless_state, letters
 from ebar.automata.syntax import (
     UNICODE,
     Both,
@@ -251,7 +251,7 @@ def compile_expression(expression: str, alphabet: Sequence[str], *, anywhere: bo
         code: index for index, chars in enumerate(classes) for low, high in chars for code in range(low, high + 1)
     }
     columns = torch.tensor([letter[ord(symbol)] for symbol in alphabet])
-    return Dfa(dfa.table[:, columns].contiguous(), dfa.accepting)
+    return Dfa(dfa.moves[:, columns].contiguous(), dfa.accepting)
 
 
 def compile_text(expression: str, *, anywhere: bool = False) -> Dfa:
@@ -264,11 +264,16 @@ def compile_text(expression: str, *, anywhere: bool = False) -> Dfa:
     return _to_bytes(dfa, classes)
 
 
-class _Bytes:
-    """Rows of the automaton over bytes, those inside a character made once for all who need the same."""
+class _Blocks:
+    """Which class of characters bytes lead to, whatever the state: rows of targets, those inside a character made once.
 
-    def __init__(self, states: int):
-        self.rows = [[DEAD] * 256 for _ in range(states)]
+    Targets are 0 for what is no character, then the classes, then rows, in the order in which they are made: a row
+    comes after all that it leads to.
+    """
+
+    def __init__(self, classes: int):
+        self.first = 1 + classes
+        self.rows: list[list[int]] = []
         self.known: dict[tuple[int, ...], int] = {}
 
     def after(self, first: int, count: int, more: int, cuts: Int[np.ndarray, " pieces"], goes: list[int]) -> list[int]:
@@ -288,29 +293,73 @@ class _Bytes:
         ]
 
     def _inside(self, targets: list[int], more: int) -> int:
-        """The state that awaits `more` continuation bytes, of which the last decides."""
-        state = DEAD
+        """The row that awaits `more` continuation bytes, of which the last decides."""
+        row = DEAD
         for _ in range(more):
             key = tuple(targets)
             if any(key) and key not in self.known:
-                self.known[key] = len(self.rows)
+                self.known[key] = self.first + len(self.rows)
                 self.rows.append([DEAD] * 128 + targets + [DEAD] * 64)
-            state = self.known.get(key, DEAD)
-            targets = [state] * 64
-        return state
+            row = self.known.get(key, DEAD)
+            targets = [row] * 64
+        return row
 
 
 def _to_bytes(dfa: Dfa, classes: list[Charset]) -> Dfa:
-    """Accepts the UTF-8 of what `dfa`, whose letters are the classes, accepts; invalid UTF-8 leads nowhere."""
+    """Accepts the UTF-8 of what `dfa`, minimal and with the classes as letters, accepts; invalid UTF-8 leads nowhere.
+
+    Where a byte leads depends on the state only through the class that a character turns out to be in. So the blocks
+    of characters are cut up once, and then followed from all states together. States are told apart as they are made,
+    from the end of a character to its beginning, so the result is minimal too: what follows in the midst of a
+    character begins with as many continuation bytes as are missing.
+    """
     pieces = sorted((low, high, letter) for letter, chars in enumerate(classes) for low, high in chars)
-    automaton = _Bytes(dfa.states + 1)  # state s of dfa is s + 1
     cuts = np.array([0, *(cut for low, high, _ in pieces for cut in (low, high + 1))])
-    for state, row in enumerate(dfa.table.tolist(), start=1):
-        goes = [DEAD, *(target for _, _, letter in pieces for target in (row[letter] + 1, DEAD))]
-        for lead, count, more, smallest in LEADS:
-            # What lies below the smallest code point would be overlong: it collapses onto the cut, and is not found.
-            starts = np.concatenate([[0], np.maximum(cuts, smallest)])
-            automaton.rows[state][lead : lead + count] = automaton.after(0, count, more, starts, [DEAD, *goes])
-    accepting = torch.zeros(len(automaton.rows), dtype=torch.bool)
-    accepting[1 : dfa.states + 1] = dfa.accepting
-    return Dfa(torch.tensor(automaton.rows), accepting, start=dfa.start + 1).minimised()
+    goes = [DEAD, DEAD, *(target for _, _, letter in pieces for target in (letter + 1, DEAD))]
+    blocks = _Blocks(len(classes))
+    lead = [DEAD] * 256
+    for first, count, more, smallest in LEADS:
+        # What lies below the smallest code point would be overlong: it collapses onto the cut, and is not found.
+        starts = np.concatenate([[0], np.maximum(cuts, smallest)])
+        lead[first : first + count] = blocks.after(0, count, more, starts, goes)
+    letter, byte = letters(np.array([lead, *blocks.rows]))
+    rows = np.array([lead, *blocks.rows])[:, byte]
+    moves, accepting = dfa.moves.numpy(), dfa.accepting.numpy()
+    sink = hopeless_state(dfa)
+    number = np.cumsum(np.arange(dfa.states) != sink)  # of each state, from 1 on
+    if sink is not None:
+        number[sink] = DEAD
+    table, known = [[DEAD] * len(byte)] * (1 + int(number.max())), {}
+    leads_to = np.zeros((blocks.first + len(blocks.rows), dfa.states), dtype=np.int64)
+    leads_to[1 : blocks.first] = number[moves].T
+    for row, targets in enumerate(rows[1:]):
+        for state, after in enumerate(leads_to[targets].T.tolist()):
+            key = tuple(after)
+            if any(key) and key not in known:
+                known[key] = len(table)
+                table.append(after)
+            leads_to[blocks.first + row, state] = known.get(key, DEAD)
+    for state, after in enumerate(leads_to[rows[0]].T.tolist()):
+        if number[state]:
+            table[number[state]] = after
+    flags = np.zeros(len(table), dtype=bool)
+    flags[number] = accepting
+    return _in_order(table, flags, int(number[dfa.start]), letter)
+
+
+def _in_order(
+    table: list[list[int]], accepting: Bool[np.ndarray, " states"], start: int, letter: Int[np.ndarray, " bytes"]
+) -> Dfa:
+    """With the states that can be reached, breadth first, as `minimised` numbers them."""
+    number, queue = {start: 0}, [start]
+    for state in queue:
+        for target in table[state]:
+            if target not in number:
+                number[target] = len(queue)
+                queue.append(target)
+    moves = np.array([[number[target] for target in table[state]] for state in queue])
+    again, first = letters(moves)
+    return Dfa(
+        torch.from_numpy(np.ascontiguousarray(moves[:, first])), torch.from_numpy(accepting[queue]),
+        letter=torch.from_numpy(again[letter]),
+    )  # fmt: skip

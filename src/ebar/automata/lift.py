@@ -4,43 +4,148 @@ How the tokens of a model are read as text: what features are bound to.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Int
 
-from ebar.automata.deterministic import Dfa, letters
+from ebar.automata.deterministic import Dfa, hopeless_state
+from ebar.automata.kept import kept
+from ebar.automata.trie import Trie
 from ebar.errors import UserError
 
 
-def lift(dfa: Dfa, spellings: Sequence[Sequence[int] | None]) -> Dfa:
+def lift(dfa: Dfa, spellings: Trie | Sequence[Sequence[int] | None]) -> Dfa:
     """Accepts a token string exactly when `dfa` accepts what the tokens spell, one after the other.
 
     A spelling is a sequence of the symbols of `dfa`: bytes for an automaton over bytes, `spell(text, alphabet)`
-    for one over an alphabet. A special token spells nothing (None) and leaves the state where it is: lifting is
-    then the inverse of a homomorphism, and commutes with complement, union and intersection.
-    Symbols that act alike are one letter and tokens of equal letters are run once, from all states together.
+    for one over an alphabet; a trie of them serves many automata. A special token spells nothing (None) and leaves
+    the state where it is: lifting is then the inverse of a homomorphism, and commutes with complement, union and
+    intersection.
+
+    What a spelling does is a function from states to states. The trie is walked a level at a time and every
+    function is made once, whichever spellings have it: they are the letters of the result, and few. Where a spelling
+    leads from every state to where nothing can be accepted, what begins with it need not be read.
     """
-    full = dfa.table.cpu().numpy()
-    letter, symbol = letters(full)
-    table = np.ascontiguousarray(full[:, symbol].T)
-    words: dict[tuple[int, ...], int] = {}
-    column = np.empty(len(spellings), dtype=np.int64)
-    alike = letter.tolist()
-    for token, spelling in enumerate(spellings):
-        word = tuple([alike[index] for index in spelling or ()])
-        column[token] = words.setdefault(word, len(words))
-    after = np.tile(np.arange(dfa.states), (len(words), 1))
-    lengths = np.array([len(word) for word in words])
-    longest = int(lengths.max(initial=0))
-    padded = np.zeros((len(words), longest), dtype=np.int64)
-    for row, word in enumerate(words):
-        padded[row, : len(word)] = word
-    for place in range(longest):
-        running = np.flatnonzero(lengths > place)
-        after[running] = table[padded[running, place, None], after[running]]
-    return Dfa(torch.from_numpy(np.ascontiguousarray(after[column].T)), dfa.accepting, start=dfa.start)
+    trie = spellings if isinstance(spellings, Trie) else Trie.of(spellings)
+    functions = _Functions(dfa)
+    at = np.full(trie.nodes, functions.hopeless, dtype=np.int32)
+    nodes, found = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    at[0] = 0
+    while nodes.size:
+        nodes, parent = trie.children(nodes)
+        found = functions.after(found[parent], trie.symbol[nodes])
+        at[nodes] = found
+        if functions.hopeless:
+            hopeful = found != functions.hopeless
+            nodes, found = nodes[hopeful], found[hopeful]
+    letter, used = _by_first(at[trie.node], functions.count)
+    moves = np.ascontiguousarray(functions.made[used].T)
+    return Dfa(torch.from_numpy(moves), dfa.accepting, start=dfa.start, letter=torch.from_numpy(letter))
+
+
+class _Functions:
+    """Functions from states to states, numbered: what reading a spelling does. Number 0 is the identity."""
+
+    def __init__(self, dfa: Dfa):
+        letter, moves = dfa.compressed()
+        self.letter = letter.astype(np.int64)
+        self.moves = np.ascontiguousarray(moves.T, dtype=np.int32)  # by letter, then state
+        self.made = np.arange(dfa.states, dtype=np.int32)[None]
+        self.number = {self.made[0].tobytes(): 0}
+        self.count = 1
+        self.known = np.full(len(self.moves), -1, dtype=np.int64)  # by function, then letter
+        self.hopeless = 0  # the function that leads every state to the one of no hope; 0 where there is none
+        sink = hopeless_state(dfa)
+        if sink is not None and dfa.states > 1:
+            self.hopeless = int(self._numbered(np.full((1, dfa.states), sink, dtype=np.int32))[0])
+
+    def after(self, function: Int[np.ndarray, " n"], symbol: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+        """The numbers of these functions followed by a symbol each."""
+        code = function * len(self.moves) + self.letter[symbol]
+        missing = np.unique(code[self.known[code] < 0])
+        if missing.size:
+            before, letter = np.divmod(missing, len(self.moves))
+            self.known[missing] = self._numbered(self.moves[letter[:, None], self.made[before]])
+        return np.asarray(self.known[code])
+
+    def _numbered(self, functions: Int[np.ndarray, "n states"]) -> Int[np.ndarray, " n"]:
+        numbers = [self.number.setdefault(one.tobytes(), len(self.number)) for one in functions]
+        found = np.array(numbers)
+        fresh, first = np.unique(found, return_index=True)
+        first = first[fresh >= self.count]
+        if first.size:
+            while self.count + len(first) > len(self.made):  # room that doubles
+                self.made = np.concatenate([self.made, np.empty_like(self.made)])
+                self.known = np.concatenate([self.known, np.full_like(self.known, -1)])
+            self.made[self.count : self.count + len(first)] = functions[first]
+            self.count += len(first)
+        return found
+
+
+def _by_first(
+    number: Int[np.ndarray, " tokens"], count: int
+) -> tuple[Int[np.ndarray, " tokens"], Int[np.ndarray, " n"]]:
+    """Numbers anew, in the order of the first tokens that have them; and what was the number of each."""
+    first = np.full(count, len(number))
+    first[number[::-1]] = np.arange(len(number))[::-1]  # of those alike the last one is assigned
+    used = np.argsort(first, kind="stable")[: int((first < len(number)).sum())]
+    anew = np.empty(count, dtype=np.int32)
+    anew[used] = np.arange(len(used))
+    return anew[number], used
+
+
+class OnDemand:
+    """The same automaton, of which the row of a state is made when it is first asked for.
+
+    For following one text at a time, where few states are ever reached: a row is one walk of the trie, along those
+    spellings only that leave something to hope for.
+    """
+
+    def __init__(self, dfa: Dfa, trie: Trie):
+        letter, moves = dfa.compressed()
+        self.trie = trie
+        self.start = dfa.start
+        self.accepting = dfa.accepting.cpu().numpy()
+        self.hopeless = hopeless_state(dfa)
+        self._moves, self._letter = np.ascontiguousarray(moves, dtype=np.int32), letter.astype(np.int64)[trie.symbol]
+        self._rows: dict[int, Int[np.ndarray, " tokens"]] = {}
+
+    def row(self, state: int) -> Int[np.ndarray, " tokens"]:
+        """The state after each token."""
+        if state not in self._rows:
+            self._rows[state] = self._row(state)
+        return self._rows[state]
+
+    def allowed(self, state: int) -> Bool[np.ndarray, " tokens"]:
+        """The tokens that spell something and leave something to hope for."""
+        return np.asarray(self.trie.spelt & (self.row(state) != (-1 if self.hopeless is None else self.hopeless)))
+
+    def _row(self, state: int) -> Int[np.ndarray, " tokens"]:
+        at = np.full(self.trie.nodes, 0 if self.hopeless is None else self.hopeless, dtype=np.int32)
+        nodes, states = np.zeros(1, dtype=np.int64), np.array([state], dtype=np.int32)
+        at[0] = state
+        while nodes.size:
+            nodes, parent = self.trie.children(nodes)
+            states = self._moves[states[parent], self._letter[nodes]]
+            if self.hopeless is not None:
+                hopeful = states != self.hopeless
+                nodes, states = nodes[hopeful], states[hopeful]
+            at[nodes] = states
+        return np.asarray(at[self.trie.node])
+
+
+def after_a_blank(dfa: Dfa) -> Dfa:
+    """Over bytes: accepts a string exactly when `dfa` accepts it without its first byte, where that is a blank.
+
+    A new start reads the first byte: at a blank it goes where `dfa` starts, elsewhere on as `dfa` does.
+    """
+    first = dfa.table[dfa.start].clone()
+    first[ord(" ")] = dfa.start
+    accepting = torch.cat([dfa.accepting, dfa.accepting[dfa.start : dfa.start + 1]])
+    return Dfa(torch.cat([dfa.table, first[None]]), accepting, start=dfa.states)
 
 
 def byte_level(tokens: Sequence[str]) -> list[bytes]:
@@ -75,6 +180,8 @@ class Reading:
     """Text → tokens; None where prompts cannot be read."""
     before: str = ""
     """Text that each sequence continues, and which features read together with it: a prompt."""
+    drops_blank: bool = False
+    """Whether a blank that a text begins with is no part of it, as for tokenizers that put one before every text."""
     _lifted: dict[Hashable, Dfa] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -99,17 +206,44 @@ class Reading:
         inside = without_end(list(tokens), self.end)
         if self.decode is not None:
             return self.decode(inside)
-        return b"".join(self.bytes_of[token] or b"" for token in inside).decode(errors="replace")
+        text = b"".join(self.bytes_of[token] or b"" for token in inside).decode(errors="replace")
+        return text.removeprefix(" ") if self._begins_bare else text
+
+    def going_on_from(self, prompt: str, longest: int, *, reads_prompt: bool) -> "Reading":
+        """Of sequences that continue a prompt, read together with it or by themselves: a blank after it counts."""
+        drops = self.drops_blank and not prompt
+        return replace(self, longest=longest, before=prompt if reads_prompt else "", drops_blank=drops)
+
+    @property
+    def _begins_bare(self) -> bool:
+        """In the middle of a text, after what is `before`, a blank counts."""
+        return self.drops_blank and not self.before
+
+    @cached_property
+    def trie(self) -> Trie:
+        """Of the spellings."""
+        return Trie.of(self.bytes_of)
 
     def lifted(self, key: Hashable, over_bytes: Callable[[], Dfa]) -> Dfa:
-        """An automaton over bytes, lifted to the tokens and started after the text before them; made once per key."""
+        """An automaton over bytes, lifted to the tokens and started after the text before them; made once per key.
+
+        The key says all that the automaton is made from, code and fields: where the environment variable EBAR_CACHE
+        names a folder, it is kept there too, and found again by another process.
+        """
         if key not in self._lifted:
-            dfa = over_bytes()
-            start = dfa.start
-            for byte in self.before.encode():
-                start = int(dfa.table[start, byte])
-            self._lifted[key] = lift(Dfa(dfa.table, dfa.accepting, start=start), self.bytes_of)
+            made_from = {"key": key, "before": self.before, "bare": self._begins_bare}
+            self._lifted[key] = kept(made_from, self.bytes_of, lambda: self._lift(over_bytes()))
         return self._lifted[key]
+
+    def _lift(self, over_bytes: Dfa) -> Dfa:
+        return lift(started(after_a_blank(over_bytes) if self._begins_bare else over_bytes, self.before), self.trie)
+
+
+def started(dfa: Dfa, before: str) -> Dfa:
+    """An automaton over bytes that stands where a text leads it."""
+    (follows,) = dfa.follow(torch.tensor([list(before.encode())], dtype=torch.long))
+    start = int(follows[-1]) if len(follows) else dfa.start
+    return Dfa(dfa.moves, dfa.accepting, start=start, letter=dfa.letter)
 
 
 def without_end(tokens: list[int], end: int | None) -> list[int]:

@@ -1,7 +1,9 @@
 """From the configuration of a GAM to its objects, and the journey with them."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ebar import progress
 from ebar.build.terms import read_feature
@@ -9,12 +11,14 @@ from ebar.build.train import build_corpus, build_model, train_as
 from ebar.config.gam import MANUAL, GamConfig
 from ebar.config.reader import Chosen, described, read_file
 from ebar.config.train import TrainConfig
+from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.journeys.gam.figures import GamFigures
 from ebar.journeys.gam.journey import Gam, bound, gam
 from ebar.journeys.gam.settings import FLOOR, forecast
 from ebar.models.construction import Autoregressive
 from ebar.samplers import SAMPLERS
+from ebar.shards import Workers
 from ebar.store.differences import refuse_earlier_version
 from ebar.store.store import Store, open_store
 from ebar.store.writing import to_json
@@ -36,11 +40,19 @@ def base_settings(config: GamConfig) -> TrainConfig:
     )  # fmt: skip
 
 
-def make_gam(config: GamConfig, folder: Path, *, quiet: bool = True, page: bool = True) -> tuple[Gam, GamFigures]:
+def make_gam(
+    config: GamConfig,
+    folder: Path,
+    *,
+    quiet: bool = True,
+    page: bool = True,
+    workers: Workers = Workers(),  # noqa: B008 — immutable
+) -> tuple[Gam, GamFigures]:
     """All that `ebar gam` does, in a run folder, from where it stands: r, the journey, its figures and its page."""
     refuse_earlier_version(folder, MANUAL.command, f"its models {folder}/r and {folder}/round-1/pi open as they are")
-    with open_store(folder, description=described(folder, MANUAL, config), seed=config.seed) as store:
-        made = _stages(config, store, quiet)
+    about = described(folder, MANUAL, config)
+    with open_store(folder, description=about, seed=config.seed, take_over=True) as store:
+        made = _stages(config, store, quiet, workers)
         figures = made.measure(exact=config.exact, draws=config.checks)
         store.write("results.json", to_json(figures.to_dict(), indent=1))
         if page:
@@ -55,14 +67,26 @@ def load_gam(folder: Path) -> Gam:
     if not (folder / "results.json").exists():
         raise UserError(f"{folder} is not finished yet: run `ebar gam` to its end.")
     with open_store(folder, description=described(folder, MANUAL, config), seed=config.seed) as store:
-        return _stages(config, store, quiet=True)
+        return _stages(config, store, True, Workers())
 
 
-def _stages(config: GamConfig, store: Store, quiet: bool) -> Gam:
+def _features(config: GamConfig, data: Corpus) -> list[Any]:
+    """Bound to the data; one that ends in a number may have been meant for a tilt."""
+    try:
+        return list(bound([read_feature(term) for term in config.features], data).features)
+    except UserError as error:
+        ended = [found[0] for term in config.features if (found := re.search(r"=[-+.\d]+$", term))]
+        if not ended:
+            raise
+        more = f"{str(error).rstrip('.')}; a GAM finds how much a feature counts, so leave out {ended[0]}"
+        raise UserError(f"{more}.") from error
+
+
+def _stages(config: GamConfig, store: Store, quiet: bool, workers: Workers) -> Gam:
     """r and the journey; finished stages are read back."""
     run = base_settings(config)
     data = build_corpus(run)
-    features = bound([read_feature(term) for term in config.features], data).features
+    features = _features(config, data)
     matching, sampler = config.matching.make(MATCHING), config.sampler.make(SAMPLERS)
 
     def fresh() -> Autoregressive:
@@ -78,5 +102,5 @@ def _stages(config: GamConfig, store: Store, quiet: bool) -> Gam:
             r.model, features, data, matching=matching, sampler=sampler, distillation=config.distillation,
             rounds=config.rounds, regime=config.regime, fresh=fresh if config.fresh else None, student=config.student,
             continuation=config.continuation, refinement=config.refinement, cycle=config.base, seed=config.seed,
-            folder=store, quiet=quiet,
+            folder=store, quiet=quiet, workers=workers,
         )  # fmt: skip

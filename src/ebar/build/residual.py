@@ -23,6 +23,7 @@ from ebar.maths.randomness import folded
 from ebar.models.construction import Autoregressive, from_pretrained
 from ebar.models.rolling import remembers
 from ebar.models.xlnet_weights import xlnet_from_hugging_face
+from ebar.shards import Workers
 from ebar.store.differences import refuse_earlier_version
 from ebar.store.writing import saving
 from ebar.training.randomness import seeded
@@ -49,7 +50,12 @@ class Found(NamedTuple):
         return _text_of(self.run)
 
 
-def train_residual(residual: ResidualConfig, folder: Path) -> journey.Residual:
+def train_residual(
+    residual: ResidualConfig,
+    folder: Path,
+    *,
+    workers: Workers = Workers(),  # noqa: B008 — immutable
+) -> journey.Residual:
     """As configured, in a run folder, from where it stands."""
     refuse_earlier_version(folder, "residual train", "if it is finished, the other commands and `ebar.load` open it")
     residual = replace(residual, device=device_named(residual.device))
@@ -60,7 +66,7 @@ def train_residual(residual: ResidualConfig, folder: Path) -> journey.Residual:
     seeded(folded(residual.seed, "weights"), device=residual.device)
     return journey.residual(
         found.base, build_energy(residual, found), chunks, negatives=residual.negatives, fitting=residual.training,
-        seed=residual.seed, folder=folder,
+        seed=residual.seed, folder=folder, workers=workers,
     )  # fmt: skip
 
 

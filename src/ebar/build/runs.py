@@ -20,6 +20,7 @@ from ebar.config.residual import ResidualConfig
 from ebar.config.train import TrainConfig
 from ebar.errors import UserError
 from ebar.journeys.control.tuning import Tuning
+from ebar.journeys.sweep.journey import TRIALS, read_sweep
 from ebar.journeys.train import Trained
 from ebar.store.differences import renamed
 from ebar.store.stages import CONFIG
@@ -51,7 +52,7 @@ def list_runs(folder: Path | str = "runs") -> list[RunSummary]:
     try:
         places = sorted(place for place in folder.iterdir() if place.is_dir() and not place.name.startswith("."))
     except OSError as error:
-        raise UserError(f"{folder} has no runs that could be listed: {error.strerror}.") from None
+        raise UserError(f"{folder} has no runs ({error.strerror}): give the folder that they are in.") from None
     return [summarise(place) for place in places]
 
 
@@ -86,7 +87,7 @@ def summarise(folder: Path) -> RunSummary:
 
 def _summary(folder: Path) -> RunSummary:
     if not (folder / CONFIG).exists():
-        raise UserError(f"it has no {CONFIG}: no run, or the folder of several")
+        raise UserError(f"it has no {CONFIG}: no run, or the folder of several, which `ebar list` shows")
     try:
         tree = yaml.safe_load(renamed((folder / CONFIG).read_text(encoding="utf-8")))
     except (ValueError, yaml.YAMLError) as error:
@@ -94,6 +95,8 @@ def _summary(folder: Path) -> RunSummary:
     if not isinstance(tree, dict):
         raise UserError(f"its {CONFIG} says nothing")
     kind = kind_of_run(tree)
+    if (folder / TRIALS).exists():
+        return _of_sweep(folder)
     results = _read(folder / RESULTS)
     look = LOOKS.get(kind, _of_something) if kind is not None else _of_something
     found = look(folder, tree, results)
@@ -101,6 +104,17 @@ def _summary(folder: Path) -> RunSummary:
     if state == "interrupted" and _is_used(folder):
         state = "running"
     return RunSummary(folder=folder, tree=tree, state=state, **found)
+
+
+def _of_sweep(folder: Path) -> RunSummary:
+    """Many runs, each of which can be shown for itself."""
+    found = read_sweep(folder)
+    done = sum(one.state is not None for one in found.trials)
+    state = "finished" if done == len(found.trials) else "running" if _is_used(folder) else "interrupted"
+    best = found.best
+    figure = "" if best is None else f"validation loss {_number(best.figure)} of trial {best.number}"
+    data = f"{done} of {len(found.trials)} trials done"
+    return RunSummary(folder=folder, kind="sweep", data=data, figure=figure, state=state)
 
 
 def _read(path: Path) -> dict[str, Any]:

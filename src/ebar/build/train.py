@@ -8,7 +8,7 @@ A trained run, opened: its best model and its data.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -22,6 +22,7 @@ from ebar.journeys.train import SHAPE, Trained, train
 from ebar.models.construction import Autoregressive, assemble
 from ebar.objectives import OBJECTIVES
 from ebar.training import distributed
+from ebar.training.metrics import Sink
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES
 from ebar.training.randomness import seeded
 from ebar.training.train import History, load_best
@@ -64,6 +65,7 @@ def train_as(
     trunk: Path | None = None,
     until: int | None = None,
     quiet: bool = True,
+    sinks: Sequence[Sink] = (),
 ) -> Trained[Autoregressive]:
     """Seeds all random sources, reads the data, builds the model and trains it, in that order."""
     generator = seeded(run.seed, device=device_named(run.device), rank=distributed.rank())
@@ -84,6 +86,7 @@ def train_as(
         trunk=trunk,
         until=until,
         quiet=quiet,
+        sinks=sinks,
     )
 
 

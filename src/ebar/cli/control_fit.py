@@ -10,7 +10,7 @@ from ebar.cli.folder import RunFolder, carry_out
 from ebar.cli.show import show_table
 from ebar.config.control import MANUAL, ControlConfig
 from ebar.config.reader import option, read
-from ebar.journeys.control.journey import Controlled
+from ebar.journeys.control.controlled import Controlled
 from ebar.journeys.control.report import MOMENTS, Checked, lambda_warnings, moment_rows
 from ebar.store.writing import plain
 

@@ -23,7 +23,7 @@ from ebar.cli.show import show_json
 from ebar.config.drawing import Drawing, OfRun
 from ebar.config.reader import Chosen, Manual, read
 from ebar.estimators.exact import device_of
-from ebar.journeys.control.journey import Controlled
+from ebar.journeys.control.controlled import Controlled
 from ebar.progress import shown
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw

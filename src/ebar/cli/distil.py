@@ -5,6 +5,7 @@ the energy in it. Run it again to go on where it was stopped.
 
 Example:
     ebar distil runs/motif --tilt '!motif:10001011111000=-10' --n 20000 --output distilled.txt
+    ebar distil runs/motif --tilt '!motif:10001011111000=-10' --output many.txt --backend joblib
     ebar train --name better --data.kind lines --data.train distilled.txt
 """
 
@@ -20,13 +21,14 @@ from ebar.config.drawing import TiltedDrawing
 from ebar.config.reader import Chosen, Manual, read
 from ebar.errors import UserError
 from ebar.progress import shown
+from ebar.shards import Workers
 from ebar.training.distillation import Distilled, distil
 
 MANUAL = Manual.of(__doc__, defaults={"sampler": Chosen(kind="quasi_rejection"), "proposal": "look_ahead"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistilConfig(TiltedDrawing):
+class DistilConfig(TiltedDrawing, Workers):
     """What to draw, and to which file."""
 
     n: Count = 20_000
@@ -34,7 +36,7 @@ class DistilConfig(TiltedDrawing):
     output: Path
     """File of the lines; its record is OUTPUT.json."""
     round_size: Count = 2000
-    """Lines drawn at a time: what memory holds, and what is drawn again after a kill."""
+    """Lines of a shard: what memory holds for each process, and what is drawn again after a kill."""
     weighted_draws: Count = 4
     """For each line, where the sampler's draws carry weights and lines are chosen among them."""
 
@@ -42,7 +44,7 @@ class DistilConfig(TiltedDrawing):
 def main(words: Sequence[str]) -> int:
     """Write the draws, or go on with a file that was interrupted."""
     arguments = read(words, MANUAL, DistilConfig)
-    data, _, target, sampler, _ = open_drawing(arguments)
+    data, _, target, sampler, *_ = open_drawing(arguments)
     if target is None:
         raise UserError("Distillation draws from a tilted model: give --tilt, or use ebar sample for the model itself.")
     with shown(not arguments.json):
@@ -57,6 +59,7 @@ def main(words: Sequence[str]) -> int:
             round_size=arguments.round_size,
             weighted_draws=arguments.weighted_draws,
             about={"tilt": " ".join(arguments.tilt), "alphabet": data.alphabet.symbols},
+            workers=arguments,
         )
     if arguments.json:
         show_json(found.to_dict())

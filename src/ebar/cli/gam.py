@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ebar.build.gam import make_gam
@@ -11,16 +12,22 @@ from ebar.cli.train import say_backbone
 from ebar.config.gam import MANUAL, GamConfig
 from ebar.config.reader import read
 from ebar.journeys.gam.figures import GamFigures
+from ebar.shards import Workers
 from ebar.types import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class GamPlace(RunFolder, Workers):
+    """Where the run is kept, and where samples of P_λ are drawn."""
 
 
 def main(words: Sequence[str]) -> int:
     """The whole journey, or the rest of one that was interrupted."""
-    config, place = read(words, MANUAL, GamConfig, RunFolder)
+    config, place = read(words, MANUAL, GamConfig, GamPlace)
     say_backbone(words, config, place)
     return carry_out(
         place,
-        lambda: make_gam(config, place.folder, quiet=place.json)[1],
+        lambda: make_gam(config, place.folder, quiet=place.json, workers=place)[1],
         to_dict=GamFigures.to_dict,
         show=lambda figures: _show(figures, place.folder),
     )
@@ -38,6 +45,7 @@ def _show(figures: GamFigures, folder: Path) -> None:
     show_table("how much each feature counts", ["feature", *rounds], coefficients)
     for warning in figures.warnings:
         sys.stdout.write(f"⚠ {warning}\n")
+    sys.stdout.write(f"{figures.verdict}\n")
     sys.stdout.write(f"{folder / 'report.html'}\n")
 
 

@@ -22,13 +22,14 @@ from ebar.config.reader import Manual, read
 from ebar.journeys.residual.report import write_residual_page
 from ebar.journeys.residual.settings import Measuring
 from ebar.progress import shown
+from ebar.shards import Workers
 from ebar.training.run import Run
 
 MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResidualEvaluateConfig(OfRun, Measuring):
+class ResidualEvaluateConfig(OfRun, Measuring, Workers):
     """How much is measured."""
 
     prefixes: Count = 100
@@ -42,7 +43,7 @@ def main(words: Sequence[str]) -> int:
     arguments = read(words, MANUAL, ResidualEvaluateConfig)
     trained = load_residual(arguments.run)
     with shown(not arguments.json):
-        evaluation = trained.evaluate(arguments, seed=arguments.seed)
+        evaluation = trained.evaluate(arguments, seed=arguments.seed, workers=arguments)
     Run(arguments.run).add_results(evaluation=evaluation.to_dict())
     page = write_residual_page(arguments.run, evaluation)
     if arguments.json:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,20 @@ from ebar.data.chunks import CHUNKS
 from ebar.journeys.residual.evaluation import Evaluation
 from ebar.journeys.residual.journey import Residual
 from ebar.journeys.residual.report import write_residual_page
+from ebar.shards import Workers
 from ebar.store.writing import to_json
 from ebar.training.run import open_run
 from ebar.types import Estimate
 
 
+@dataclass(frozen=True, kw_only=True)
+class ResidualPlace(RunFolder, Workers):
+    """Where the run is kept, and where the base's draws are made."""
+
+
 def main(words: Sequence[str]) -> int:
     """The whole journey, or the rest of one that was interrupted."""
-    config, place = read(words, MANUAL, ResidualConfig, RunFolder)
+    config, place = read(words, MANUAL, ResidualConfig, ResidualPlace)
     folder = place.folder
     description = described(folder, MANUAL, config)
 
@@ -30,8 +37,8 @@ def main(words: Sequence[str]) -> int:
             folder, config=description, seed=config.seed, take_over=True, quickly_made=(CHUNKS,),
             advice=f"choose another --name, or delete it; or `ebar residual evaluate {folder}` to measure it otherwise",
         ) as run:  # fmt: skip
-            trained, how = train_residual(config, folder), config.evaluation
-            evaluation = trained.evaluate(how, seed=config.seed) if how.prefixes else None
+            trained, how = train_residual(config, folder, workers=place), config.evaluation
+            evaluation = trained.evaluate(how, seed=config.seed, workers=place) if how.prefixes else None
             run.write("results.json", to_json(_results(trained, evaluation), indent=1))
             write_residual_page(folder, evaluation)
         return trained, evaluation

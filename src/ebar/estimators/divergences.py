@@ -15,7 +15,7 @@ from ebar.automata import measures
 from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.errors import UserError, choose
 from ebar.estimators import exact
-from ebar.estimators.draws import Support, few_groups
+from ebar.estimators.draws import Range, Support, few_groups
 from ebar.estimators.exact import Model, is_enumerable
 from ebar.maths.divergences import DIVERGENCES
 from ebar.maths.importance import all_warnings, check_weights, diagnose
@@ -50,8 +50,6 @@ def source_of(model: Model[X]) -> Distribution[X, Any]:
     raise ValueError(f"{type(model).__name__} cannot be sampled from: give a proposal")
 
 
-@torch.no_grad()
-@in_evaluation_mode
 def draw_comparison(
     sources: Sequence[Distribution[X, Any]],
     models: tuple[Model[X], Model[X]],
@@ -60,7 +58,30 @@ def draw_comparison(
     context: Context | None = None,
     generator: Generator,
 ) -> Comparison:
-    """n draws for each row of the context from the even mixture r of the sources, and what the models make of them.
+    """n draws for each row of the context from the even mixture r of the sources, and what the models make of them."""
+    return compared([draw_share(sources, models, n, context=context, generator=generator)], models)
+
+
+class ScoredShare(NamedTuple):
+    """Some of the draws of a comparison, made apart from the others."""
+
+    log_first: Float[Tensor, "rows draws"]
+    log_second: Float[Tensor, "rows draws"]
+    log_reference: Float[Tensor, "rows draws"]
+    ranges: tuple[Range, Range]  # of the features of each model's energy
+
+
+@torch.no_grad()
+@in_evaluation_mode
+def draw_share(
+    sources: Sequence[Distribution[X, Any]],
+    models: tuple[Model[X], Model[X]],
+    n: int,
+    *,
+    context: Context | None = None,
+    generator: Generator,
+) -> ScoredShare:
+    """n of the draws of a comparison.
 
     A log-probability is computed once, however many of the sources and models it belongs to.
     """
@@ -85,8 +106,18 @@ def draw_comparison(
                     support.see(x, rows, context)
                 progress.advance(rows * size)
     first, second, reference = (torch.cat(part, 1) for part in parts)
-    unseen = [all_warnings(*pair) for pair in zip(*(support.warnings(rows) for support in supports), strict=True)]
-    return Comparison(first, second, reference, unseen)
+    return ScoredShare(first, second, reference, (supports[0].range, supports[1].range))
+
+
+def compared(shares: Sequence[ScoredShare], models: tuple[Model[X], Model[X]]) -> Comparison:
+    """All shares together, with what none of them has shown."""
+    supports = [Support(model) for model in models]
+    for share in shares:
+        for support, seen in zip(supports, share.ranges, strict=True):
+            support.widen(seen)
+    first, second, reference = (torch.cat(part, 1) for part in zip(*(share[:3] for share in shares), strict=True))
+    warnings = (support.warnings(len(first)) for support in supports)
+    return Comparison(first, second, reference, [all_warnings(*pair) for pair in zip(*warnings, strict=True)])
 
 
 @torch.no_grad()
@@ -149,17 +180,23 @@ def divergence(
     choose(DIVERGENCES, kind, "divergence")
     if isinstance(draws, Weighted):
         return _from_draws(kind, p, q, draws, context, level)
-    if proposal is None:
-        if isinstance(p, ProbabilisticAutomaton) and isinstance(q, ProbabilisticAutomaton) and kind.endswith("kl"):
-            return [Estimate.exact(measures.kl(p, q) if kind == "kl" else measures.kl(q, p))]
-        if is_enumerable(p, q):
-            first: Any = p
-            second: Any = q  # of sequences, both
-            return [Estimate.exact(value) for value in exact.divergence(kind, first, second, context).tolist()]
+    if proposal is None and (known := known_divergence(kind, p, q, context)) is not None:
+        return known
     generator = default_generator() if generator is None else generator
-    sources = _sources(kind, p, q, proposal)
+    sources = sources_for(kind, p, q, proposal)
     pool = draw_comparison(sources, (p, q), draws, context=context, generator=generator)
     return sampled(kind, pool, normalised=(isinstance(p, Distribution), isinstance(q, Distribution)), level=level)
+
+
+def known_divergence(kind: str, p: Model[X], q: Model[X], context: Context | None = None) -> list[Estimate] | None:
+    """Where nothing has to be drawn: of two automata, and on small spaces."""
+    if isinstance(p, ProbabilisticAutomaton) and isinstance(q, ProbabilisticAutomaton) and kind.endswith("kl"):
+        return [Estimate.exact(measures.kl(p, q) if kind == "kl" else measures.kl(q, p))]
+    if is_enumerable(p, q):
+        first: Any = p
+        second: Any = q  # of sequences, both
+        return [Estimate.exact(value) for value in exact.divergence(kind, first, second, context).tolist()]
+    return None
 
 
 def _from_draws(
@@ -183,7 +220,9 @@ def _from_draws(
 OUTSIDE = {"kl": 0.0, "total_variation": 0.5, "jensen_shannon": math.log(2) / 2}
 
 
-def _sources(kind: str, p: Model[X], q: Model[X], proposal: Distribution[X, Any] | None) -> list[Distribution[X, Any]]:
+def sources_for(
+    kind: str, p: Model[X], q: Model[X], proposal: Distribution[X, Any] | None
+) -> list[Distribution[X, Any]]:
     """Where the divergence's terms are: p for KL, q for the reverse, both for the symmetric two.
 
     To these is added the base of whatever has to be normalised: another's draws need not reach all of its support. A

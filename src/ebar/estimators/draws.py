@@ -5,7 +5,7 @@ effective sample size perfect and the interval a point, all three of them wrong:
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +22,7 @@ from ebar.shapes import counted
 from ebar.types import Context, Weighted
 
 FEWEST_GROUPS = 10
+Range = tuple[Float[Tensor, "rows features"], Float[Tensor, "rows features"]] | None
 
 
 class Support:
@@ -37,9 +38,19 @@ class Support:
         if self.energy is None or len(self.energy.features) == 0:
             return
         values = self.energy.features(x, context).detach().reshape(rows, -1, len(self.energy.features))
-        low, high = values.amin(1), values.amax(1)
-        self.smallest = low if self.smallest is None else torch.minimum(self.smallest, low)
-        self.largest = high if self.largest is None else torch.maximum(self.largest, high)
+        self.widen((values.amin(1), values.amax(1)))
+
+    @property
+    def range(self) -> "Range":
+        """Of the features so far, from the smallest to the largest; None where there are none."""
+        return None if self.smallest is None or self.largest is None else (self.smallest, self.largest)
+
+    def widen(self, other: "Range") -> None:
+        """Take note of what was seen elsewhere."""
+        if other is not None:
+            low, high = other
+            self.smallest = low if self.smallest is None else torch.minimum(self.smallest, low)
+            self.largest = high if self.largest is None else torch.maximum(self.largest, high)
 
     def warnings(self, rows: int) -> list[str | None]:
         """For each row of the context, which sides were not seen though the target may have mass there."""
@@ -82,6 +93,14 @@ class Units(NamedTuple):
     unseen: list[str | None]  # per row, what the support check says of the target, and what the draws say themselves
 
 
+class Portion(NamedTuple):
+    """One stream of draws, of which only what estimates are made of is left."""
+
+    drawn: Weighted[Any]  # in float64; the draws themselves are let go
+    values: Float[Tensor, "rows draws features"]
+    range: Range  # of the features of the target's energy
+
+
 @torch.no_grad()
 def read_units(
     draws: Weighted[Any] | Iterable[Weighted[Any]],
@@ -95,6 +114,19 @@ def read_units(
     Target and context are those of the draws, where they know them. A million draws take 8 MB, and 8 more for each
     feature.
     """
+    portion = read_portion(draws, features=features, target=target, context=context)
+    return units_of([portion], features=features, target=portion.drawn.target if target is None else target)
+
+
+@torch.no_grad()
+def read_portion(
+    draws: Weighted[Any] | Iterable[Weighted[Any]],
+    *,
+    features: Features[Any] | None = None,
+    target: object = None,
+    context: Context | None = None,
+) -> Portion:
+    """What `units_of` needs of one stream: several, drawn apart, make up more draws."""
     support: Support | None = None
     parts: list[Weighted[Any]] = []
     values: list[Tensor] = []
@@ -112,7 +144,16 @@ def read_units(
         parts.append(batch._replace(x=weights.new_empty(rows * size, 0), log_weights=weights))
     if support is None:
         raise ValueError("there are no draws to estimate from")
-    return _units(Weighted.join(parts, one_stream=True), torch.cat(values, 1), features, support)
+    return Portion(Weighted.join(parts, one_stream=True), torch.cat(values, 1), support.range)
+
+
+def units_of(portions: Sequence[Portion], *, features: Features[Any] | None = None, target: object = None) -> Units:
+    """The units of independent streams together."""
+    support = Support(target)
+    for portion in portions:
+        support.widen(portion.range)
+    values = torch.cat([portion.values for portion in portions], 1)
+    return _units(Weighted.join([portion.drawn for portion in portions]), values, features, support)
 
 
 def _units(

@@ -100,6 +100,10 @@ class Features(Generic[X]):
         self.features = tuple(features)
         self._kept: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To another process without what is kept of batches here."""
+        return Features, (self.features,)
+
     def __len__(self) -> int:
         return len(self.features)
 

@@ -85,7 +85,8 @@ class Regular(ABC):
             return _over_alphabet(key)
         if self.reading is None:
             raise UnboundError(self.name)
-        present = self.reading.lifted(replace(key, absent=False), lambda: self.language(None))
+        known = (type(self).language, replace(key, absent=False, reading=None))  # the code of plug-ins may change
+        present = self.reading.lifted(known, lambda: self.language(None))
         return ~present if self.absent else present
 
     def bind(self: Bound, reading: Reading) -> Bound:
@@ -116,7 +117,7 @@ class Motif(Regular):
         return f"{'no ' if self.absent else ''}motif {self.motif}"
 
     def language(self, alphabet: str | None) -> Dfa:
-        return motifs.contains(*_symbols(self.motif, alphabet))
+        return motifs.contains(*symbols_of(self.motif, alphabet))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class StartsWith(Regular):
         return f"{'does not start' if self.absent else 'starts'} with {self.prefix}"
 
     def language(self, alphabet: str | None) -> Dfa:
-        return motifs.starts_with(*_symbols(self.prefix, alphabet))
+        return motifs.starts_with(*symbols_of(self.prefix, alphabet))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class Expression(Regular):
 
     def language(self, alphabet: str | None) -> Dfa:
         if alphabet is None:
-            return _over_text(self.expression, "whole" if self.whole else "anywhere")
+            return over_text(self.expression, "whole" if self.whole else "anywhere")
         return compile_expression(self.expression, alphabet, anywhere=not self.whole)
 
 
@@ -173,7 +174,7 @@ class Word(Regular):
         return f"{'no ' if self.absent else ''}word {self.expression}"
 
     def language(self, alphabet: str | None) -> Dfa:
-        return _over_text(self.expression, "word")
+        return over_text(self.expression, "word")
 
 
 def whole(expression: str, *, absent: bool = False) -> Expression:
@@ -191,13 +192,13 @@ def _over_alphabet(feature: Regular) -> Dfa:
     return ~present if feature.absent else present
 
 
-def _symbols(text: str, alphabet: str | None) -> tuple[list[int], int]:
+def symbols_of(text: str, alphabet: str | None) -> tuple[list[int], int]:
     """A text in the symbols of an alphabet, or in bytes; and how many symbols there are."""
     return (list(text.encode()), 256) if alphabet is None else (motifs.spell(text, alphabet), len(alphabet))
 
 
 @lru_cache(maxsize=256)
-def _over_text(expression: str, where: str) -> Dfa:
+def over_text(expression: str, where: str) -> Dfa:
     """The automaton over bytes of the texts that match: somewhere, as whole words, or as a whole."""
     pattern = choose(WHERE, where, "place of a match")
     compile_text(expression)  # so that an error quotes what the user wrote, and brackets are balanced within it
@@ -211,11 +212,12 @@ def _tolerant(dfa: Dfa) -> Dfa:
     Any valid text can be followed by a match here, so only broken bytes lead where nothing can be accepted; and what
     every character leaves accepted is a match that no byte undoes.
     """
-    table, accepting = dfa.table.clone(), dfa.accepting
+    table, accepting = dfa.moves, dfa.accepting
     states = torch.arange(dfa.states)
-    matched = accepting & (table[:, :128] == states[:, None]).all(1)
+    characters = slice(128) if dfa.letter is None else torch.unique(dfa.letter[:128])
+    matched = accepting & (table[:, characters] == states[:, None]).all(1)
     hopeless = ~accepting & (table == states[:, None]).all(1)
     anew = torch.where(hopeless[table[dfa.start]], dfa.start, table[dfa.start])
     table = torch.where(hopeless[table], anew, table)
     table = torch.where(matched[:, None], states[:, None], table)
-    return Dfa(table, accepting, start=dfa.start).minimised()
+    return Dfa(table, accepting, start=dfa.start, letter=dfa.letter).minimised()

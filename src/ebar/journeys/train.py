@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from ebar.training import distributed
 from ebar.training.batches import Batches, Budgeted, OnDevice, Source, lengths_of, steps_in
 from ebar.training.course import Training
 from ebar.training.loop import evaluate_objective
-from ebar.training.metrics import Console
+from ebar.training.metrics import Console, Sink
 from ebar.training.metrics import tensorboard as tensorboard_sink
 from ebar.training.optimisers import Adam, Constant, OptimiserConfig, Schedule, for_steps
 from ebar.training.players import Player, Players
@@ -68,6 +69,7 @@ def train(
     trunk: Path | None = None,
     until: int | None = None,
     quiet: bool = True,
+    sinks: Sequence[Sink] = (),
 ) -> Trained[Model]:
     """Trains a model by maximum likelihood, or by another objective that was made for it.
 
@@ -80,7 +82,7 @@ def train(
     passes the `generator` that `seeded` returned.
 
     `until` ends it after so many of its epochs. `trunk` is the folder of a run that ended so, to branch from: it may
-    differ in its objective only.
+    differ in its objective only. `sinks` are told what is logged, as it comes.
     Stopped by SIGINT or SIGTERM, or after `training.max_minutes`, it saves a checkpoint and raises `Interrupted`.
     """
     folder = None if folder is None else Path(folder)
@@ -89,7 +91,7 @@ def train(
         known.reading = data.reading
     device = str(next(model.parameters()).device)
     if training.start is not None:
-        load_best(model, training.start)
+        _begin(model, training.start)
     if seed is None:
         seed = seed_of(folder)
     elif generator is None:
@@ -121,11 +123,25 @@ def train(
     result, history = train_in_folder(
         folder, objective, batches, players, plan_of(training, device, until=until), description=description, seed=seed,
         generator=source, replace_config=replace_config, tensorboard=training.tensorboard, quiet=quiet, keep=keep,
+        sinks=sinks,
         same=lambda run: _same_files(run, data),
         # The same random numbers at every evaluation, where an objective draws some: epochs are compared, not luck.
         validation=lambda: evaluate_objective(judge, held_out, generator=Generator(device).manual_seed(seed)),
     )  # fmt: skip
+    if isinstance(objective, MaximumLikelihood) and (words := history.diverged()):
+        warnings.warn(words, RuntimeWarning, stacklevel=2)
     return Trained(model=model, data=data, history=history, result=result, folder=folder)
+
+
+def _begin(model: nn.Module, start: Path) -> None:
+    try:
+        load_best(model, start)
+    except UserError as error:
+        if "does not fit" not in str(error):
+            raise
+        raise UserError(
+            f"The weights of {start} do not fit this model: give it the same data, tokeniser, backbone and head."
+        ) from error
 
 
 def train_in_folder(
@@ -144,6 +160,7 @@ def train_in_folder(
     replace_config: bool = False,
     tensorboard: bool = False,
     quiet: bool = True,
+    sinks: Sequence[Sink] = (),
 ) -> tuple[Result, History]:
     """From the folder's newest checkpoint, if there is one, to the best weights; without a folder, in a temporary one.
 
@@ -171,11 +188,11 @@ def train_in_folder(
         )
         if distributed.rank() == 0:
             keep(run)
-        sinks: list[Any] = [] if quiet or not sys.stderr.isatty() else [Console()]
+        shown: list[Sink] = [] if quiet or not sys.stderr.isatty() else [Console()]
         if tensorboard and distributed.rank() == 0:
-            sinks.append(stack.enter_context(tensorboard_sink(run.folder / "tensorboard")))
+            shown.append(stack.enter_context(tensorboard_sink(run.folder / "tensorboard")))
         result = train_to_best(
-            run, objective, batches, players, plan, generator=generator, validation=validation, sinks=sinks
+            run, objective, batches, players, plan, generator=generator, validation=validation, sinks=[*shown, *sinks]
         )
         return result, History.read(run.folder)
 
@@ -279,9 +296,14 @@ def training_batches(
         return Columns.to_train(part, training.batch_size, seed=seed, device=device)
     if training.batch_tokens is None or isinstance(part, Images):
         size = _rows_in_batch(training, part)
-        return OnDevice(Batches(data=part, batch_size=size, seed=seed, drop_last=training.drop_last), device)
+        batches = Batches(
+            data=part, batch_size=size, seed=seed, drop_last=training.drop_last, block=training.shuffle_block
+        )
+        return OnDevice(batches, device)
     if training.drop_last:
         raise UserError("Batches of a number of tokens have no last one: leave out training.drop_last.")
+    if training.shuffle_block is not None:
+        raise UserError("Batches of a number of tokens are sorted by length: leave out training.shuffle_block.")
     return OnDevice(Budgeted(data=part, tokens=training.batch_tokens, seed=seed), device)
 
 

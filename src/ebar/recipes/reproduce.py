@@ -4,7 +4,6 @@ import json
 import math
 import os
 import shutil
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from ebar.progress import bar
 from ebar.recipes import RECIPES, SCALES, find_recipe
 from ebar.recipes.recipe import Cell, Row
 from ebar.recipes.render import FORMAT, settled, write_recipe_page
+from ebar.shards.on_ray import ray_cluster
 from ebar.store.environment import environment
 from ebar.store.fingerprint import fingerprint, source_fingerprint
 from ebar.store.stages import HEADER, Header, open_stage
@@ -28,7 +28,6 @@ from ebar.tables import import_plug_ins, plug_ins
 SELDOM = ("over", "values", "picture")
 RESULT = "result.json"  # of a cell, in its folder
 SPANS = "spans"  # in the state of a cell: from when to when it was run, a pair for each start
-LONGEST_SOCKET = 40  # bytes of Ray's folder: it puts sockets below, whose whole path may have 107
 
 
 Work = Callable[[Cell, Path], dict[str, Any]]  # a recipe's `run`: no more of it goes to other processes
@@ -65,7 +64,8 @@ def reproduce(
         raise UserError(f"There is no scale {scale!r}: choose one of {', '.join(SCALES)}.")
     recipe = find_recipe(name)
     grid = recipe.grid(scale)
-    folder = work / f"{recipe.runs or name}.{scale}"
+    # Absolute: a relative name of a file that a cell writes for itself would be looked for among the data.
+    folder = work.absolute() / f"{recipe.runs or name}.{scale}"
     folder.mkdir(parents=True, exist_ok=True)
     if fresh:
         shutil.rmtree(folder)
@@ -189,19 +189,7 @@ def _on_joblib(run: Work, cells: Sequence[tuple[Cell, Path]], workers: int, fold
 
 def _on_ray(run: Work, cells: Sequence[tuple[Cell, Path]], workers: int, folder: Path) -> Iterator[Outcome]:
     """The same on Ray: on this machine, or on the cluster that RAY_ADDRESS names, which must share the work folder."""
-    try:
-        import ray
-    except ImportError:
-        raise UserError("The Ray backend needs ray: pip install 'ebar[cluster]', or use --backend joblib.") from None
-    ours = not ray.is_initialized()
-    place = (folder / ".ray").absolute()
-    if len(os.fsencode(place)) > LONGEST_SOCKET:
-        place = Path(tempfile.mkdtemp(prefix="ray-"))
-    try:
-        if ours and os.environ.get("RAY_ADDRESS"):
-            ray.init(log_to_driver=False)
-        elif ours:
-            ray.init(num_cpus=workers, _temp_dir=str(place), include_dashboard=False, log_to_driver=False)
+    with ray_cluster(workers, folder) as ray:
         remote = ray.remote(num_cpus=1, max_retries=0)(_run_one)
         waiting = {remote.remote(run, cell, path.absolute()): cell for cell, path in cells}
         while waiting:
@@ -211,10 +199,6 @@ def _on_ray(run: Work, cells: Sequence[tuple[Cell, Path]], workers: int, folder:
                 yield ray.get(done)
             except ray.exceptions.RayError as died:
                 yield Outcome(cell, f"its worker died ({type(died).__name__}); run it with fewer --workers.")
-    finally:
-        if ours:
-            ray.shutdown()
-        shutil.rmtree(place, ignore_errors=True)
 
 
 BACKENDS: dict[str, Callable[[Work, Sequence[tuple[Cell, Path]], int, Path], Iterator[Outcome]]] = {

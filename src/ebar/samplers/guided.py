@@ -7,11 +7,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from ebar.backbones.backbone import Stepper
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.maths.randomness import default_generator
-from ebar.models.drawing import BLOCK, draw_tokens, stepper_of
+from ebar.models.drawing import BLOCK, stepper_of
 from ebar.models.hidden import shows_hidden, split
 from ebar.models.stepwise import sequence_log_prob
 from ebar.models.tilted import Tilted
@@ -19,7 +18,9 @@ from ebar.modes import evaluation_mode
 from ebar.samplers.correction import Correction
 from ebar.samplers.gaps import Gaps, Layout, Outlook, foreseen, gaps_of
 from ebar.samplers.guided_states import JointStates
+from ebar.samplers.guided_walk import Walk, walk_block
 from ebar.samplers.kept_draws import Trace
+from ebar.samplers.steering import Steering
 from ebar.samplers.surrogate import Law, Tally, log_expected_weights, log_largest_ratio
 from ebar.types import Context, Sequences, Space, Stepwise, context_rows, room
 
@@ -43,14 +44,6 @@ class GuidedState(NamedTuple):
             self.base.select(rows), self.joint[rows], self.place, self.log_weight[rows], self.layout[rows],
             self.outlook, found,
         )  # fmt: skip
-
-
-class Walk(NamedTuple):
-    """Draws from a guided proposal, with all that a weight needs but the energy."""
-
-    x: Sequences
-    log_prob: Float[Tensor, " batch"]  # under the proposal, or its mixture with the defence
-    base_log_prob: Float[Tensor, " batch"]
 
 
 Tables = tuple[Float[Tensor, "places states"], Float[Tensor, " states"]]  # log hₜ(s), and log h of an ended sequence
@@ -93,7 +86,8 @@ class Guided:
         self.log_ahead = log_ahead  # log hₜ(s), t = 0 … length
         self.log_final = log_final  # log h of a sequence that has ended
         self.law = law  # from which h is made anew for the gaps of a context; None: h = 1
-        self.correction, self.open = correction, open
+        self.correction = correction
+        self.steering = Steering(states, correction, open)
         self._showing = None if correction is None else shows_hidden(base).showing()
         self.allowed = _allowed(log_ahead, log_final)
         self._kept: tuple[list[Layout], Outlook] | None = None  # of the gaps met last
@@ -117,6 +111,14 @@ class Guided:
         """The same, with h·exp c in the place of h where something is open."""
         return Guided(self.base, self.states, self.log_ahead, self.log_final, self.law, correction, open)
 
+    def masking(self) -> "Guided | None":
+        """The base with all that would break a coefficient of −∞ masked out, token by token; None: nothing would.
+
+        m(x) = q(x)/Π (mass of q that the mask lets through), which is not p: a token is allowed where something can
+        still follow, however unlikely.
+        """
+        return None if self.allowed is None else Guided(self.base, self.states, *self.allowed)
+
     @property
     def space(self) -> Space:
         return self.base.space
@@ -127,8 +129,8 @@ class Guided:
         logits, hidden = split(given)
         each = torch.arange(len(gaps.start), device=logits.device).repeat_interleave(rows // len(gaps.start))
         joint, layout = gaps.start[each], gaps.layout[each]
-        found = self._found(None if hidden is None else hidden[:, None], joint[:, None], 0)
-        guided, _, log_step = self._guide(logits[:, None], joint[:, None], 0, outlook, layout, found)
+        found = self.steering.found(None if hidden is None else hidden[:, None], joint[:, None], 0)
+        guided, _, log_step = self.steering.guide(logits[:, None], joint[:, None], 0, outlook, layout, found)
         log_weight = log_step[:, 0] + outlook.here[layout, 0, joint].to(log_step.dtype)
         last = None if found is None else found[:, 0]
         return guided[:, 0], GuidedState(base, joint, 0, log_weight, layout, outlook, last)
@@ -143,38 +145,16 @@ class Guided:
             joint = state.outlook.followed(self.states, joint, state.layout, column, state.place + step)
             visited.append(joint)
         states = torch.stack(visited, 1) if visited else tokens
-        found = self._found(hidden, states, state.place + 1)
-        guided, _, log_step = self._guide(logits, states, state.place + 1, state.outlook, state.layout, found)
+        found = self.steering.found(hidden, states, state.place + 1)
+        guided, _, log_step = self.steering.guide(logits, states, state.place + 1, state.outlook, state.layout, found)
         log_weight = state.log_weight + log_step.sum(1)
         last = state.found
         if found is not None and last is not None and visited:
             # What g has taken of these tokens beyond h.
-            c = self._correct(torch.cat([last[:, None], found[:, :-1]], 1), tokens, states, state.place)
+            c = self.steering.correct(torch.cat([last[:, None], found[:, :-1]], 1), tokens, states, state.place)
             log_weight, last = log_weight - c.sum(1).to(log_weight.dtype), found[:, -1]
         place = state.place + tokens.shape[1]
         return guided, GuidedState(base, joint, place, log_weight, state.layout, state.outlook, last)
-
-    def _found(
-        self, hidden: Float[Tensor, "rows length width"] | None, joint: Int[Tensor, "rows length"], place: int
-    ) -> Float[Tensor, "rows length size_and_one"] | None:
-        """What the correction makes of hidden vectors, the first of which stand before `place`; None without one."""
-        if self.correction is None or hidden is None:
-            return None
-        places = torch.arange(place, place + joint.shape[1], device=joint.device)
-        left = (1 - places / self.states.space.length).clamp(min=0).expand(joint.shape)
-        found: Tensor = self.correction(hidden, left, self.states.accepted.T[joint])
-        return found
-
-    def _correct(
-        self, found: Float[Tensor, "rows length size_and_one"], tokens: Int[Tensor, "rows length"],
-        joint: Int[Tensor, "rows length"], place: int,
-    ) -> Float[Tensor, "rows length"]:  # fmt: skip
-        """c of given tokens, the first of which stands in `place`; `joint`: the states that they lead to."""
-        assert self.correction is not None
-        assert self.open is not None
-        read = torch.arange(place + 1, place + 1 + tokens.shape[1], device=tokens.device)
-        matters = self.open[read.clamp(max=len(self.open) - 1), joint] & (tokens != self.space.end)
-        return torch.where(matters, self.correction.of(found, tokens), 0.0)
 
     def _ahead(self, context: Context | None) -> tuple[Gaps, Outlook]:
         """Where each row of the context begins, and what is ahead of it.
@@ -211,39 +191,6 @@ class Guided:
         """Particles that target q(x₍≤t₎)·Nₜ have this weight: the next step's Nₜ/hₜ, which no choice changes, is in."""
         return state.log_weight
 
-    def _guide(
-        self,
-        logits: Float[Tensor, "rows length vocabulary"],
-        joint: Int[Tensor, "rows length"],
-        place: int,
-        outlook: Outlook,
-        layout: Int[Tensor, " rows"],
-        found: Float[Tensor, "rows length size_and_one"] | None = None,
-    ) -> tuple[
-        Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length"]
-    ]:
-        """log g and log q of the next token, and log N/h; `place` is the one that logits[:, 0] fills."""
-        log_probs = torch.log_softmax(logits, -1)
-        # A parallel pass over padding may look past the end of the space; nobody reads what it says there.
-        last = outlook.here.shape[1] - 1
-        places = torch.arange(place, place + joint.shape[1], device=joint.device).clamp(max=last)
-        ahead = outlook.after[layout[:, None, None], places[:, None], self.states.successor[joint]]
-        if self.states.end_class is not None:
-            ahead[..., self.states.end_class] = outlook.final[joint]
-        here = outlook.here[layout[:, None], places, joint]
-        # Relative to h here, so that a tiny h costs no digits in the model's own precision.
-        shift = torch.where(here == -math.inf, 0.0, here)[..., None]
-        guided = log_probs + (ahead - shift).to(log_probs.dtype)[..., self.states.class_of]
-        if found is not None and self.correction is not None and self.open is not None:
-            matters = self.open[(places + 1)[:, None], self.states.successor[joint]]
-            if self.states.end_class is not None:
-                matters[..., self.states.end_class] = False
-            c = self.correction.all(found).to(log_probs.dtype)
-            guided = guided + torch.where(matters[..., self.states.class_of], c, 0.0)
-        log_step = torch.logsumexp(guided, -1, keepdim=True)
-        guided = torch.where(log_step == -math.inf, log_probs, guided - log_step)
-        return guided, log_probs, log_step.squeeze(-1)
-
     def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
         with evaluation_mode(self.base):
             return sequence_log_prob(self, x, context)
@@ -277,6 +224,7 @@ class Guided:
         exceeds e^(max −E)/α, whatever the surrogate has missed. Hesterberg 1995; Owen and Zhou 2000.
         """
         gaps, outlook = self._ahead(context)
+        allowed = self._allowed_in(outlook)
         with evaluation_mode(self.base):
             rows = context_rows(context)
             showing = self._showing if trace is None else shows_hidden(self.base).showing()
@@ -287,7 +235,8 @@ class Guided:
             plain = (torch.arange(n, device=device) < defensive).repeat(rows)
             size = max(1, min(BLOCK, STEP // self.space.vocabulary))
             parts = [
-                self._walk_block(
+                walk_block(
+                    self.steering,
                     first[some],
                     stepper_of(self.base, state.select(some))
                     if showing is None
@@ -296,6 +245,7 @@ class Guided:
                     gaps.layout[some],
                     most[some],
                     outlook,
+                    allowed,
                     own if defensive else None,
                     tally,
                     trace,
@@ -311,65 +261,6 @@ class Guided:
             log_rest = math.log1p(-share) if share < 1 else -math.inf
             log_prob = torch.logaddexp(log_defence + math.log(share), log_prob + log_rest)
         return Walk(x, log_prob, base_log_prob)
-
-    def _walk_block(
-        self,
-        given: Any,
-        stepper: Stepper,
-        joint: Int[Tensor, " rows"],
-        layout: Int[Tensor, " rows"],
-        lengths: Int[Tensor, " rows"],
-        outlook: Outlook,
-        plain: Bool[Tensor, " rows"] | None,
-        tally: Tally | None,
-        trace: Trace | None,
-        generator: Generator,
-    ) -> tuple[Sequences, Float[Tensor, " rows"], Float[Tensor, " rows"], Float[Tensor, " rows"]]:
-        """Draws, those marked plain from d and the others from g, with log g, log q and log d.
-
-        Rows that have ended are no longer computed.
-        """
-        allowed = self._allowed_in(outlook)
-        logits, hidden = split(given)
-        length, end, rows, device = int(lengths.max()), self.space.end, len(logits), logits.device
-        tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
-        log_prob, base_log_prob, log_defence = torch.zeros(3, rows, dtype=logits.dtype, device=device)
-        alive = torch.arange(rows, device=device)
-        for place in range(length):
-            if tally is not None:
-                tally.add(self.states, logits, joint, place)
-            found = self._found(None if hidden is None else hidden[:, None], joint[:, None], place)
-            guided, log_probs, _ = self._guide(logits[:, None], joint[:, None], place, outlook, layout, found)
-            law = guided
-            if plain is not None:
-                free = log_probs
-                if allowed is not None:
-                    free = self._guide(logits[:, None], joint[:, None], place, allowed, layout)[0]
-                law = torch.where(plain[alive][:, None, None], free, guided)
-            token = draw_tokens(law[:, 0], generator)
-            tokens[alive, place] = token
-            log_prob[alive] += guided[:, 0].gather(1, token[:, None]).squeeze(1)
-            base_log_prob[alive] += log_probs[:, 0].gather(1, token[:, None]).squeeze(1)
-            if plain is not None:
-                log_defence[alive] += free[:, 0].gather(1, token[:, None]).squeeze(1)
-            if trace is not None:
-                drawn = [one[:, 0].gather(1, token[:, None]).squeeze(1) for one in (log_probs, law)]
-                trace.add(alive, hidden, joint, token, drawn[0] - drawn[1], place)
-            if end is not None:
-                lengths[alive[token == end]] = place + 1
-            over = lengths[alive] == place + 1
-            if bool(over.any()):
-                onward = (~over).nonzero().squeeze(1)
-                alive, token, joint, layout = alive[onward], token[onward], joint[onward], layout[onward]
-                if len(alive) == 0:
-                    break
-                stepper.keep(onward)
-            joint = outlook.followed(self.states, joint, layout, self.states.class_of[token], place)
-            logits, hidden = split(stepper.step(token))
-        width = int(lengths.max()) if rows else 0
-        if trace is not None:
-            trace.finish(Sequences(tokens[:, :width], lengths))
-        return Sequences(tokens[:, :width], lengths), log_prob, base_log_prob, log_defence
 
     def _allowed_in(self, outlook: Outlook) -> Outlook | None:
         """What is ahead with every finite h replaced by 1; None where nothing is forbidden."""

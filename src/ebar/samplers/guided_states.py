@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ebar.automata.deterministic import Dfa
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.features.feature import Feature, Followed
@@ -102,15 +103,11 @@ def joint_states(
             "add one, or use importance."
         )
     automata = [feature.automaton for feature in features if isinstance(feature, Followed)]
-    tables = [
-        _whole_table(automaton.table.to(device).long(), space, feature.name)
-        for feature, automaton in zip(features, automata, strict=True)
-    ]
-    class_of, representative = _classes(tables, space)
-    moves = [table[:, representative] for table in tables]
+    read = [_read(automaton, space, feature.name) for feature, automaton in zip(features, automata, strict=True)]
+    class_of, moves = _classes([(letter.to(device), table.to(device)) for letter, table in read], space)
     starts = torch.tensor([automaton.start for automaton in automata], device=device)
     end_class = None if space.end is None else int(class_of[space.end])
-    classes = len(representative)
+    classes = moves[0].shape[1]
     while order > 0 and classes**order * max(classes, longest) > LARGEST_MEMORY:
         order -= 1
     while (walked := _reachable(moves, starts, longest, order, end_class)) is None:
@@ -140,29 +137,37 @@ def _terms(energy: Linear) -> list[tuple[Feature, float]]:
     return list(zip(energy.features.features, energy.coefficients.tolist(), strict=True))
 
 
-def _whole_table(table: Int[Tensor, "states tokens"], space: Space, name: str) -> Int[Tensor, "states vocabulary"]:
-    """With a column for the end token, which is no part of a string, where the automaton has none."""
-    if space.end == table.shape[1] == space.vocabulary - 1:
-        return torch.cat([table, torch.arange(len(table), device=table.device)[:, None]], 1)
-    if table.shape[1] != space.vocabulary:
+Read = tuple[Int[Tensor, " vocabulary"], Int[Tensor, "states letters"]]  # an automaton: letters of tokens, moves
+
+
+def _read(automaton: Dfa, space: Space, name: str) -> Read:
+    """With a letter for the end token, which is no part of a string, where the automaton has none."""
+    letter, moves = (torch.from_numpy(part).long() for part in automaton.compressed())
+    if space.end == len(letter) == space.vocabulary - 1:
+        still = torch.arange(len(moves))[:, None]
+        return torch.cat([letter, torch.tensor([moves.shape[1]])]), torch.cat([moves, still], 1)
+    if len(letter) != space.vocabulary:
         raise UserError(
-            f"Feature {name!r} reads {table.shape[1]} tokens but the model has {space.vocabulary}: "
+            f"Feature {name!r} reads {len(letter)} tokens but the model has {space.vocabulary}: "
             "build the feature over the model's vocabulary."
         )
-    return table
+    return letter, moves
 
 
-def _classes(
-    tables: list[Int[Tensor, "_ vocabulary"]], space: Space
-) -> tuple[Int[Tensor, " vocabulary"], Int[Tensor, " classes"]]:
-    """The class of every token, and one token of every class."""
-    tokens = torch.arange(space.vocabulary, device=tables[0].device)
+def _classes(read: list[Read], space: Space) -> tuple[Int[Tensor, " vocabulary"], list[Int[Tensor, "_ classes"]]]:
+    """The class of every token, and where each class leads each automaton."""
+    tokens = torch.arange(space.vocabulary, device=read[0][0].device)
     if space.vocabulary <= SMALL_VOCABULARY:
-        return tokens, tokens
-    columns = torch.cat([*tables, (tokens == space.end).long()[None]]) if space.end is not None else torch.cat(tables)
-    distinct, class_of = torch.unique(columns, dim=1, return_inverse=True)
-    representative = torch.zeros(distinct.shape[1], dtype=torch.long, device=tokens.device)
-    return class_of, representative.scatter(0, class_of, tokens)
+        return tokens, [moves[:, letter] for letter, moves in read]
+    code = (tokens == space.end).long() if space.end is not None else torch.zeros_like(tokens)
+    for letter, moves in read:
+        code = torch.unique(code * moves.shape[1] + letter, return_inverse=True)[1]
+    # Tokens of one code are alike; codes may be alike, too, and classes are in the order of their columns.
+    token = torch.zeros(int(code.max()) + 1, dtype=torch.long, device=tokens.device).scatter(0, code, tokens)
+    columns = [moves[:, letter[token]] for letter, moves in read]
+    ends = [(token == space.end).long()[None]] if space.end is not None else []
+    distinct, class_of = torch.unique(torch.cat([*columns, *ends]), dim=1, return_inverse=True)
+    return class_of[code], list(distinct[: sum(map(len, columns))].split([len(column) for column in columns]))
 
 
 def _reachable(

@@ -45,7 +45,7 @@ def _check_automaton(feature: Followed, x: Sequences, values: torch.Tensor, spac
     read = x.lengths - int(space.end is not None)
     for place in range(x.tokens.shape[1]):
         inside = place < read
-        following = automaton.table[state, torch.where(inside, x.tokens[:, place], 0)]
+        following = automaton.step(state, torch.where(inside, x.tokens[:, place], 0))
         state = torch.where(inside, following, state)
     require_close(automaton.accepting[state].double(), values, "the automaton accepts exactly where the feature is 1")
 

@@ -10,7 +10,8 @@ import torch
 from ebar.automata.lift import Reading
 from ebar.build.control import read_constraints
 from ebar.data.tokenisers import reading_of_space
-from ebar.journeys.control.journey import Controlled, control
+from ebar.journeys.control.controlled import Controlled
+from ebar.journeys.control.journey import control
 from ebar.models.construction import from_pretrained
 from ebar.models.pretrained import Pretrained
 

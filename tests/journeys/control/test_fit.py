@@ -19,7 +19,7 @@ from ebar.estimators.effective_samples import effective_samples, same_draws
 from ebar.estimators.moments import means_by_name
 from ebar.features.feature import Features
 from ebar.journeys.control.constraints import Constraints
-from ebar.journeys.control.journey import Controlled
+from ebar.journeys.control.controlled import Controlled
 from ebar.maths.enumeration import all_sequences
 from ebar.models.pretrained import Pretrained
 from ebar.models.truncated import Prompted

@@ -13,7 +13,17 @@ from torch import nn
 
 from ebar.backbones.pretrained import llama2c
 from ebar.errors import UserError, choose
-from ebar.hugging_face import PICKLES, check_folder, hub_answers, peft, quiet, read_pretrained, refusal, transformers
+from ebar.hugging_face import (
+    PICKLES,
+    check_folder,
+    check_tokenizer,
+    hub_answers,
+    peft,
+    quiet,
+    read_pretrained,
+    refusal,
+    transformers,
+)
 
 Precision = Literal["float64", "float32", "bfloat16", "float16", "8bit"]
 DTYPES = {
@@ -29,7 +39,6 @@ def read_network(
     kind: str, where: str | Path, device: str | None, dtype: Precision | None, trust_remote_code: bool
 ) -> tuple[Any, Any]:
     """The network in evaluation mode, and transformers' tokenizer."""
-    library = transformers()
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     place = Path(where)
     if place.is_file() and place.suffix == ".bin":
@@ -42,6 +51,7 @@ def read_network(
         where = place.parent
     elif place.is_dir():
         check_folder(place)
+        check_tokenizer(place)
     elif place.is_file():
         raise UserError(
             refusal(place) if place.suffix in PICKLES
@@ -49,6 +59,7 @@ def read_network(
         )  # fmt: skip
     else:
         options["local_files_only"] = not hub_answers()  # what was downloaded once is found without the hub
+    library = transformers()
     tokenizer = read_pretrained(library.AutoTokenizer, where, "a tokenizer", **options)
     weights: dict[str, Any] = {"dtype": choose(DTYPES, dtype or "float32", "precision")}
     if "gguf_file" not in options:

@@ -10,13 +10,18 @@ from torch import Tensor
 from ebar.automata.lift import Reading
 from ebar.errors import UserError
 from ebar.estimators.moments import means_by_name
-from ebar.features.feature import Feature, Features, bind, negated
+from ebar.features.feature import Feature, Features, Followed, bind, negated
 from ebar.features.functions import Predicate
 from ebar.maths.importance import all_warnings, unseen_side
 from ebar.samplers.look_ahead import ScoredDraws
 from ebar.types import Estimate
 
 Wanted = Mapping[Any, float | int] | Iterable[tuple[Any, float | int]]  # features, each with its moment
+
+
+def pairs_of(wanted: Wanted) -> list[tuple[Any, float | int]]:
+    """Features, each with its moment."""
+    return list(wanted.items() if isinstance(wanted, Mapping) else wanted)
 
 
 class Constraint(NamedTuple):
@@ -41,8 +46,7 @@ class Constraints(tuple[Constraint, ...]):
     @staticmethod
     def of(wanted: Wanted, reading: Reading) -> "Constraints":
         """Features and their moments, bound to a model's tokens; a feature that is given twice is an error."""
-        pairs = wanted.items() if isinstance(wanted, Mapping) else wanted
-        pairs = list(pairs)
+        pairs = pairs_of(wanted)
         for feature, _ in pairs:
             if isinstance(feature, str):
                 raise UserError(
@@ -66,6 +70,11 @@ class Constraints(tuple[Constraint, ...]):
     def counted(self) -> Features:
         """As the energy has them."""
         return Features([one.counted for one in self])
+
+    @property
+    def foreseen(self) -> bool:
+        """Whether an automaton follows any of them, so that looking ahead is possible."""
+        return any(isinstance(one.counted, Followed) for one in self)
 
     def unseen(self, values: Float[Tensor, "draws features"]) -> str | None:
         """What draws with these values do not show of p: a side of a feature that only some texts are to have."""

@@ -42,6 +42,7 @@ from ebar.journeys.train import Trained, seed_of, train
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
 from ebar.samplers.rejection import QuasiRejection
+from ebar.shards import Workers
 from ebar.store.differences import as_yaml
 from ebar.store.environment import environment
 from ebar.store.fingerprint import describe, fingerprint
@@ -133,6 +134,7 @@ def gam(
     seed: int | None = None,
     folder: Path | str | Store | None = None,
     quiet: bool = True,
+    workers: Workers = Workers(),  # noqa: B008
 ) -> Gam:
     """Fits λ, samples P_λ and trains π; finished stages in the folder are read back.
 
@@ -142,7 +144,8 @@ def gam(
     fits λ anew after every step of π; the learning rate and clipping of these steps are those of `cycle`.
 
     Without a folder everything is in memory; without a seed, it is drawn from torch's own state (or is that of the
-    folder). A folder may be an open store, whose description then has to cover all arguments.
+    folder). A folder may be an open store, whose description then has to cover all arguments. Samples of P_λ are drawn
+    by `workers`.
     """
     if rounds < 1:
         raise UserError(f"There must be at least one round, not {rounds}.")
@@ -167,6 +170,7 @@ def gam(
         work = _Work(
             store=folder, data=data, features=phi, matching=matching, sampler=sampler, distillation=distillation,
             regime=regime, cycle=cycle, seed=seed, device=str(device_of(base)), quiet=quiet,
+            workers=workers,
         )  # fmt: skip
         found: list[GamRound] = []
         model = base
@@ -233,6 +237,7 @@ class _Work:
     seed: int
     device: str
     quiet: bool
+    workers: Workers
 
     def teach(self, number: int, base: Stepwise) -> tuple[Stepwise, Fitted, Distilled, Part, Part]:
         """The model that λ was fitted to; λ; samples of P_λ and how they were made; and others to stop early by."""
@@ -278,6 +283,7 @@ class _Work:
                 distilled = distil(
                     target, size, stage.folder / f"{name}.txt", sampler=self.sampler, decode=self.data.alphabet.decode,
                     look_ahead=self.distillation.proposal == "look_ahead", seed=folded(stage.seed, name),
+                    workers=self.workers,
                 )  # fmt: skip
             if not distilled.complete:
                 raise Interrupted(stage.folder)

@@ -23,6 +23,7 @@ from ebar.journeys.residual.settings import Measuring
 from ebar.maths.randomness import folded
 from ebar.models.tilted import measured_energy
 from ebar.samplers.joint import chosen_by_energy
+from ebar.shards import Workers
 from ebar.store.writing import plain
 from ebar.training.batches import to_device
 from ebar.types import Context, Sequences
@@ -128,7 +129,7 @@ class Evaluation:
 
 def evaluate(
     base: Base, energy: nn.Module, data: Positives, how: Measuring, folder: Path, *, seed: int = 0, at_once: int = 256,
-    shown: int = 10,
+    shown: int = 10, workers: Workers = Workers(),  # noqa: B008 — immutable
 ) -> Evaluation:  # fmt: skip
     """Compares the joint model with its base on prefixes and their continuations.
 
@@ -142,9 +143,11 @@ def evaluate(
     stage = f"{folder.name}/{place.name}"
     drawn = draw_negatives(
         how.folder or place / "draws", base.q, data.context, how.draws, seed=folded(own, "evaluation/draws"),
-        at_once=at_once, stage=f"{stage}/draws",
+        at_once=at_once, stage=f"{stage}/draws", workers=workers,
     )  # fmt: skip
-    of_draws = energies_of(place / "energies", energy, drawn, data.context, stage=f"{stage}/energies")
+    of_draws = energies_of(
+        place / "energies", energy, drawn, data.context, stage=f"{stage}/energies", workers=workers
+    )  # fmt: skip
     x, context = to_device(data, base.device)
     with torch.no_grad():
         of_data = measured_energy(energy, x, context).double().cpu()

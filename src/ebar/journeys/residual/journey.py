@@ -40,6 +40,7 @@ from ebar.progress import shown
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
 from ebar.samplers.joint import Generated, generate
+from ebar.shards import Workers
 from ebar.store.store import Store
 from ebar.store.writing import saving
 from ebar.training.batches import to_device
@@ -79,15 +80,16 @@ class Residual:
         return cross_entropy(self.p, to_device(data.x, self.base.device), log_z=log_z(drawn)[0].estimate).perplexity
 
     def evaluate(
-        self, how: Measuring | None = None, *, part: Positives | None = None, seed: int | None = None
-    ) -> Evaluation:
+        self, how: Measuring | None = None, *, part: Positives | None = None, seed: int | None = None,
+        workers: Workers = Workers(),  # noqa: B008 — immutable
+    ) -> Evaluation:  # fmt: skip
         """The joint model beside its base on test prefixes: perplexity, log Z, last tokens, energies, n-grams, text."""
         seed = _seed(seed)
         with ExitStack() as stack:
             folder = self.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
             return evaluate(
                 self.base, self.energy, part or self.chunks.test, how or Measuring(), folder / "evaluation",
-                seed=seed, at_once=self.at_once,
+                seed=seed, at_once=self.at_once, workers=workers,
             )  # fmt: skip
 
     def generate(
@@ -133,12 +135,13 @@ def residual(
     warm_up: WarmUp | None = None,
     seed: int | None = None,
     folder: Path | str | None = None,
+    workers: Workers = Workers(),  # noqa: B008 — immutable
 ) -> Residual:
     """Trains the energy to tell data from the base's own draws; finished stages in the folder are read back.
 
     `data` are prefixes with continuations, or whole sequences: then there is one Z. A bidirectional encoder is warmed
     up first, unless `warm_up` (by default the energy's own) has no epochs. Without a folder nothing is kept on disk;
-    without a seed, randomness comes from torch's own state.
+    without a seed, randomness comes from torch's own state. The base's draws are made by `workers`.
     """
     chunks = data if isinstance(data, Chunks) else Chunks.of(data)
     negatives, fitting, seed = negatives or NegativesDraws(), fitting or Fitting(), _seed(seed)
@@ -154,7 +157,7 @@ def residual(
         warmed = isinstance(encoder, Bidirectional)
         how = (warm_up or getattr(energy, "begins_with", None) or WarmUp()) if warmed else WarmUp(epochs=0)
         stack.enter_context(progress.journey(_forecast(train, chunks, negatives, fitting, how)))
-        drawn, held_out = _negatives(base.q, train, chunks.validation, negatives, fitting, seed, place)
+        drawn, held_out = _negatives(base.q, train, chunks.validation, negatives, fitting, seed, place, workers)
         if how.epochs:
             assert isinstance(encoder, Bidirectional)
             with (
@@ -208,8 +211,9 @@ def _forecast(
 
 
 def _negatives(
-    q: Stepwise, train: Positives, validation: Positives, how: NegativesDraws, fitting: Fitting, seed: int, folder: Path
-) -> tuple[EpochNegatives, Negatives]:
+    q: Stepwise, train: Positives, validation: Positives, how: NegativesDraws, fitting: Fitting, seed: int,
+    folder: Path, workers: Workers,
+) -> tuple[EpochNegatives, Negatives]:  # fmt: skip
     """Draws for training and for held-out prefixes, from the base's full softmax."""
     place, wanted = how.folder or folder / "negatives", fitting.negatives
     own = seed if how.seed is None else how.seed
@@ -219,7 +223,7 @@ def _negatives(
         with progress.part(what):
             return draw_negatives(
                 place / name, q, part.context, n, rows=len(part.x.lengths), seed=folded(own, stage),
-                at_once=how.at_once, what=what, stage=stage,
+                at_once=how.at_once, what=what, stage=stage, workers=workers,
             )  # fmt: skip
 
     def of_epoch(epoch: int) -> Negatives:

@@ -19,9 +19,9 @@ from torch import Generator, Tensor, nn
 
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
-from ebar.maths.randomness import folded
 from ebar.models.tilted import measured_energy, propose
 from ebar.progress import bar
+from ebar.shards import Workers, keep_parts, part_name, shard_seed
 from ebar.store.stages import description_of, open_stage, read_tensors
 from ebar.training.batches import to_device
 from ebar.types import Context, Distribution, Sequences
@@ -114,12 +114,13 @@ class Negatives:
 
 def draw_negatives(
     folder: Path, q: Distribution, context: Context | None, n: int, *, rows: int | None = None, seed: int,
-    at_once: int = 256, what: str = "drawing", stage: str = "",
+    at_once: int = 256, what: str = "drawing", stage: str = "", workers: Workers = Workers(),  # noqa: B008 — immutable
 ) -> Negatives:  # fmt: skip
     """n draws of q for each row of the context, or for each of `rows` without one; those on disk are not drawn again.
 
     From q's full softmax: a truncated one would break the support condition of noise-contrastive estimation.
-    `at_once` draws make a part. It bounds memory, and the draws depend on it. `stage` is their name in a run.
+    `at_once` draws make a part, which is a shard: it bounds memory, and the draws depend on it. `stage` is their name
+    in a run.
     """
     rows = context.rows if context is not None else rows or 0
     if n < 1 or rows < 1 or at_once < 1:
@@ -128,24 +129,29 @@ def draw_negatives(
     made = {
         "rows": rows, "draws": n, "size of parts": at_once, "seed": seed,
         "prefixes": None if context is None else context.given, "base model": q, "space": q.space,
+        **workers.description,
     }  # fmt: skip
     with open_stage(folder, made, seed=seed, name=stage) as opened, bar(what, rows * n, "draws") as progress:
-        for number in range(len(layout)):
+        common = _Drawing(q, context, layout, seed)
+        for number in keep_parts(opened, _drawn, common, range(len(layout)), workers=workers):
             part = layout.part(number)
-            if not opened.has(part_name(number)):
-                opened.write(part_name(number), save(_drawn(q, context, part, seed=folded(seed, number))))
             progress.advance(len(part.contexts) * len(part.draws))
     return Negatives(folder, layout)
 
 
-def part_name(number: int) -> str:
-    """The file of a part."""
-    return f"part-{number:06d}.safetensors"
+class _Drawing(NamedTuple):
+    """What all parts have in common."""
+
+    q: Distribution
+    context: Context | None
+    layout: Partition
+    seed: int
 
 
-def _drawn(q: Distribution, context: Context | None, part: Part, *, seed: int) -> dict[str, Tensor]:
+def _drawn(common: _Drawing, number: int) -> bytes:
+    q, context, part = common.q, common.context, common.layout.part(number)
     device, shape = device_of(q), (len(part.contexts), len(part.draws))
-    generator = Generator(device=device).manual_seed(seed)
+    generator = Generator(device=device).manual_seed(shard_seed(common.seed, number))
     n = shape[1]
     if context is None:
         n = shape[0] * shape[1]
@@ -155,36 +161,41 @@ def _drawn(q: Distribution, context: Context | None, part: Part, *, seed: int) -
     x, _ = propose(q, n, context, generator)
     kind = torch.uint16 if q.space.vocabulary <= 1 << 16 else torch.int32
     tokens = torch.where(x.mask(), x.tokens, 0).to("cpu", kind)
-    return {
-        "tokens": tokens.view(*shape, -1).contiguous(),
-        "lengths": x.lengths.to("cpu", torch.int32).view(shape).contiguous(),
-    }
+    return save(
+        {
+            "tokens": tokens.view(*shape, -1).contiguous(),
+            "lengths": x.lengths.to("cpu", torch.int32).view(shape).contiguous(),
+        }
+    )
 
 
-@torch.no_grad()
 def energies_of(
-    folder: Path, energy: nn.Module, drawn: Negatives, context: Context | None, *, stage: str = ""
-) -> Float[Tensor, "rows draws"]:
+    folder: Path, energy: nn.Module, drawn: Negatives, context: Context | None, *, stage: str = "",
+    workers: Workers = Workers(),  # noqa: B008 — immutable
+) -> Float[Tensor, "rows draws"]:  # fmt: skip
     """E(x, C) of every draw, in float64; those that are on disk already are not computed again.
 
     One prefix at a time: energies then do not depend on how draws are stored.
     """
-    device = str(next(energy.parameters()).device)
     found = torch.empty(len(drawn), drawn.draws, dtype=torch.float64)
 
-    def of_row(row: int, draws: range) -> Float[Tensor, " draws"]:
-        one, numbers = torch.tensor([row]), torch.arange(draws.start, draws.stop)
-        own = None if context is None else context.select(one)
-        return measured_energy(energy, *to_device((drawn.fetch(one, draws=numbers), own), device)).double().cpu()
+    def rows_of(number: int) -> list[tuple[Sequences, Context | None]]:
+        part = drawn.layout.part(number)
+        numbers = torch.arange(part.draws.start, part.draws.stop)
+        ones = [torch.tensor([row]) for row in part.contexts]
+        return [(drawn.fetch(one, draws=numbers), None if context is None else context.select(one)) for one in ones]
 
-    made = {"energy": energy, "draws": description_of(drawn.folder)}
+    made = {"energy": energy, "draws": description_of(drawn.folder), **workers.description}
     with open_stage(folder, made, name=stage) as opened, bar("energies", found.numel(), "draws") as progress:
-        for number in range(len(drawn.layout)):
-            part, name = drawn.layout.part(number), part_name(number)
-            if not opened.has(name):
-                values = torch.stack([of_row(row, part.draws) for row in part.contexts])
-                opened.write(name, save({"energies": values}))
-            values = opened.tensors(name, "energies")["energies"]
+        for number in keep_parts(opened, _energies, energy, range(len(drawn.layout)), workers=workers, job=rows_of):
+            part, values = drawn.layout.part(number), opened.tensors(part_name(number), "energies")["energies"]
             found[part.contexts.start : part.contexts.stop, part.draws.start : part.draws.stop] = values
             progress.advance(values.numel())
     return found
+
+
+@torch.no_grad()
+def _energies(energy: nn.Module, rows: list[tuple[Sequences, Context | None]]) -> bytes:
+    device = str(next(energy.parameters()).device)
+    found = [measured_energy(energy, *to_device(row, device)).double().cpu() for row in rows]
+    return save({"energies": torch.stack(found)})

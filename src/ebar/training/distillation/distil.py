@@ -3,8 +3,10 @@
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Generator, nn
@@ -15,18 +17,22 @@ from ebar.errors import UserError
 from ebar.features.feature import Features
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
-from ebar.progress import bar
+from ebar.progress import bar, forecast
 from ebar.samplers.draw import proposal_for
 from ebar.samplers.look_ahead import LookAhead, check_look_ahead, guided
 from ebar.samplers.rejection import QuasiRejection, Rejection
+from ebar.shards import Workers, run_shards, shard_seed
+from ebar.shards.workers import on_threads
 from ebar.store.stages import Header, Stage, damaged, entered
 from ebar.store.writing import locked, plain, saving, write_all
-from ebar.training.distillation.distilled import Distilled, Record, Sums, both, record_path, summary
-from ebar.training.distillation.rounds import draw_round, find_ceiling, has_independent_lines
+from ebar.training.distillation.distilled import Distilled, Lines, Record, Sums, both, lines_of, record_path, summary
+from ebar.training.distillation.rounds import Ceiling, draw_round, find_ceiling, has_independent_lines
 from ebar.training.stopping import interruptible
 from ebar.types import Distribution, Sampler, Sequences, Space, Target
 
-PROPOSAL, PILOT = 0, 1  # seeds of their own, folded with (seed, 0): those of rounds are folded with seed alone
+# Seeds of their own, folded with (seed, 0): those of rounds are folded with seed alone.
+PROPOSAL, PILOT, FORECAST = 0, 1, 2
+TRIAL, TRIAL_SHARE = 200, 20  # lines that tell how long the rest will take, and at most this part of them
 
 
 def distil(
@@ -42,12 +48,14 @@ def distil(
     round_size: int = 2000,
     weighted_draws: int = 4,
     about: Mapping[str, str | int | float | None] = {},
+    workers: Workers = Workers(),  # noqa: B008
 ) -> Distilled:
     """n draws of p ∝ P as lines of `path`, with a header in `path`.json. Training-2 of Parshakova et al. 2019, part 1.
 
-    Rounds of `round_size` lines are drawn, each from a seed of its own, and a round is on the disk before the next
-    begins; so killed at any instant, the same call goes on to the same file, byte for byte, on the same machine.
-    SIGINT and SIGTERM end it after the current round. Memory holds one round at a time.
+    Rounds of `round_size` lines are drawn, each a shard with a seed of its own, and go to the disk in their order as
+    they are done; so killed at any instant, the same call goes on to the same file, byte for byte, on any number of
+    `workers` of one kind of machine. SIGINT and SIGTERM end it after a round. Memory holds a round at a time, and with
+    several workers a few for each.
 
     Rejection draws from p; quasi-rejection from p_β, whose distance from p the summary tells. The draws of weighted
     samplers are resampled within a round, from `weighted_draws` times as many: biased O(1/round). Lines are then not
@@ -64,49 +72,83 @@ def distil(
         "sampler": sampler,
         "proposal": "look_ahead" if look_ahead else "base" if proposal is None else proposal,
         "target": target,
+        **workers.description,
         **about,
     }
-    device = _device(target)
 
-    def generator(*numbers: int) -> Generator:
-        return Generator(device=device).manual_seed(folded(seed, *numbers))
+    def generator(number: int) -> Generator:
+        return Generator(device=_device(target)).manual_seed(folded(seed, 0, number))
 
     with _opened(path, settings, seed) as (descriptor, stage):
         record = _resumed(path, stage, descriptor)
         if record is None or record.lines < n:
             with bar("distilling", n, "lines") as progress, interruptible() as stop:
-                if look_ahead:
-                    proposal = _guided(sampler, target, n, generator(0, PROPOSAL))
-                elif isinstance(sampler, QuasiRejection):
-                    proposal = proposal_for(target, proposal)
-                if record is None:
-                    sums = _sums(target, proposal)
-                    empty = Record(n=n, full_round=round_size, independent=has_independent_lines(sampler), sums=sums)
-                    record = _begun(empty, sampler, target, proposal, generator(0, PILOT))
+                with on_threads(workers.threads):
+                    if look_ahead:
+                        proposal = _guided(sampler, target, n, generator(PROPOSAL))
+                    elif isinstance(sampler, QuasiRejection):
+                        proposal = proposal_for(target, proposal)
+                    if record is None:
+                        sums = _sums(target, proposal)
+                        free = has_independent_lines(sampler)
+                        empty = Record(n=n, full_round=round_size, independent=free, sums=sums)
+                        record = _begun(empty, sampler, target, proposal, generator(PILOT))
                 with saving(str(path)):
                     os.ftruncate(descriptor, record.bytes)  # a round that the record does not have
                 progress.advance(record.lines)
-                features, space = _features(target), _space(target, proposal)
-                while record.lines < n and not stop.requested:
-                    drawn = draw_round(
-                        sampler,
-                        target,
-                        record.round_size,
-                        proposal=proposal,
-                        ceiling=record.ceiling,
-                        weighted_draws=weighted_draws,
-                        generator=generator(record.rounds),
-                        advance=progress.advance,
-                    )
-                    text = _text(drawn.x, space, decode)
-                    with saving(str(path)):
-                        write_all(descriptor, text)
-                        os.fsync(descriptor)
-                    record = record.plus(drawn, features, size=len(text), has_end=space.end is not None)
-                    stage.save(plain(record))
+                left = n - record.lines
+                trial = partial(
+                    draw_round, sampler, target, proposal=proposal, ceiling=record.ceiling,
+                    weighted_draws=weighted_draws, generator=generator(FORECAST),
+                )  # fmt: skip
+                forecast("distilling", left, min(TRIAL, left // TRIAL_SHARE), trial)
+                drawing = _Drawing(sampler, target, proposal, record.ceiling, weighted_draws, decode, seed)
+                sizes = [(number, min(round_size, n - number * round_size)) for number in range(record.rounds_in_all)]
+                rounds = run_shards(_round, drawing, sizes[record.rounds :], workers=workers, in_order=True)
+                with closing(rounds):
+                    for _, made in rounds:
+                        with saving(str(path)):
+                            write_all(descriptor, made.text)
+                            os.fsync(descriptor)
+                        record = record.plus(made)
+                        stage.save(plain(record))
+                        progress.advance(len(made.values))
+                        if stop.requested:
+                            break
         if record.lines < n:
             stage.postpone()
     return summary(path, record, stage.seconds)
+
+
+class _Drawing(NamedTuple):
+    """What all rounds have in common."""
+
+    sampler: Sampler
+    target: Target
+    proposal: Distribution | None
+    ceiling: Ceiling | None
+    weighted_draws: int
+    decode: Callable[[list[int]], str]
+    seed: int
+
+
+def _round(common: _Drawing, job: tuple[int, int]) -> Lines:
+    number, size = job
+    target, space = common.target, _space(common.target, common.proposal)
+    drawn = draw_round(
+        common.sampler,
+        target,
+        size,
+        proposal=common.proposal,
+        ceiling=common.ceiling,
+        weighted_draws=common.weighted_draws,
+        generator=Generator(device=_device(target)).manual_seed(shard_seed(common.seed, number)),
+    )
+
+    def text(x: Sequences) -> bytes:
+        return _text(x, space, common.decode)
+
+    return lines_of(drawn, _features(target), has_end=space.end is not None, text=text)
 
 
 def _check(

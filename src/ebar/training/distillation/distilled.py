@@ -1,10 +1,10 @@
 """What a distillation has drawn so far, as it is kept beside the text, and its summary."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -20,7 +20,7 @@ from ebar.samplers.trade_off import QUANTILE, trade_off
 from ebar.store.stages import Header, damaged
 from ebar.store.writing import from_plain, plain
 from ebar.training.distillation.rounds import Ceiling, DistillationRound
-from ebar.types import Estimate
+from ebar.types import Estimate, Sequences
 
 FEWEST_EFFECTIVE = 100  # effective draws of a resampled round at least: the bias of its lines is of order one in these
 LARGEST_VARIATION = 0.05  # from p, without a warning
@@ -51,6 +51,26 @@ class Sums:
         )
 
 
+class Lines(NamedTuple):
+    """A round as text, and what is kept of it."""
+
+    text: bytes
+    values: Float[Tensor, "lines sums"]  # the length of each line, then its features
+    drawn: DistillationRound  # without its draws
+
+
+def lines_of(
+    drawn: DistillationRound, features: Features | None, *, has_end: bool, text: Callable[[Sequences], bytes]
+) -> Lines:
+    """Of a round that was just drawn."""
+    columns = [(drawn.x.lengths - int(has_end)).double()[:, None]]
+    if features is not None:
+        columns.append(features(drawn.x).double())
+    x, log_weights = drawn.x, drawn.log_weights[:POOL].cpu()
+    none = Sequences(x.tokens[:0, :0].cpu(), x.lengths[:0].cpu())
+    return Lines(text(x), torch.cat(columns, 1).detach().cpu(), drawn._replace(x=none, log_weights=log_weights))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """The state of a distillation after some rounds."""
@@ -74,17 +94,15 @@ class Record:
     pool: tuple[float, ...] = ()
 
     @property
-    def round_size(self) -> int:
-        """Of the round to come."""
-        return min(self.full_round, self.n - self.lines)
+    def rounds_in_all(self) -> int:
+        return -(-self.n // self.full_round)
 
     @property
     def ceiling(self) -> Ceiling | None:
-        """With the acceptance rate so far, which sizes the batches of the round to come."""
+        """With the pilot's acceptance rate, by which each round sizes its first batch, knowing of no other round."""
         if self.log_beta is None:
             return None
-        rate = self.accepted / self.proposed if self.proposed else self.pilot_rate
-        return Ceiling(self.log_beta, 1.0 if rate is None else max(rate, 1e-6))
+        return Ceiling(self.log_beta, 1.0 if self.pilot_rate is None else max(self.pilot_rate, 1e-6))
 
     def with_bound(self, log_bound: float) -> "Record":
         return replace(self, log_bound=log_bound)
@@ -92,12 +110,9 @@ class Record:
     def with_ceiling(self, log_beta: float, pilot_rate: float | None) -> "Record":
         return replace(self, log_beta=log_beta, pilot_rate=pilot_rate)
 
-    def plus(self, drawn: DistillationRound, features: Features | None, *, size: int, has_end: bool) -> "Record":
-        """After another round, whose text takes `size` bytes."""
-        columns = [(drawn.x.lengths - int(has_end)).double()[:, None]]
-        if features is not None:
-            columns.append(features(drawn.x).double())
-        values = torch.cat(columns, 1).detach()
+    def plus(self, made: "Lines") -> "Record":
+        """After another round."""
+        values, drawn = made.values, made.drawn
         lines = len(values)
         known = self.effective is not None and drawn.effective is not None
         room = max(0, POOL - len(self.pool))
@@ -106,7 +121,7 @@ class Record:
             sums=tuple(sums.plus(column) for sums, column in zip(self.sums, values.unbind(1), strict=True)),
             rounds=self.rounds + 1,
             lines=self.lines + lines,
-            bytes=self.bytes + size,
+            bytes=self.bytes + len(made.text),
             accepted=self.accepted + drawn.accepted,
             proposed=self.proposed + drawn.proposed,
             effective=(self.effective or 0.0) + (drawn.effective or 0.0) if known else None,

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -86,26 +86,22 @@ def draw_round(
     ceiling: Ceiling | None,
     weighted_draws: int,
     generator: Generator,
-    advance: Callable[[int], None],
 ) -> DistillationRound:
     """`size` lines. Those of weighted samplers are chosen among `weighted_draws` times as many."""
     if isinstance(sampler, QuasiRejection):
         assert proposal is not None
         assert ceiling is not None
-        return _accepted(sampler, target, proposal, size, ceiling, generator, advance)
+        return _accepted(sampler, target, proposal, size, ceiling, generator)
     if isinstance(sampler, Rejection):
-        drawn = _rejected(sampler.attempts(target, size, proposal=proposal, generator=generator), size)
-    elif isinstance(sampler, Ancestral):
+        return _rejected(sampler.attempts(target, size, proposal=proposal, generator=generator), size)
+    if isinstance(sampler, Ancestral):
         x = Sequences.join([part.x for part in sampler.stream(target, size, proposal=proposal, generator=generator)])
-        drawn = DistillationRound(x, torch.zeros(0), effective=float(size))
-    elif sampler.weighted:
+        return DistillationRound(x, torch.zeros(0), effective=float(size))
+    if sampler.weighted:
         parts = sampler.stream(target, size * weighted_draws, proposal=proposal, generator=generator)
-        drawn = _resampled(parts, size, generator)
-    else:
-        batches = list(sampler.stream(target, size, proposal=proposal, generator=generator))
-        drawn = DistillationRound(Weighted.join(batches, one_stream=True).select(slice(size)).x, torch.zeros(0))
-    advance(size)
-    return drawn
+        return _resampled(parts, size, generator)
+    batches = list(sampler.stream(target, size, proposal=proposal, generator=generator))
+    return DistillationRound(Weighted.join(batches, one_stream=True).select(slice(size)).x, torch.zeros(0))
 
 
 @torch.no_grad()
@@ -116,7 +112,6 @@ def _accepted(
     wanted: int,
     ceiling: Ceiling,
     generator: Generator,
-    advance: Callable[[int], None],
 ) -> DistillationRound:
     """As `samplers.accept`, without a second pass over the base and with the weights of the first proposals kept."""
     parts: list[Sequences] = []
@@ -137,7 +132,6 @@ def _accepted(
         seen += size
         proposed += min(int((rank < missing).sum()) + 1, size)
         have += int(kept.sum())
-        advance(int(kept.sum()))
         last = int(accepted.nonzero()[-1]) if bool(accepted.any()) else None
         refused_in_a_row = refused_in_a_row + size if last is None else size - 1 - last
         if refused_in_a_row >= sampler.max_proposals and have < wanted:

@@ -1,0 +1,159 @@
+"""What one request may ask for and spend, and how it is stopped."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ebar.automata.lift import Reading
+from ebar.backbones.backbone import Stepper
+from ebar.bounds import Amount, Count, check
+from ebar.errors import UserError
+from ebar.models.drawing import drawn_at_once, stepper_of
+from ebar.models.stepwise import ByChainRule
+from ebar.types import Context, Sequences, Space, State, Stepwise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Of one request, and of all that is kept between requests."""
+
+    draws: Count = 2000
+    """Asked for at most; a request makes some five times as many in all, λ and what looks ahead included."""
+    length: Count = 100
+    """Tokens of a draw."""
+    seconds: Amount = 60.0
+    """A request is ended then."""
+    memory: Amount = 512.0
+    """Megabytes that a request's own tables and states may take, each of them."""
+    characters: Count = 2000
+    """Of a prompt, a text or all constraints together."""
+    terms: Count = 6
+    """Constraints."""
+    users: Count = 16
+    """Whose last result is kept."""
+    models: Count = 2
+    """Kept open."""
+    waiting: Count = 8
+    """Requests in the queue."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def numbers(self) -> int:
+        """Of eight bytes, in that memory."""
+        return int(self.memory * 2**20) // 8
+
+    def check_text(self, text: str, what: str) -> str:
+        """A text that is not too long."""
+        if len(text) > self.characters:
+            raise UserError(
+                f"{what} has {len(text):,} characters, and at most {self.characters:,} are read here: shorten it."
+            )
+        return text
+
+    def check_number(self, number: float | int | None, most: int, what: str, least: int = 1) -> int:
+        """A whole number within its bounds."""
+        if number is None or number != number or not least <= number <= most:
+            shown = "nothing" if number is None else f"{number:g}"
+            raise UserError(f"{what}: a number from {least:,} to {most:,} is needed here, not {shown}.")
+        return int(number)
+
+
+class StoppedError(Exception):
+    """The request was stopped by whoever made it: there is nobody to tell."""
+
+
+class Allowance:
+    """What a request may still spend. Whoever computes asks; whoever made the request may stop it from outside."""
+
+    def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic):
+        self.seconds, self.clock = seconds, clock
+        self._stopped = threading.Event()
+        self.renew()
+
+    def renew(self) -> None:
+        """The time begins now; who was stopped stays so."""
+        self.end = self.clock() + self.seconds
+
+    def stop(self) -> None:
+        """From any thread: the next question is answered by an error."""
+        self._stopped.set()
+
+    def check(self) -> None:
+        """Goes on, or raises."""
+        if self._stopped.is_set():
+            raise StoppedError
+        if self.clock() > self.end:
+            raise UserError(
+                f"This took more than {self.seconds:g} seconds and was ended: ask for fewer draws or shorter texts."
+            )
+
+
+class Watched(ByChainRule):
+    """A model that asks before each of its steps whether its request may go on; else it is the model itself.
+
+    Whatever is computed with it, a journey say, can so be stopped within one step of the network.
+    """
+
+    def __init__(self, model: Stepwise, allowance: Allowance, rows: int, reading: Reading | None = None):
+        super().__init__()
+        self.model, self.allowance, self.rows = model, allowance, rows
+        self.reading = reading  # what its tokens spell
+
+    @property
+    def space(self) -> Space:
+        return self.model.space
+
+    @property
+    def free_logits(self) -> bool:
+        return self.model.free_logits
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows are drawn together."""
+        return min(self.rows, drawn_at_once(self.model))
+
+    def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], State]:
+        self.allowance.check()
+        return self.model.start(rows, context)
+
+    def advance(
+        self, tokens: Int[Tensor, "rows length"], state: Any
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], State]:
+        self.allowance.check()
+        return self.model.advance(tokens, state)
+
+    def stepper(self, state: Any) -> Stepper:
+        return _WatchedSteps(stepper_of(self.model, state), self.allowance)
+
+
+class _WatchedSteps:
+    def __init__(self, inner: Stepper, allowance: Allowance):
+        self.inner, self.allowance = inner, allowance
+
+    def step(self, tokens: Int[Tensor, " rows"]) -> Any:
+        self.allowance.check()
+        return self.inner.step(tokens)
+
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        self.inner.keep(rows)
+
+
+class WatchedEnergy(nn.Module):
+    """An energy that asks first; it is given as many texts at a time as its caller has."""
+
+    def __init__(self, energy: Any, allowance: Allowance):
+        super().__init__()
+        self.energy, self.allowance = energy, allowance
+        self.any_order = bool(getattr(energy, "any_order", False))
+
+    def forward(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        self.allowance.check()
+        found: Tensor = self.energy(x, context)
+        return found

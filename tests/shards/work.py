@@ -1,0 +1,115 @@
+"""What shards of the tests do: small things of which every byte is known, and the three that draw."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Generator
+
+import ebar
+from ebar.journeys.estimate import estimate
+from ebar.journeys.residual.negatives import draw_negatives
+from ebar.models.tabular import Tabular
+from ebar.samplers.rejection import QuasiRejection
+from ebar.shards import Workers
+from ebar.store.writing import to_json
+from ebar.training.distillation import distil
+from ebar.types import Context, Sequences, Space
+
+
+class Common:
+    """Says how often it came to a process."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        with (self.folder / f"received-{os.getpid()}").open("a") as file:
+            file.write("x")
+
+
+def squared(common: Common, job: int) -> int:
+    return job**2
+
+
+def dies_once(common: Common, job: int) -> int:
+    """The process that is given 2 first is gone."""
+    if job == 2 and not (flag := common.folder / "died").exists():
+        flag.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return job**2
+
+
+def dies_always(common: Common, job: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+
+
+def fails(common: Common, job: int) -> int:
+    if job == 1:
+        raise ebar.UserError("Choose another job.")
+    if job == 2:
+        raise MemoryError
+    if job == 3:
+        raise ZeroDivisionError("by nought")
+    return torch.get_num_threads()
+
+
+SPACE = Space(vocabulary=3, length=4, end=2)
+
+
+def tilted() -> ebar.Tilted:
+    base = Tabular.random(SPACE, scale=0.7, generator=Generator().manual_seed(3))
+    absent = ebar.Motif(motif="11", alphabet="01", end=2, absent=True)
+    return ebar.Tilted(base, ebar.Linear(ebar.Features([absent]), torch.tensor([-3.0]).double()))
+
+
+class Spelling:
+    """Decodes; and kills its process once, in the middle of the draws, where it is given a flag to leave behind."""
+
+    def __init__(self, flag: Path | None = None):
+        self.flag, self.driver, self.lines = flag, os.getpid(), 0
+
+    def __call__(self, tokens: list[int]) -> str:
+        self.lines += 1
+        if self.flag is not None and self.lines == 70 and os.getpid() != self.driver and not self.flag.exists():
+            self.flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "".join("01"[token] for token in tokens)
+
+
+def distilled(folder: Path, workers: Workers, flag: Path | None = None) -> bytes:
+    path = folder / "lines"
+    distil(
+        tilted(), 330, path, decode=Spelling(flag), seed=5, round_size=50, sampler=QuasiRejection(), look_ahead=False,
+        workers=workers,
+    )  # fmt: skip
+    return path.read_bytes()
+
+
+def negatives(folder: Path, workers: Workers) -> bytes:
+    q = Tabular.random(SPACE, conditions=3, generator=Generator().manual_seed(1))
+    given = torch.tensor([0, 1, 2, 1, 0, 2, 2])[:, None]
+    draw_negatives(
+        folder, q, Context(Sequences(given, torch.ones(7).long())), 6, seed=3, at_once=12, workers=workers
+    )  # fmt: skip
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("part-*")))
+
+
+def estimated(folder: Path, workers: Workers, **options: Any) -> bytes:
+    figures = estimate(
+        tilted(), 240, divergences=("kl", "total_variation"), shard_size=120, folder=folder, workers=workers,
+        generator=Generator().manual_seed(7), proposal=Tabular.random(SPACE, generator=Generator().manual_seed(9)),
+        **options,
+    )  # fmt: skip
+    return to_json(figures) + b"".join(path.read_bytes() for path in sorted(folder.glob("part-*")))
+
+
+THREE = (distilled, negatives, estimated)
+
+
+def anything(common: Any, job: int) -> int:
+    return job
