@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 WORKERS ?= auto
 
-.PHONY: demo test lint types tests docs models mutants clean
+.PHONY: demo test lint types tests docs pages release-test models mutants clean
 
 # Runs the main job at a small size and writes a report; opens nothing.
 demo: $(INSTALLED)
@@ -24,6 +24,15 @@ tests: $(INSTALLED)
 
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# What is made from other files: every configuration key, notebooks of the tutorials.
+pages: $(INSTALLED)
+	$(BIN)/python -m tools.configuration
+	$(BIN)/python -m tools.notebooks
+
+# The wheel in an empty environment, and ten journeys as a new user would type them. Minutes, after `make test`.
+release-test: $(INSTALLED)
+	$(BIN)/python -m tools.release
 
 # Pretrained models for the recipes of residual energies and control: a hundred megabytes or two.
 models: $(INSTALLED)

@@ -30,13 +30,15 @@ import numpy as np
 from ebar.automata.expressions import compile_text
 from ebar.automata.lift import OnDemand, byte_level, lift
 from ebar.automata.trie import Trie
+from ebar.features.rules import llguidance_tokeniser
 
-WORDS = (
-    "castle dragon rabbit forest river mountain garden kitchen window teacher doctor soldier sailor engine bridge "
-    "tower market village island harbour captain winter summer autumn spring morning evening shadow silver golden "
-    "purple orange yellow letter story number question answer picture mirror candle blanket basket bottle hammer "
-    "ladder button pocket"
-).split()
+WORDS = [
+    "castle", "dragon", "rabbit", "forest", "river", "mountain", "garden", "kitchen", "window", "teacher", "doctor",
+    "soldier", "sailor", "engine", "bridge", "tower", "market", "village", "island", "harbour", "captain", "winter",
+    "summer", "autumn", "spring", "morning", "evening", "shadow", "silver", "golden", "purple", "orange", "yellow",
+    "letter", "story", "number", "question", "answer", "picture", "mirror", "candle", "blanket", "basket", "bottle",
+    "hammer", "ladder", "button", "pocket",
+]  # fmt: skip
 BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 TALE = (
     "Once upon a time there was a girl who lived in a small house at the end of a long road, and every day she went "
@@ -65,6 +67,8 @@ CASES = {
 
 class Library(Protocol):
     """Something that makes masks; its constructor makes ready what concerns the vocabulary alone."""
+
+    def __init__(self, spellings: list[bytes | None], end: int): ...
 
     def every_state(self, expression: str) -> Any:
         """Whatever holds the masks of all states."""
@@ -145,16 +149,7 @@ class Llguidance:
     def __init__(self, spellings: list[bytes | None], end: int):
         import llguidance
 
-        class Tokeniser:
-            eos_token_id, bos_token_id = end, None
-            tokens = [b"\xff" + b"<end>" if spelling is None else spelling for spelling in spellings]
-            special_token_ids = [end]
-
-            def __call__(self, text: bytes | str) -> list[int]:
-                return []
-
-        self.tokeniser = llguidance.LLTokenizer(llguidance.TokenizerWrapper(Tokeniser()), eos_token=end)
-        self.matcher = llguidance.LLMatcher
+        self.tokeniser, self.matcher = llguidance_tokeniser(spellings, end), llguidance.LLMatcher
 
     def every_state(self, expression: str) -> Any:
         return None
@@ -206,13 +201,16 @@ def grown(do: Callable[[], Any]) -> float:
 
 
 def _resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    """Bytes of its own: not those of libraries, which come in as they are used."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
 
 
 def split(text: str, spellings: list[bytes | None]) -> list[int]:
     """Tokens that spell it, each the longest that fits."""
     number = {spelling: token for token, spelling in enumerate(spellings) if spelling}
-    rest, found = text.encode(), []
+    rest = text.encode()
+    found: list[int] = []
     while rest and len(found) < TOKENS:
         size = next(size for size in range(len(rest), 0, -1) if rest[:size] in number)
         found.append(number[rest[:size]])

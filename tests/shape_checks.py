@@ -2,7 +2,8 @@
 
 jaxtyping's own binds every call to a signature and checks arguments twice, before the call and again with the result,
 to say in its message which one was wrong. Here beartype checks each once, around the function itself.
-A function without shapes in its signature needs no record of the sizes of axes.
+A function without shapes in its signature needs no record of the sizes of axes. Whether one tensor has one shape is
+asked millions of times: what jaxtyping works out anew at each, `tests/quick_shapes.py` works out once.
 """
 
 import dataclasses
@@ -20,7 +21,8 @@ from beartype import BeartypeConf, beartype
 from beartype.vale import IsInstance
 from jaxtyping import AbstractArray, TypeCheckError, config
 from jaxtyping._decorator import _destring_annotation
-from jaxtyping._storage import pop_shape_memo, push_shape_memo
+
+from tests.quick_shapes import calls_under_way, quick_instance_checks
 
 original = jaxtyping.jaxtyped
 configured = beartype(conf=BeartypeConf(violation_type=TypeCheckError))  # a TypeError, as jaxtyping's own is
@@ -57,6 +59,7 @@ def install(package: str) -> None:
         found: Any = typing
         found._get_protocol_attrs = functools.cache(found._get_protocol_attrs)
     jaxtyping.jaxtyped = checked  # type: ignore[assignment]  # which the hook calls
+    quick_instance_checks()
 
 
 def checked(thing: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
@@ -108,11 +111,12 @@ def _around(function: Any, inner: Any, has_shapes: bool) -> Any:
         __tracebackhide__ = True
         if config.jaxtyping_disable:
             return function(*arguments, **options)
-        push_shape_memo({})
+        calls = calls_under_way()
+        calls.append(({}, {}, {}, {}))  # as jaxtyping keeps sizes: of axes, of stars, of trees; and arguments
         try:
             return inner(*arguments, **options)
         finally:
-            pop_shape_memo()
+            calls.pop()
 
     return call
 

@@ -18,22 +18,28 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import pytest
 
 import ebar
 from ebar.cli import COMMANDS as COMMAND_TABLE
 from ebar.cli import main
+from ebar.config import reader
+from ebar.errors import UserError
 from ebar.journeys.gam.settings import Distillation
 from ebar.recipes.spine import samplers
+from ebar.samplers import SAMPLERS
 from tests.example_files import write_example_files
 from tests.test_layers import LAYERS
+from tools import configuration, journeys
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ARROW = "# → "
 WRITTEN = "python.md"  # whose lines test_what_a_user_writes runs
+TUTORIALS = "tutorials"  # whose notebooks test_tutorials runs
 
 
 class Command(NamedTuple):
@@ -95,21 +101,23 @@ def same(value: Any, shown: str) -> bool:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if blocks(page, "python") and page.name != WRITTEN],
+    [page for page in PAGES if blocks(page, "python") and page.name != WRITTEN and page.parent.name != TUTORIALS],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_every_snippet_runs_and_gives_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_example_files(tmp_path)
     if page.name == "README.md":
-        # Its journey is that of python.md, which test_what_a_user_writes runs in full: here π learns from fewer draws.
+        # Its journey is that of python.md, which test_what_a_user_writes runs: here r and π learn from little.
         assert (journey := "gam = ebar.gam(r.model, features, data)") in blocks(page, "python")[0]
         assert journey in blocks(ROOT / "docs" / WRITTEN, "python")[0]
         monkeypatch.setattr(ebar, "gam", partial(ebar.gam, distillation=Distillation(size=300, validation=100)))
+        monkeypatch.setattr(ebar, "train", partial(ebar.train, training=ebar.Training(epochs=10)))
     namespace: dict[str, Any] = {"__name__": "snippet"}
-    assert sum(run(text, namespace) for text in blocks(page, "python")) == sum(
-        text.count(ARROW) for text in blocks(page, "python")
-    )
+    with patch.dict(SAMPLERS):  # to which a page may add its own
+        assert sum(run(text, namespace) for text in blocks(page, "python")) == sum(
+            text.count(ARROW) for text in blocks(page, "python")
+        )
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +177,7 @@ SMALL = {
     "predict": [],
     "gam": ["--data.size", "20", "--data.test_size", "20", "--backbone.layers", "1", "--backbone.hidden", "4",
             "--base.epochs", "1", "--distillation.size", "20", "--distillation.validation", "20",
-            "--continuation.epochs", "1", "--refinement.epochs", "1"],
+            "--continuation.epochs", "1", "--refinement.epochs", "1", "--matching.draws", "1000", "--checks", "500"],
     "game": ["--data.size", "100", "--training.batch_size", "50", "--training.epochs", "1"],
     "classify": ["--data.validation_size", "40", "--classifier.widths", "[8]", "--generator.widths", "[8]",
                  "--training.epochs", "1", "--training.batch_size", "20", "--training.samples", "20"],
@@ -262,7 +270,6 @@ def found(dotted: str) -> Any:
 def test_every_sampler_and_feature_of_the_tables_is_documented():
     from ebar.features import FEATURES
     from ebar.recipes import RECIPES
-    from ebar.samplers import SAMPLERS
 
     tables: dict[str, Iterable[str]] = {
         "concepts/samplers.md": SAMPLERS,
@@ -275,6 +282,45 @@ def test_every_sampler_and_feature_of_the_tables_is_documented():
     text = (ROOT / "docs" / "command_line.md").read_text()
     assert [name for name in COMMAND_TABLE if " " not in name and f"| [`{name}`](#{name})" not in text] == []
     assert [kind for kind in FEATURES if kind != "accepted" and f"`{kind}:" not in text] == []
+
+
+def test_no_page_speaks_of_papers_by_numbers_of_ours():
+    for page in PAGES:
+        assert not re.search(r"\bdocuments? 00\d", page.read_text(), re.IGNORECASE), page
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    pages = [page.relative_to(ROOT / "docs") for page in PAGES[1:]]
+    assert [page for page in pages if page.parts[0] != "results" and f": {page}\n" not in f"{navigation}\n"] == []
+
+
+def test_every_key_of_every_command_is_in_the_reference():
+    written, made = (ROOT / "docs" / "configuration.md").read_text(), configuration.page()
+    differ = [line for line in [*written.splitlines(), *made.splitlines()] if (line in written) != (line in made)]
+    assert differ[:5] == [], "run `make pages`"
+    assert len(written) == len(made), "run `make pages`"
+
+
+def test_the_ten_journeys_are_commands_that_are_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """As far as their options go, at both sizes; `make release-test` runs them."""
+    monkeypatch.chdir(tmp_path)
+    assert [journey.number for journey in journeys.journeys()] == list(range(1, 11))
+    read = reader._read
+    asked: list[str] = []
+
+    def only_read(words: Any, files: Any, manual: Any, *others: Any) -> Any:
+        read(words, files, manual, *others)
+        asked.append(manual.command)
+        raise UserError("that is all")
+
+    monkeypatch.setattr(reader, "_read", only_read)
+    lines = [command for size in ("small", "real") for one in journeys.journeys(size) for command in one.commands]
+    typed = [shlex.split(line)[1:] for line in lines if line.startswith("ebar ")]
+    assert len(typed) > 40
+    for words in typed:
+        assert main(words) == 2
+    assert len(asked) == len(typed)
 
 
 def test_the_readme_begins_with_a_few_lines_of_code():

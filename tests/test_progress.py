@@ -92,3 +92,20 @@ assert "rich.style" in sys.modules
 assert random.getstate() == before
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_forecast_is_the_trial_times_as_much(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """10 take 2 seconds, so 3,000 take 600; where nothing is shown nothing is tried."""
+    tried = []
+
+    def work(amount: int) -> None:
+        tried.append(amount)
+        clock.now += 2.0
+
+    progress.forecast("distilling", 3000, 10, work)
+    assert tried == []
+    with shown():
+        progress.forecast("distilling", 3000, 10, work)
+        progress.forecast("distilling", 30, 0, work)  # too little to be tried
+    assert tried == [10]
+    assert capsys.readouterr().err == "distilling: about 0:10:00 for 3,000, as 10 on trial tell\n"

@@ -5,13 +5,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import pytest
 import torch
-from jaxtyping import Float, Int, TypeCheckError, config
+from hypothesis import given
+from hypothesis import strategies as st
+from jaxtyping import Bool, Float, Int, Shaped, TypeCheckError, config
+from jaxtyping._storage import get_shape_memo, pop_shape_memo, push_shape_memo
 from torch import Tensor
 
 from ebar.maths.log_space import effective_sample_size
 from ebar.types import Sequences, Space
+from tests.quick_shapes import is_instance, original, plan_of
 from tests.shape_checks import checked, checker
 
 if TYPE_CHECKING:
@@ -107,6 +112,47 @@ def test_what_does_not_fit_leaves_no_sizes_behind() -> None:
     for _ in range(2):
         either(torch.ones(3, 2), torch.ones(3))
         both(torch.ones(3), torch.ones(3, 2))  # the first of the two would have made `new` 3
+
+
+AXES = [
+    "",
+    "n",
+    "n m",
+    "m n",
+    "n n",
+    "n 2",
+    "_ n",
+    "*rows",
+    "*rows n",
+    "n *rows",
+    "n *rows m",
+    "...",
+    "... n",
+    "*#rows",
+    "#n",
+]
+KINDS = (Float, Int, Bool, Shaped)
+ANNOTATIONS = [kind[array, axes] for kind in KINDS for array in (Tensor, np.ndarray) for axes in AXES]
+DTYPES = st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
+TENSORS = st.builds(torch.zeros, st.lists(st.integers(1, 2), max_size=3), dtype=DTYPES)
+ARRAYS = TENSORS.filter(lambda x: x.dtype != torch.bfloat16).map(lambda x: x.numpy())  # which NumPy has not
+THINGS = TENSORS | ARRAYS | st.just([1.0])
+
+
+@given(st.lists(st.tuples(st.sampled_from(ANNOTATIONS), THINGS), max_size=6))
+def test_the_quick_answer_is_jaxtypings_own_and_so_is_what_is_remembered(asked) -> None:
+    answers = []
+    for ask in (original, is_instance):
+        push_shape_memo({})
+        try:
+            answers.append([(ask(kind, thing), [{**part} for part in get_shape_memo()]) for kind, thing in asked])
+        finally:
+            pop_shape_memo()
+    assert answers[0] == answers[1]
+
+
+def test_most_annotations_have_a_quick_answer() -> None:
+    assert [axes for axes in AXES if plan_of(Float[Tensor, axes]) is None] == ["*#rows", "#n"]
 
 
 def test_functions_made_anew_are_checked_and_remember_what_is_around_them() -> None:

@@ -1,5 +1,6 @@
 """The lines of docs/python.md run as they stand, on files a user could have; and what each of them gives."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 import ebar
+from ebar.journeys.gam.settings import Distillation
 from tests.example_files import write_example_files
 from tests.test_documentation import ROOT, blocks
 
@@ -15,11 +17,17 @@ LINES, MEASURES, NETWORK = blocks(ROOT / "docs" / "python.md", "python")
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What the names of the lines are afterwards."""
+    """What the names of the lines are afterwards.
+
+    The lines say nothing of how many draws π and λ are found from: here it is a tenth of the usual number, in several
+    batches still, and of shorter texts.
+    """
     folder = tmp_path_factory.mktemp("user")
     write_example_files(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setattr(ebar, "gam", partial(ebar.gam, distillation=Distillation(size=2000, validation=300)))
+        patch.setattr(ebar, "control", partial(ebar.control, draws=1000, surrogate_draws=500, rows=400, length=60))
         torch.manual_seed(0)
         names: dict[str, Any] = {"__name__": "written"}
         exec(compile(LINES, "python.md", "exec"), names)

@@ -18,6 +18,8 @@ from ebar.backbones.xlnet import XlNet as XlNet
 from ebar.backbones.xlnet_bidirectional import XlNetBidirectional as XlNetBidirectional
 from ebar.build.any_run import load as load
 from ebar.build.export import export_run as export_run
+from ebar.build.hub import pull as pull
+from ebar.build.hub import push as push
 from ebar.build.runs import list_runs as list_runs
 from ebar.data import language as language
 from ebar.data import read_images as read_images
@@ -94,12 +96,19 @@ from ebar.features.feature import Features as Features
 from ebar.features.feature import bind as bind
 from ebar.features.functions import Predicate as Predicate
 from ebar.features.functions import TextScore as TextScore
+from ebar.features.phrases import EndsWith as EndsWith
+from ebar.features.phrases import Ordered as Ordered
+from ebar.features.phrases import Template as Template
+from ebar.features.phrases import WordCount as WordCount
 from ebar.features.points import PointFeature as PointFeature
 from ebar.features.regular import Accepted as Accepted
 from ebar.features.regular import Expression as Expression
 from ebar.features.regular import Motif as Motif
 from ebar.features.regular import StartsWith as StartsWith
 from ebar.features.regular import Word as Word
+from ebar.features.rules import Canonical as Canonical
+from ebar.features.rules import Grammar as Grammar
+from ebar.features.rules import json_schema as json_schema
 from ebar.heads.adaptive import AdaptiveSoftmax as AdaptiveSoftmax
 from ebar.heads.logistic_mixture import LogisticMixture as LogisticMixture
 from ebar.heads.mixture import MixtureOfContexts as MixtureOfContexts
@@ -111,7 +120,9 @@ from ebar.journeys.classify.journey import ClassifyTraining as ClassifyTraining
 from ebar.journeys.classify.journey import classify as classify
 from ebar.journeys.compare import Comparison as Comparison
 from ebar.journeys.compare import compare as compare
+from ebar.journeys.control.bending import bend as bend
 from ebar.journeys.control.journey import control as control
+from ebar.journeys.control.prompts import control_prompts as control_prompts
 from ebar.journeys.decode import Decoding as Decoding
 from ebar.journeys.decode import decode as decode
 from ebar.journeys.estimate import estimate as estimate
@@ -122,6 +133,7 @@ from ebar.journeys.finetune.journey import finetune as finetune
 from ebar.journeys.gam.journey import gam as gam
 from ebar.journeys.game.journey import GameTraining as GameTraining
 from ebar.journeys.game.journey import game as game
+from ebar.journeys.grammar import grammar as grammar
 from ebar.journeys.infill import infill as infill
 from ebar.journeys.pretrain import pretrain as pretrain
 from ebar.journeys.residual.journey import residual as residual
@@ -202,6 +214,7 @@ from ebar.samplers.metropolis import Metropolis as Metropolis
 from ebar.samplers.rejection import QuasiRejection as QuasiRejection
 from ebar.samplers.rejection import Rejection as Rejection
 from ebar.samplers.smc import Smc as Smc
+from ebar.shards.workers import Workers as Workers
 from ebar.training.batches import Batches as Batches
 from ebar.training.batches import Budgeted as Budgeted
 from ebar.training.course import Training as Training

@@ -1,9 +1,11 @@
 """Errors a user can cause: one sentence that says what to do, exit code 2, no traceback."""
 
+import difflib
 from collections.abc import Mapping
 from typing import TypeVar
 
 Entry = TypeVar("Entry")
+MANY = 20  # names that are too many to be listed, where some are near
 
 
 class UserError(Exception):
@@ -16,6 +18,15 @@ class Interrupted(KeyboardInterrupt):
 
 def choose(table: Mapping[str, Entry], name: str, what: str) -> Entry:
     """The entry of a table by name; an unknown name is an error that lists the real ones."""
-    if name not in table:
-        raise UserError(f"There is no {what} called {name!r}: choose one of {', '.join(sorted(table))}.")
-    return table[name]
+    if name in table:
+        return table[name]
+    names = sorted(table)
+    near = difflib.get_close_matches(name, names, n=3) if len(names) > MANY else []
+    if near:
+        raise UserError(f"There is no {what} called {name!r}: did you mean {' or '.join(near)}?")
+    raise UserError(f"There is no {what} called {name!r}: choose one of {', '.join(names)}.")
+
+
+def no_file(path: object) -> UserError:
+    """What to say of a file that is not there."""
+    return UserError(f"There is no file {path}: check its name, and the folder you are in.")

@@ -10,6 +10,7 @@ from typing import Any
 from ebar.errors import UserError
 
 PATIENCE = 10.0  # seconds for a first answer of the hub
+TOKENIZERS = ("tokenizer*", "vocab*", "*.model", "*.tiktoken", "spiece*", "merges.txt")
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 
 
@@ -96,6 +97,14 @@ def check_folder(folder: Path) -> None:
         if pickles:
             raise UserError(refusal(folder / pickles[0]))
         raise UserError(f"{folder} has no weights: there is no .safetensors file in it.")
+
+
+def check_tokenizer(folder: Path) -> None:
+    """A model without its tokenizer reads no text."""
+    if not any(file.is_file() for name in TOKENIZERS for file in folder.glob(name)):
+        raise UserError(
+            f"{folder} has no tokenizer: save the model's own there too, by tokenizer.save_pretrained({str(folder)!r})."
+        )
 
 
 def refusal(pickle: Path) -> str:

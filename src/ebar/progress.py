@@ -3,7 +3,7 @@ there is no terminal. Silent in a library, shown when the command line asks."""
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
@@ -22,6 +22,20 @@ def shown(visible: bool = True) -> Iterator[None]:
         yield
     finally:
         _shown.reset(token)
+
+
+def forecast(what: str, amount: int, trial: int, work: Callable[[int], object]) -> None:
+    """Says how long so much work will take, from that much done on trial; where nothing is shown, nothing is done.
+
+    A guess, and rather too long: a trial has smaller batches than the work itself.
+    """
+    if not _shown.get() or trial < 1:
+        return
+    began = _clock()
+    work(trial)
+    left = (_clock() - began) / trial * amount
+    sys.stderr.write(f"{what}: about {_length(left)} for {amount:,}, as {trial:,} on trial tell\n")
+    sys.stderr.flush()
 
 
 @runtime_checkable

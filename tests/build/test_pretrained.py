@@ -1,6 +1,7 @@
 """Pretrained models from files: what is published of them comes out, and what is saved can be read without ebar."""
 
 import copy
+import dataclasses
 import importlib
 import importlib.util
 import json
@@ -16,6 +17,7 @@ from ebar.backbones.pretrained import llama2c
 from ebar.backbones.pretrained.reading import merged, with_lora
 from ebar.energies.reencoded import load_encoder
 from ebar.errors import UserError
+from ebar.features import bind, whole
 from ebar.hugging_face import quiet
 from ebar.models.construction import from_pretrained, save_pretrained
 from ebar.models.pretrained_stepper import PretrainedStepper
@@ -47,6 +49,20 @@ def stories(length: int, **options: Any) -> Any:
 def sample_stories() -> list[str]:
     text = (STORIES / "tinystories_sample.txt").read_text(encoding="utf-8")
     return [story.strip() for story in text.split("<|endoftext|>") if story.strip()]
+
+
+@needs_stories
+def test_texts_begin_as_the_tokenizer_decodes_them(generator: torch.Generator) -> None:
+    """So that a text that must begin with a capital does, without being forced to."""
+    loaded = stories(12)
+    x = loaded.sample(20, generator=generator)
+    texts = [loaded.reading.text(row) for row in x.rows()]
+    assert texts == [loaded.tokeniser.decode(row) for row in x.rows()]
+    found = bind(whole("[A-Z][^~]*"), loaded.reading)(x)
+    assert found.tolist() == [float(text[0].isupper()) for text in texts]
+    assert float(found.mean()) > 0.5
+    after = dataclasses.replace(loaded.reading, before="Once upon")
+    assert after.text(loaded.tokeniser.encode("a time")) == " a time"
 
 
 def drawn_is_rescored(loaded: Any, context: Context, n: int, generator: torch.Generator) -> None:

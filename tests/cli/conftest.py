@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ebar.cli import main
@@ -29,3 +30,15 @@ def continues(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]  # fmt: skip
     assert main(["train", "--runs", str(folder), "--name", "letters", "--json", *options]) == 0
     return folder / "letters"
+
+
+@pytest.fixture(scope="session")
+def pixels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny run on grey images of 4 × 4 pixels, of which image i is all i."""
+    folder = tmp_path_factory.mktemp("images")
+    images = np.arange(20, dtype=np.uint8)[:, None, None].repeat(4, 1).repeat(4, 2)
+    np.savez(folder / "images.npz", images=images)
+    words = ["--data.kind", "images", "--data.train", str(folder / "images.npz"), "--backbone.features", "2"]
+    words += ["--backbone.layers", "1", "--training.epochs", "1"]
+    assert main(["train", "--runs", str(folder), "--name", "pixels", "--json", *words]) == 0
+    return folder / "pixels"

@@ -14,7 +14,7 @@ from ebar.build.runs import summarise
 from ebar.build.terms import absolute
 from ebar.cli import dispatch
 from ebar.errors import UserError
-from ebar.journeys.control import journey
+from ebar.journeys.control import controlled
 from ebar.models.construction import from_pretrained
 from ebar.recipes.control.tables import write_toy
 from ebar.samplers.draw import draw
@@ -103,7 +103,7 @@ def test_samples_are_made_as_the_fit_was_told(run: Path, monkeypatch: pytest.Mon
         built.append(sampler)
         return draw(sampler, *arguments, **options)
 
-    monkeypatch.setattr(journey, "draw", drawing)
+    monkeypatch.setattr(controlled, "draw", drawing)
     for words in (
         [],
         ["--sampler.surrogate_draws", "50"],
@@ -202,7 +202,7 @@ def test_tune_leaves_a_model_and_a_page(run: Path, capsys: pytest.CaptureFixture
         (["explain"], "There is no part 'explain'"),
         (["fit"], "model"),
         (["fit", "--model", "nowhere.bin", "--features", "word:a=1", "--length", "0"], "length must be 1 or more"),
-        (["sample", "nowhere"], "no folder of `ebar control fit`"),
+        (["sample", "nowhere"], "There is no run in nowhere"),
         (["tune", "nowhere", "--steps", "0"], "steps must be 1 or more"),
         (["tune", "nowhere", "--setps", "5"], "did you mean --steps"),
         (["tune", "nowhere", "--learning_rate", "-1"], "learning_rate must be above 0"),

@@ -89,6 +89,15 @@ def test_without_an_input_the_test_sentences_are_translated(
     assert output(["decode", str(translates)], capsys).splitlines() == expected
 
 
+def test_evaluation_keeps_the_hypotheses_beside_their_references(
+    translates: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output(["evaluate", str(translates), "--json"], capsys)
+    expected = [pair.split("\t")[1] for pair in PAIRS[:9]]
+    for name in ("hypotheses.txt", "references.txt"):
+        assert (translates / name).read_text().splitlines() == expected
+
+
 def test_text_is_continued(continues: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in.txt").write_text("abc\nca\n")
     words = ["decode", str(continues), "--input", str(tmp_path / "in.txt")]

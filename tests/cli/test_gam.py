@@ -23,8 +23,9 @@ from tests.forked import in_a_process_of_its_own
 MODEL = [
     "--backbone.layers", "1", "--backbone.hidden", "4", "--base.epochs", "2", "--distillation.size", "60",
     "--distillation.validation", "20", "--continuation.epochs", "1", "--refinement.epochs", "1",
-    "--student.epochs", "1",
+    "--student.epochs", "1", "--checks", "500",
 ]  # fmt: skip
+FEW = ["--matching.draws", "1000"]
 SMALL = ["--data.motif", "11", "--data.length", "5", "--data.size", "40", "--data.test_size", "40", *MODEL]
 
 
@@ -61,7 +62,7 @@ def intervals(tree: Any) -> list[dict[str, Any]]:
 
 
 def test_the_journey_ends_in_figures_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [*SMALL, "--features", "!motif:11", "expression:0(0|1)0", "--exact"]
+    words = [*SMALL, *FEW, "--features", "!motif:11", "expression:0(0|1)0", "--exact"]
     found = answer(capsys, tmp_path, "one", *words)
     assert found["status"] == "finished"
     assert list(found["models"]) == ["language", "r", "P_λ", "π"]
@@ -75,6 +76,11 @@ def test_the_journey_ends_in_figures_and_a_page(tmp_path: Path, capsys: pytest.C
     assert any("is 0 in all 40 of the data" in words for words in found["warnings"])
     assert all(float(one["low"]) <= float(one["value"]) <= float(one["high"]) for one in intervals(found))
     assert len(intervals(found)) > 20
+    gain, costs = found["gains"]["π"], [found["models"][name]["cross_entropy"]["value"] for name in ("r", "π")]
+    assert gain["value"] == pytest.approx(costs[0] - costs[1], abs=1e-9)  # all sequences have one length
+    assert f"{abs(gain['value']):.4f} [" in found["verdict"]
+    assert "nats per token" in found["verdict"]
+    assert "on 40 test items" in found["verdict"]
     folder = tmp_path / "one"
     assert json.loads((folder / "results.json").read_text())["models"] == found["models"]
     assert json.loads((folder / "environment.json").read_text())["seed"] == 0
@@ -87,7 +93,7 @@ def test_the_journey_ends_in_figures_and_a_page(tmp_path: Path, capsys: pytest.C
     capsys.readouterr()  # the configuration it wrote is the same run, and a finished one is told of again
     assert gam(tmp_path, "one", "--config", str(folder / "config.yaml")) == 0
     shown = capsys.readouterr().out
-    for part in ("language", "r", "P_λ", "π", "motif frequency", "no motif 11", "⚠ λ", "report.html"):
+    for part in ("language", "r", "P_λ", "π", "motif frequency", "no motif 11", "⚠ λ", "report.html", found["verdict"]):
         assert part in shown
     assert json.loads((folder / "results.json").read_text())["models"] == found["models"]
 
@@ -122,6 +128,7 @@ def test_your_own_lines_and_a_function_of_yours(tmp_path: Path, capsys: pytest.C
     (tmp_path / "mine.py").write_text("def palindrome(text):\n    return text == text[::-1]\n")
     words = ["--data.kind", "lines", "--data.train", str(tmp_path / "lines.txt"), *MODEL]
     features = ["--features", f"predicate:{tmp_path}/mine.py:palindrome", "expression:bb|cc"]
+    words += FEW
     found = answer(capsys, tmp_path, "own", *words, *features)
     assert found["entropy_per_token"] is None
     assert list(found["models"]) == ["data", "r", "P_λ", "π"]
@@ -217,7 +224,7 @@ def interrupted(words: list[str]) -> int:
 def test_stopped_by_ctrl_c_the_same_command_goes_on_to_the_same_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [*SMALL, "--features", "motif:11", "--base.epochs", "10", "--base.patience", "10"]
+    words = [*SMALL, *FEW, "--features", "motif:11", "--base.epochs", "10", "--base.patience", "10"]
     command = ["gam", "--runs", str(tmp_path), "--name", "stopped", *words]
     done = in_a_process_of_its_own(lambda: interrupted(command))
     assert done.code == 130, done.error
@@ -265,10 +272,10 @@ def test_a_recipes_cell_is_what_the_command_makes_of_its_configuration(
 
 
 def test_a_gam_of_an_earlier_version_says_what_to_do(tmp_path, capsys):
-    assert gam(tmp_path, "old", *SMALL, "--features", "motif:11") == 0
+    assert gam(tmp_path, "old", *SMALL, *FEW, "--features", "motif:11") == 0
     (tmp_path / "old" / "seconds.json").write_text("{}")  # which had the times of its stages
     capsys.readouterr()
-    assert gam(tmp_path, "old", *SMALL, "--features", "motif:11") == 2
+    assert gam(tmp_path, "old", *SMALL, *FEW, "--features", "motif:11") == 2
     said = capsys.readouterr().err
     assert f"ebar gam --config {tmp_path / 'old'}/config.yaml --name ANOTHER" in said
     with pytest.raises(ebar.errors.UserError, match="earlier version"):

@@ -194,7 +194,7 @@ def test_what_cannot_be_done_is_told_in_one_sentence(runs, capsys, tmp_path):
     (tmp_path / "pickle" / "pytorch_model.bin").write_bytes(b"\x80\x02")
     line = complaint(capsys, *train[:5], "--base", str(tmp_path / "pickle"), "--data.train", str(runs / "text.txt"))
     assert "is a pickle" in line
-    assert "There is no residual model" in complaint(capsys, "generate", str(tmp_path), "--prompt", "a")
+    assert "There is no run in" in complaint(capsys, "generate", str(tmp_path), "--prompt", "a")
     assert "Give either --prompt" in complaint(capsys, "generate", unit)
     line = complaint(capsys, "generate", unit, "--prompt", "a much too long beginning")
     assert "25 tokens and a continuation of 6 are 31 in all" in line

@@ -150,7 +150,7 @@ def test_help_of_a_command_is_its_own(name: str, capsys: pytest.CaptureFixture[s
 def test_help_without_a_command_lists_them_and_a_wrong_one_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help"]) == 0
     assert "commands:" in capsys.readouterr().out
-    assert "choose one of" in complaint(capsys, "help", "trian")
+    assert "did you mean train" in complaint(capsys, "help", "trian")
     assert "its parts are train, evaluate" in complaint(capsys, "help", "residual", "trian")
 
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
+from ebar.automata.lift import Reading
 from ebar.backbones.awd_lstm import AwdLstm
 from ebar.backbones.xlnet import XlNet
 from ebar.data.languages import Language
@@ -49,7 +50,8 @@ from ebar.evaluation import (
 )
 from ebar.evaluation import moments as means
 from ebar.features.feature import Features
-from ebar.features.regular import Motif
+from ebar.features.regular import Expression, Motif
+from ebar.features.rules import RegularRule
 from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
 from ebar.models.classifiers import MlpClassifier
@@ -64,6 +66,7 @@ from ebar.samplers.correction import Regression
 from ebar.samplers.energy_resampling import energy_resampling
 from ebar.samplers.guided import Guided
 from ebar.samplers.learning import Learning
+from ebar.samplers.masked import Masked
 from ebar.samplers.metropolis import Metropolis
 from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.types import Context, Estimate, Sequences, Space
@@ -157,6 +160,8 @@ class World:
         self.everything = all_sequences(ENDING)
         self.x = self.base.sample(1, self.context, generator=self.generator())
         self.guided = look_ahead.guided(self.gam, draws=20, generator=self.generator())
+        rule = RegularRule(Expression("01|1"), Reading(alphabet="01", end=2))
+        self.masked = Masked(self.base, rule)
         self.stems = torch.tensor([[0], [1]])
         after, self.after = self.base.advance(self.stems, self.base.start(2)[1])
         self.logits = after[:, 0].detach()
@@ -396,6 +401,9 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         3, w.context, generator=w.generator()
     ),
     "samplers.guided.Guided.walk": lambda w: w.guided.walk(3, w.context, generator=w.generator()),
+    "samplers.masked.Masked.log_prob": lambda w: w.masked.log_prob(w.x, w.context),
+    "samplers.masked.Masked.sample": lambda w: w.masked.sample(3, w.context, generator=w.generator()),
+    "samplers.masked.Masked.walk": lambda w: w.masked.walk(3, w.context, generator=w.generator()),
     "samplers.look_ahead.guided": lambda w: ahead(
         look_ahead.guided(w.gam, draws=20, context=w.context, generator=w.generator())
     ),
@@ -502,7 +510,10 @@ DOES_NOT_MEASURE = {
     "samplers.files": "load_draws save_draws",
     # One step at a time is in the model's own mode, as for every stepwise model: whoever measures by steps is above.
     "samplers.guided": "Guided.advance Guided.expected_log_weight Guided.log_ratio_bound Guided.plain Guided.start "
-    "Guided.tilted Guided.corrected GuidedState.select",
+    "Guided.tilted Guided.corrected Guided.masking GuidedState.select",
+    "samplers.guided_walk": "walk_block",
+    "samplers.steering": "Steering.correct Steering.found Steering.guide",
+    "samplers.masked": "Masked.advance Masked.expected_log_weight Masked.start MaskedState.select",
     # What is learnt has no dropout; what it learns from was measured on the way.
     "samplers.correction": "Correction.all Correction.forward Correction.of Correction.standardise Examples.join "
     "Examples.select Regression.fit Regression.loss",

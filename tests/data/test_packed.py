@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from ebar.data.packed import Packed, PackedPairs, pack_pairs, pack_stream
+from ebar.cli import main
+from ebar.data.built_tokeniser import read_tokeniser_file
+from ebar.data.packed import Packed, PackedPairs, pack_from, pack_pairs, pack_stream
 from ebar.data.parallel import encoded_pairs, read_pairs
 from ebar.data.text import blocks_of, read_tokens, windows
 from ebar.data.tokenisers import Bytes
 from ebar.errors import UserError
-from ebar.training.batches import Batches, Budgeted
+from ebar.training.batches import Batches, Budgeted, block_order
 from tests.store.disk import Dead, failing
 
 ROWS = torch.arange(2)
@@ -61,7 +63,7 @@ def test_tokens_are_raw_and_little_endian(tmp_path, vocabulary, dtype):
     ]
     header = json.loads((tmp_path / "p" / "header.json").read_text())
     assert header["description"] == {"vocabulary": vocabulary, "length": 2}
-    assert header["state"] == {"dtype": dtype, "tokens": 4, "rows": None, "length": 2}
+    assert header["state"] == {"dtype": dtype, "tokens": 4, "rows": None, "length": 2, "blocks": 2}
     assert header["done"] is True
 
 
@@ -151,3 +153,74 @@ def test_sides_of_different_corpora_are_told(tmp_path):
     one, other = (pack_pairs(tmp_path / str(n), partial(iter, pairs[n]), vocabularies=(2, 2)) for n in pairs)
     with pytest.raises(UserError, match="not of one corpus"):
         PackedPairs(one.target, other.source)
+
+
+def test_a_stream_that_was_killed_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr("ebar.data.packed.SAVED", 40)
+    blocks = [np.arange(n % 7) for n in range(60)]
+    asked = []
+
+    def from_block(start):
+        asked.append(start)
+        yield from blocks[start:]
+
+    def packed(folder):
+        return pack_from(folder, from_block, vocabulary=9, length=2)
+
+    with failing() as disk:
+        packed(tmp_path / "whole")
+    whole = (tmp_path / "whole" / "tokens.bin").read_bytes()
+    for at in range(4, disk.count, 5):
+        with pytest.raises(Dead), failing(at):
+            packed(tmp_path / str(at))
+        if (tmp_path / str(at) / "tokens.bin").exists():
+            with (tmp_path / str(at) / "tokens.bin").open("ab") as file:
+                file.write(b"what was written, and not noted")
+        packed(tmp_path / str(at))
+        assert (tmp_path / str(at) / "tokens.bin").read_bytes() == whole, at
+    assert max(asked) > 40
+
+
+def test_two_processes_pack_what_one_does(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("ebar.data.text.AT_ONCE", 5)
+    monkeypatch.chdir(tmp_path)
+    text = "".join(f"line number {n} of {n * n}\n" for n in range(60))
+    (tmp_path / "text.txt").write_text(text)
+    words = ["pack", "--data.train", "text.txt", "--data.tokeniser", "bpe", "--data.vocabulary", "300",
+             "--data.length", "8", "--json"]  # fmt: skip
+    found = []
+    for cache, backend in (("one", "process"), ("two", "joblib")):
+        assert main([*words, "--data.cache", cache, "--backend", backend, "--workers", "2"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    one, two = ((tmp_path / each["folder"] / "tokens.bin").read_bytes() for each in found)
+    assert one == two
+    tokeniser = read_tokeniser_file(tmp_path / found[1]["tokeniser"])
+    assert tokeniser.decode(Packed(tmp_path / found[1]["folder"])._tokens.tolist()) == text
+    (tmp_path / "text.txt").write_text("another text\n" * 50)
+    assert main([*words, "--data.cache", "one"]) == 2
+    assert "made from something else (what differs: text" in capsys.readouterr().err
+
+
+def test_an_order_by_blocks_has_every_row_once_and_stays_in_few_blocks(monkeypatch):
+    monkeypatch.setattr("ebar.training.batches.TOGETHER", 3)
+    order = block_order(47, 5, generator=torch.Generator().manual_seed(0))
+    assert sorted(order.tolist()) == list(range(47))
+    assert order.tolist() != block_order(47, 5, generator=torch.Generator().manual_seed(1)).tolist()
+    # Ten blocks, the last of two rows: at any time three are open, so 15 rows come from three blocks.
+    blocks = (order // 5).tolist()
+    starts = [0]
+    while starts[-1] < 47:
+        near = set(blocks[starts[-1] : starts[-1] + 3])
+        end = starts[-1]
+        seen: set[int] = set()
+        while end < 47 and (blocks[end] in seen or len(seen) < 3):
+            seen.add(blocks[end])
+            end += 1
+        assert near <= seen
+        assert not seen & set(blocks[end:])
+        starts.append(end)
+    assert len(starts) == 5  # three, three, three, one
+    whole = Batches(data=torch.arange(47), batch_size=4, seed=2, block=5)
+    batches = [batch.tolist() for batch in whole.at(1, 0)]
+    assert [batch.tolist() for batch in whole.at(1, 7)] == batches[7:]
+    assert sorted(row for batch in batches for row in batch) == list(range(47))

@@ -31,7 +31,7 @@ def test_bytes_need_not_be_text(tmp_path):
     path = tmp_path / "c.bin"
     path.write_bytes(b"\xff\x00\n\xfe")
     assert read_tokens(path, Bytes()).tolist() == [255, 0, 10, 254]
-    with pytest.raises(UserError, match=r"c.bin, line 1: byte 1 is not UTF-8\."):
+    with pytest.raises(UserError, match=r"c.bin, line 1: byte 1 is not UTF-8"):
         read_tokens(path, Alphabet("a"))
 
 

@@ -2,6 +2,7 @@
 
 import html
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from ebar.config.reader import Chosen
 from ebar.journeys.gam import figures as figures_module
 from ebar.journeys.gam.figures import GamFigures, said_once
 from ebar.journeys.gam.settings import BasePhase, ContinuationPhase, Distillation
+from ebar.types import Estimate
 
 LANGUAGE = {"motif": "11", "expression": None, "alphabet": "01", "length": 5, "presence": 1.0, "stop": None, "size": 40,
             "test_size": 40}  # fmt: skip
@@ -86,3 +88,26 @@ def test_a_sentence_about_several_figures_is_said_once() -> None:
         "samples, round 1, cross-entropy of P_λ: never seen",
         "cross-entropy of P_λ, KL(p‖π): rare",
     ]
+
+
+@pytest.mark.parametrize(
+    ("gain", "sentence"),
+    [
+        (
+            Estimate(0.02, 0.01, 0.03, 40.0),
+            "π gained: it costs 0.0200 [0.0100, 0.0300] nats per token less than r, on 40 test items (95 %, paired).",
+        ),
+        (
+            Estimate(-0.02, -0.03, -0.01, 40.0),
+            "π lost: it costs 0.0200 [0.0100, 0.0300] nats per token more than r, on 40 test items (95 %, paired).",
+        ),
+        (
+            Estimate(0.01, -0.01, 0.03, 40.0),
+            "Nothing tells whether π gained: it costs 0.0100 [-0.0100, 0.0300] nats per token less than r, on 40 test "
+            "items (95 %, paired), and 0 is in the interval.",
+        ),
+    ],
+)
+def test_one_sentence_says_whether_pi_gained(gain: Estimate, sentence: str, made: Made) -> None:
+    assert made[1].items == 40
+    assert replace(made[1], gains={"P_λ": Estimate.exact(1.0), "π": gain}).verdict == sentence

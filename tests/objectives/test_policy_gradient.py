@@ -5,7 +5,7 @@ import math
 import warnings
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -150,6 +150,19 @@ def test_the_baseline_lowers_the_variance_and_is_the_mean_of_the_slopes() -> Non
     objective = PolicyGradient(target=policy, model=policy, baseline="running")
     one_loss(objective)
     assert objective.memory.baseline.value.item() == pytest.approx(-1.0)
+
+
+def test_a_baseline_waits_until_the_policy_is_the_proposal() -> None:
+    """Before, the gradient is that without a baseline; afterwards, at π = p, there is no variance left."""
+    policy, other = random_policy(), exhaustive(6)
+
+    def found(baseline: Literal["none", "once_replaced"], replaced: int) -> Tensor:
+        objective = PolicyGradient(target=policy, model=policy, proposal=other, replace=True, baseline=baseline)
+        objective.memory.replaced.fill_(replaced)
+        return gradient(one_loss(objective).value, policy)
+
+    assert torch.equal(found("once_replaced", 0), found("none", 0))
+    assert found("once_replaced", 1).abs().max() < 1e-12 < found("none", 1).abs().max()
 
 
 def test_z_is_the_mean_over_all_draws_of_all_steps() -> None:

@@ -60,5 +60,5 @@ def test_an_address_where_nobody_answers_is_one_sentence(tmp_path: Path, monkeyp
         address = f"127.0.0.1:{free.getsockname()[1]}"
     monkeypatch.setenv("RAY_ADDRESS", address)
     with pytest.raises(UserError, match=rf"No Ray cluster answers at {address} .*unset it"):
-        list(run_shards(work.squared, None, range(2), workers=Workers(backend="ray", workers=1)))
+        list(run_shards(work.squared, work.Common(tmp_path), range(2), workers=Workers(backend="ray", workers=1)))
     assert os.environ["RAY_ADDRESS"] == address

@@ -1,5 +1,6 @@
 """Shards give the same whoever runs them: their order, their deaths, their errors, what memory holds."""
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 from ebar.errors import UserError
 from ebar.shards import Workers, run_shards
 from ebar.shards.attempt import Outcome, Setting, attempt
-from ebar.shards.running import AHEAD, DEATHS, _ordered, _spread
+from ebar.shards.running import AHEAD, DEATHS, _ordered, spread
 from tests.shards import work
 from tests.store.disk import Dead, failing
 
@@ -55,15 +56,15 @@ class Pretended:
 @pytest.mark.parametrize("breaks", [False, True])
 def test_each_shard_is_yielded_once_though_workers_die(breaks: bool) -> None:
     pool = Pretended(dies={0: 1, 3: 2, 9: 1}, breaks=breaks)
-    found = list(_spread(pool, range(10), False))
+    found = list(spread(pool, range(10), False))
     assert sorted(found) == [(job, job**2) for job in range(10)]
     assert pool.renewed >= 2
     assert sorted(pool.begun) == sorted([*range(10), 0, 3, 3, 9])
 
 
 def test_what_always_dies_ends_in_one_sentence_after_all_others_were_done() -> None:
-    found = []
-    shards = _spread(Pretended(dies={4: 99}), range(8), False)
+    found: list[int] = []
+    shards = spread(Pretended(dies={4: 99}), range(8), False)
     with pytest.raises(UserError, match=r"died 3 times in a row.*fewer --workers.*finished is kept"):
         found.extend(number for number, _ in shards)
     assert sorted(found) == [0, 1, 2, 3, 5, 6, 7]
@@ -79,7 +80,7 @@ def test_order_is_kept_and_nothing_runs_far_ahead() -> None:
             yield job
 
     seen = 0
-    for number, made in _ordered(_spread(Pretended(dies={5: 1}), jobs(), True)):
+    for number, made in _ordered(spread(Pretended(dies={5: 1}), jobs(), True)):
         assert (number, made) == (seen, seen**2)
         assert len(taken) <= seen + 1 + 4 * AHEAD * 2
         seen += 1
@@ -102,6 +103,11 @@ def test_what_goes_wrong_in_a_worker_travels_as_words() -> None:
     with pytest.raises(RuntimeError, match="ZeroDivisionError: by nought") as caught:
         attempt(work.fails, None, 3, HERE).value()
     assert "in fails" in caught.value.__notes__[0]
+
+
+def test_what_cannot_be_sent_is_one_sentence() -> None:
+    with pytest.raises(UserError, match=r"cannot be sent to other processes \(.*lock.*\): use --backend process"):
+        list(run_shards(work.anything, threading.Lock(), [1], workers=Workers(backend="joblib", workers=1)))
 
 
 def test_a_killed_estimate_goes_on_to_the_same_bytes(tmp_path: Path) -> None:

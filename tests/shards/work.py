@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +111,5 @@ def estimated(folder: Path, workers: Workers, **options: Any) -> bytes:
 THREE = (distilled, negatives, estimated)
 
 
-def slow(common: Any, job: int) -> int:
-    time.sleep(0.2)
+def anything(common: Any, job: int) -> int:
     return job

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import sys
 import weakref
@@ -24,6 +25,7 @@ from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
+from ebar.progress import shown
 from ebar.samplers.importance import Importance, Resampling
 from ebar.samplers.look_ahead import LookAhead
 from ebar.samplers.metropolis import Metropolis
@@ -277,6 +279,20 @@ def test_a_finished_one_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.M
     found = run(tmp_path / "x")
     monkeypatch.setattr(rounds, "weigh", None)
     assert run(tmp_path / "x") == found
+
+
+@pytest.mark.parametrize("sampler", [QuasiRejection(), Importance()], ids=lambda one: type(one).__name__)
+def test_how_long_it_will_take_is_said_first_and_changes_no_line(
+    sampler: Sampler, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options: dict[str, Any] = {"sampler": sampler, "look_ahead": False, "n": 400}
+    run(tmp_path / "silent", **options)
+    assert capsys.readouterr().err == ""
+    with shown():
+        run(tmp_path / "told", **options)
+    first, *_ = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"distilling: about \d+:\d\d:\d\d for 400, as 20 on trial tell", first)
+    assert (tmp_path / "told").read_bytes() == (tmp_path / "silent").read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import open_run
 from ebar.training.stopping import Patience, interruptible
-from ebar.training.train import Plan, Result, train_run
+from ebar.training.train import History, Plan, Result, train_run
 from ebar.types import Clock, Loss
 from tests.training.tiny import Bigram, data, kept
 
@@ -175,3 +175,19 @@ def test_a_plan_without_an_end_is_an_error(plan, message, tmp_path):
 def test_a_figure_that_is_not_measured_cannot_be_monitored(tmp_path):
     with pytest.raises(UserError, match="held-out figure called 'loss': choose one of nll"):
         run(tmp_path, Plan(epochs=1), validation=lambda: {"nll": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("losses", "told"),
+    [
+        ([1.0, 0.8, 0.6], None),
+        ([1.0, 1.4], None),  # the mean of the last ones, 1.2, is not half as much again
+        ([1.0, *[3.0] * 10], "the loss rising from 1 to 3: the learning rate of 0.5 is too high, try a tenth of it"),
+        ([1.0], None),
+        ([-1.0, 5.0], None),  # a loss of another kind
+    ],
+)
+def test_a_rate_that_diverges_is_told_by_the_training_loss(losses: list[float], told: str | None) -> None:
+    history = History({"step": step, "loss": loss, "learning_rate": 0.5} for step, loss in enumerate(losses, 1))
+    found = history.diverged()
+    assert found == (None if told is None else f"training diverged, {told}")

@@ -212,7 +212,7 @@ def product(automata: Sequence[Dfa]) -> tuple[Dfa, Bool[Tensor, "states automata
     for dfa in automata[1:]:
         letter, table, flags = _pairs(letter, table, flags, dfa)
     whole = all(dfa.letter is None for dfa in automata)
-    return _made(table, flags.all(1), letter, whole=whole), torch.from_numpy(flags)
+    return _made(table, np.asarray(flags.all(1)), letter, whole=whole), torch.from_numpy(flags)
 
 
 def _pairs(

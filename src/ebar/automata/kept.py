@@ -18,16 +18,14 @@ FILE = "automaton.safetensors"
 def kept(what: Any, spellings: Sequence[bytes | None], make: Callable[[], Dfa]) -> Dfa:
     """An automaton over tokens, read where an earlier process has made it.
 
-    `what` is what it is made from besides the vocabulary: whatever `describe` knows. One made by other source code of
-    automata is made anew. Two processes that want the same one wait for one another; without the environment variable
+    `what` is what it is made from besides the vocabulary: whatever `describe` knows. One made by other source code is
+    made anew. Two processes that want the same one wait for one another; without the environment variable
     nothing is read or written.
     """
     folder = os.environ.get(VARIABLE)
     if not folder:
         return make()
-    description = {
-        "made from": describe(what), "vocabulary": _digest(spellings), "source": source_fingerprint(Path(__file__).parent),
-    }  # fmt: skip
+    description = {"made from": describe(what), "vocabulary": _digest(spellings), "source": source_fingerprint()}
     place = Path(folder) / "automata" / fingerprint(description)
     with open_stage(place, description) as stage:
         if not stage.done:

@@ -4,7 +4,7 @@ How the tokens of a model are read as text: what features are bound to.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,8 @@ from ebar.automata.deterministic import Dfa, hopeless_state
 from ebar.automata.kept import kept
 from ebar.automata.trie import Trie
 from ebar.errors import UserError
+
+ROWS = 1024  # made on demand that are kept: 200 megabytes for a vocabulary of 50,000
 
 
 def lift(dfa: Dfa, spellings: Trie | Sequence[Sequence[int] | None]) -> Dfa:
@@ -69,7 +71,7 @@ class _Functions:
         if missing.size:
             before, letter = np.divmod(missing, len(self.moves))
             self.known[missing] = self._numbered(self.moves[letter[:, None], self.made[before]])
-        return self.known[code]
+        return np.asarray(self.known[code])
 
     def _numbered(self, functions: Int[np.ndarray, "n states"]) -> Int[np.ndarray, " n"]:
         numbers = [self.number.setdefault(one.tobytes(), len(self.number)) for one in functions]
@@ -116,12 +118,14 @@ class OnDemand:
     def row(self, state: int) -> Int[np.ndarray, " tokens"]:
         """The state after each token."""
         if state not in self._rows:
+            if len(self._rows) == ROWS:
+                self._rows.pop(next(iter(self._rows)))
             self._rows[state] = self._row(state)
         return self._rows[state]
 
     def allowed(self, state: int) -> Bool[np.ndarray, " tokens"]:
         """The tokens that spell something and leave something to hope for."""
-        return self.trie.spelt & (self.row(state) != (-1 if self.hopeless is None else self.hopeless))
+        return np.asarray(self.trie.spelt & (self.row(state) != (-1 if self.hopeless is None else self.hopeless)))
 
     def _row(self, state: int) -> Int[np.ndarray, " tokens"]:
         at = np.full(self.trie.nodes, 0 if self.hopeless is None else self.hopeless, dtype=np.int32)
@@ -134,7 +138,18 @@ class OnDemand:
                 hopeful = states != self.hopeless
                 nodes, states = nodes[hopeful], states[hopeful]
             at[nodes] = states
-        return at[self.trie.node]
+        return np.asarray(at[self.trie.node])
+
+
+def after_a_blank(dfa: Dfa) -> Dfa:
+    """Over bytes: accepts a string exactly when `dfa` accepts it without its first byte, where that is a blank.
+
+    A new start reads the first byte: at a blank it goes where `dfa` starts, elsewhere on as `dfa` does.
+    """
+    first = dfa.table[dfa.start].clone()
+    first[ord(" ")] = dfa.start
+    accepting = torch.cat([dfa.accepting, dfa.accepting[dfa.start : dfa.start + 1]])
+    return Dfa(torch.cat([dfa.table, first[None]]), accepting, start=dfa.states)
 
 
 def byte_level(tokens: Sequence[str]) -> list[bytes]:
@@ -169,6 +184,8 @@ class Reading:
     """Text → tokens; None where prompts cannot be read."""
     before: str = ""
     """Text that each sequence continues, and which features read together with it: a prompt."""
+    drops_blank: bool = False
+    """Whether a blank that a text begins with is no part of it, as for tokenizers that put one before every text."""
     _lifted: dict[Hashable, Dfa] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -193,7 +210,18 @@ class Reading:
         inside = without_end(list(tokens), self.end)
         if self.decode is not None:
             return self.decode(inside)
-        return b"".join(self.bytes_of[token] or b"" for token in inside).decode(errors="replace")
+        text = b"".join(self.bytes_of[token] or b"" for token in inside).decode(errors="replace")
+        return text.removeprefix(" ") if self._begins_bare else text
+
+    def going_on_from(self, prompt: str, longest: int, *, reads_prompt: bool) -> "Reading":
+        """Of sequences that continue a prompt, read together with it or by themselves: a blank after it counts."""
+        drops = self.drops_blank and not prompt
+        return replace(self, longest=longest, before=prompt if reads_prompt else "", drops_blank=drops)
+
+    @property
+    def _begins_bare(self) -> bool:
+        """In the middle of a text, after what is `before`, a blank counts."""
+        return self.drops_blank and not self.before
 
     @cached_property
     def trie(self) -> Trie:
@@ -207,11 +235,12 @@ class Reading:
         names a folder, it is kept there too, and found again by another process.
         """
         if key not in self._lifted:
-            self._lifted[key] = kept(
-                {"key": key, "before": self.before}, self.bytes_of,
-                lambda: lift(started(over_bytes(), self.before), self.trie),
-            )  # fmt: skip
+            made_from = {"key": key, "before": self.before, "bare": self._begins_bare}
+            self._lifted[key] = kept(made_from, self.bytes_of, lambda: self._lift(over_bytes()))
         return self._lifted[key]
+
+    def _lift(self, over_bytes: Dfa) -> Dfa:
+        return lift(started(after_a_blank(over_bytes) if self._begins_bare else over_bytes, self.before), self.trie)
 
 
 def started(dfa: Dfa, before: str) -> Dfa:

@@ -15,7 +15,9 @@ def spell(text: str, alphabet: Sequence[str]) -> list[int]:
     for position, symbol in enumerate(text):
         if symbol not in number:
             known = "".join(alphabet)
-            raise UserError(f"{symbol!r} at position {position} of {text!r} is not in the alphabet {known!r}.")
+            raise UserError(
+                f"{symbol!r} at position {position} of {text!r} is not in the alphabet {known!r}: use its symbols."
+            )
     return [number[symbol] for symbol in text]
 
 

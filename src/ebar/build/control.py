@@ -6,10 +6,11 @@ from typing import Any
 
 from ebar.build.terms import read_feature, split_term
 from ebar.build.train import load_trained
-from ebar.config.control import MANUAL, ControlConfig, read_control
+from ebar.config.control import MANUAL, CheckConfig, ControlConfig, read_control
 from ebar.config.reader import described
 from ebar.errors import UserError
 from ebar.features.feature import Feature
+from ebar.journeys.control.bending import Bend, bend
 from ebar.journeys.control.controlled import Controlled
 from ebar.journeys.control.journey import control
 from ebar.models.construction import from_pretrained
@@ -25,6 +26,17 @@ def fit_control(config: ControlConfig, folder: Path | None) -> Controlled:
         surrogate_draws=config.surrogate_draws, rounds=config.rounds, round_draws=config.round_draws, rows=config.rows,
         seed=config.seed, folder=folder,
         description=None if folder is None else described(folder, MANUAL, config),
+    )  # fmt: skip
+
+
+def check_control(config: CheckConfig) -> list[Bend]:
+    """How far the constraints bend the model."""
+    wanted = read_constraints(config.features)
+    model = load_model_at(config.model, length=config.length, ends=config.ends, device=config.device)
+    return bend(
+        model, wanted, prompt=config.prompt, reads_prompt=config.reads_prompt,
+        length=min(config.length, model.space.length), draws=config.draws, surrogate_draws=config.surrogate_draws,
+        rows=config.rows, seed=config.seed,
     )  # fmt: skip
 
 

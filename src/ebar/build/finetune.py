@@ -78,7 +78,9 @@ def finetune_as(
 def load_finetuned(folder: Path) -> Finetuned:
     """The best model of a run folder, and its data. Its pretrained run is not needed, unless it is transformers'."""
     if (folder / "config.yaml").exists() and not is_finetuned(folder):
-        raise UserError(f"{folder} holds no run of `ebar finetune`: choose one of these.")
+        from ebar.build.kinds import something_else  # which knows every kind of run, this one too
+
+        raise something_else(folder, MANUAL.command)
     config = read_finetune(folder)
     tasks, device = read_tasks(config, _tokeniser_of(folder), folder), device_at_hand(config.device)
     kept = folder / ENCODER

@@ -1,7 +1,9 @@
 """From the configuration of a GAM to its objects, and the journey with them."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ebar import progress
 from ebar.build.terms import read_feature
@@ -9,6 +11,7 @@ from ebar.build.train import build_corpus, build_model, train_as
 from ebar.config.gam import MANUAL, GamConfig
 from ebar.config.reader import Chosen, described, read_file
 from ebar.config.train import TrainConfig
+from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.journeys.gam.figures import GamFigures
 from ebar.journeys.gam.journey import Gam, bound, gam
@@ -47,7 +50,8 @@ def make_gam(
 ) -> tuple[Gam, GamFigures]:
     """All that `ebar gam` does, in a run folder, from where it stands: r, the journey, its figures and its page."""
     refuse_earlier_version(folder, MANUAL.command, f"its models {folder}/r and {folder}/round-1/pi open as they are")
-    with open_store(folder, description=described(folder, MANUAL, config), seed=config.seed) as store:
+    about = described(folder, MANUAL, config)
+    with open_store(folder, description=about, seed=config.seed, take_over=True) as store:
         made = _stages(config, store, quiet, workers)
         figures = made.measure(exact=config.exact, draws=config.checks)
         store.write("results.json", to_json(figures.to_dict(), indent=1))
@@ -66,11 +70,23 @@ def load_gam(folder: Path) -> Gam:
         return _stages(config, store, True, Workers())
 
 
+def _features(config: GamConfig, data: Corpus) -> list[Any]:
+    """Bound to the data; one that ends in a number may have been meant for a tilt."""
+    try:
+        return list(bound([read_feature(term) for term in config.features], data).features)
+    except UserError as error:
+        ended = [found[0] for term in config.features if (found := re.search(r"=[-+.\d]+$", term))]
+        if not ended:
+            raise
+        more = f"{str(error).rstrip('.')}; a GAM finds how much a feature counts, so leave out {ended[0]}"
+        raise UserError(f"{more}.") from error
+
+
 def _stages(config: GamConfig, store: Store, quiet: bool, workers: Workers) -> Gam:
     """r and the journey; finished stages are read back."""
     run = base_settings(config)
     data = build_corpus(run)
-    features = bound([read_feature(term) for term in config.features], data).features
+    features = _features(config, data)
     matching, sampler = config.matching.make(MATCHING), config.sampler.make(SAMPLERS)
 
     def fresh() -> Autoregressive:

@@ -52,7 +52,7 @@ def list_runs(folder: Path | str = "runs") -> list[RunSummary]:
     try:
         places = sorted(place for place in folder.iterdir() if place.is_dir() and not place.name.startswith("."))
     except OSError as error:
-        raise UserError(f"{folder} has no runs that could be listed: {error.strerror}.") from None
+        raise UserError(f"{folder} has no runs ({error.strerror}): give the folder that they are in.") from None
     return [summarise(place) for place in places]
 
 
@@ -87,7 +87,7 @@ def summarise(folder: Path) -> RunSummary:
 
 def _summary(folder: Path) -> RunSummary:
     if not (folder / CONFIG).exists():
-        raise UserError(f"it has no {CONFIG}: no run, or the folder of several")
+        raise UserError(f"it has no {CONFIG}: no run, or the folder of several, which `ebar list` shows")
     try:
         tree = yaml.safe_load(renamed((folder / CONFIG).read_text(encoding="utf-8")))
     except (ValueError, yaml.YAMLError) as error:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +30,8 @@ def read_feature(words: str) -> Feature:
         options["absent"] = True
     if parameter is not None:
         if not argument:
-            raise UserError(f"The feature {words!r} needs an argument: {FEATURES.help(kind)}")
+            about = FEATURES.help(kind).rstrip(".")
+            raise UserError(f"The feature {words!r} needs an argument: write {kind}:ARGUMENT ({about}).")
         options[parameter.name] = load_function(argument) if _is_function(parameter) else argument
     made: Feature = FEATURES.make(kind, options)
     return made
@@ -55,6 +57,11 @@ def split_term(term: str, number: str, example: str) -> tuple[str, float]:
 def read_energy(terms: Sequence[str], reading: Reading) -> Linear:
     """A linear energy from terms KIND:ARGUMENT=COEFFICIENT; ! in front of KIND makes the feature's absence count."""
     pairs = [read_term(term, "COEFFICIENT", "motif:101=2.5") for term in terms]
+    for term, (_, coefficient) in zip(terms, pairs, strict=True):
+        if coefficient == math.inf:
+            words = term.rpartition("=")[0]
+            hard = f"{words.removeprefix('!')}=-inf" if words.startswith("!") else f"!{words}=-inf"
+            raise UserError(f"A hard constraint forbids the opposite: write '{hard}' in place of {term!r}.")
     features = Features([bind(feature, reading) for feature, _ in pairs])
     try:
         return Linear(features, torch.tensor([coefficient for _, coefficient in pairs], dtype=torch.float64))
@@ -113,7 +120,7 @@ def load_function(argument: str) -> Callable[..., Any]:
         raise UserError(f"A predicate is given as FILE.py:FUNCTION, not {argument!r}.")
     specification = importlib.util.spec_from_file_location("ebar_user_predicate", path)
     if specification is None or specification.loader is None or not Path(path).is_file():
-        raise UserError(f"There is no Python file {path}.")
+        raise UserError(f"There is no Python file {path}: give FILE.py:FUNCTION.")
     module = importlib.util.module_from_spec(specification)
     try:
         specification.loader.exec_module(module)
@@ -121,7 +128,8 @@ def load_function(argument: str) -> Callable[..., Any]:
         raise UserError(f"{path} cannot be run: {type(error).__name__}: {error}.") from error
     function = getattr(module, name, None)
     if not callable(function):
-        raise UserError(f"{path} has no function {name!r}.")
+        own = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise UserError(f"{path} has no function {name!r}: give one of {', '.join(own) or 'none that it has'}.")
     found: Callable[..., Any] = function
     return found
 
@@ -137,7 +145,8 @@ def terms_of(motif: str, bits: str) -> list[str]:
     """
     if len(bits) != len(SEVEN) or set(bits) - {"0", "1"} or "1" not in bits:
         raise UserError(
-            f"ft is {len(SEVEN)} bits, one for each of {', '.join(SEVEN)}, at least one of them 1: {bits!r}."
+            f"ft is {len(SEVEN)} bits, one for each of {', '.join(SEVEN)}, at least one of them 1, so give these, "
+            f"not {bits!r}."
         )
     if set(motif) - {"0", "1"}:
         raise UserError(f"ft names features of a motif over 0 and 1, which {motif!r} is not: give features instead.")

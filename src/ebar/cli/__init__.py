@@ -33,6 +33,7 @@ COMMANDS: Table[Command | Callable[[Sequence[str]], int]] = Table(
         "show": Command("what a run is, its curves as a page, and what can be done with it next", file="show_run"),
         "language": Command("define a language exactly: counts, entropy, samples, comparison"),
         "train": Command("fit an autoregressive model to a language or to your own data"),
+        "pack": Command("the tokens of a text larger than memory, on disk: by many processes, resumable"),
         "sweep": Command("many runs with other values of some options, weak ones given up: the best one's command"),
         "pretrain": Command("fit an XLNet to your own text: tokens predicted in any order, to be fine-tuned"),
         "finetune": Command("teach a pretrained network a labelled task: classes, numbers, answers, rankings, choices"),
@@ -52,17 +53,20 @@ ebar's, and an energy E that has learnt to tell q's continuations x of prefixes 
         "residual generate": Command("continue a prompt with the joint model: text, energies, weights, diagnostics"),
         "residual explain": Command("the likeliest next words under the base and under the joint model"),
         "control": Command(
-            "make features of a pretrained model's text come true: fit, sample, tune, reward",
+            "make features of a pretrained model's text come true: check, fit, prompts, sample, tune, reward",
             about="P(x) = q(x)·exp⟨λ, φ(x)⟩: constraints φ on the text of any causal language model q, GDC's way.",
             example="""\
 ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 'word:[Ss]he|[Hh]er=0.5'
   ebar control sample runs/rabbits --n 5
   ebar control tune runs/rabbits --steps 300 --learning_rate 0.001""",
         ),
+        "control check": Command("how far constraints bend a model, in one table, before anything is fitted"),
         "control fit": Command("find how much each feature must count, and check it on fresh draws"),
+        "control prompts": Command("constraints on what follows each prompt of a file, in bounded memory"),
         "control sample": Command("draw text of the controlled model, with weights"),
-        "control tune": Command("make a model of its own of it, by policy gradient with low-rank adapters"),
+        "control tune": Command("make a model of its own of it, by policy gradient or from its texts"),
         "control reward": Command("what a reward of texts can come to, and how far from the model; best-of-n beside"),
+        "control grammar": Command("texts that obey a grammar, a JSON schema or an expression, with weights"),
         "game": Command(
             "a generator and an energy trained against each other, on points or images: train, sample, rank",
             about="""A generator draws, an energy tells its draws from the data; with an entropy in the generator's cost
@@ -82,6 +86,8 @@ ebar game train --name biased --data.mixture biased_gaussians --entropy.weight 0
         "dynamic": Command("the perplexity of a text for a model that goes on learning from it, with intervals"),
         "compare": Command("two runs on the same test items, paired, with intervals; per byte where tokens differ"),
         "export": Command("the best weights of a run, for transformers or as safetensors"),
+        "push": Command("a finished run, to the hub of Hugging Face"),
+        "pull": Command("a run that `ebar push` put on the hub of Hugging Face"),
         "estimate": Command("log Z, moments and divergences of a tilted model, with intervals"),
         "diversity": Command("how alike the lines of a file are: distinct n-grams, self-BLEU"),
         "rate": Command(
@@ -160,7 +166,7 @@ def dispatch(words: Sequence[str]) -> int:
         sys.stdout.write(f"ebar {__version__}\n")
         return 0
     name, rest = words[0], list(words[1:])
-    entry = COMMANDS.choose(name)
+    entry = command_named(name)
     if parts := _listing(f"{name} "):
         if not rest or rest[0] in ("-h", "--help"):
             assert isinstance(entry, Command)
@@ -176,6 +182,17 @@ def dispatch(words: Sequence[str]) -> int:
     if isinstance(entry, Command):
         entry = importlib.import_module(f"ebar.cli.{entry.file or name.replace(' ', '_')}").main
     return int(entry(rest))
+
+
+def command_named(name: str) -> Command | Callable[[Sequence[str]], int]:
+    """A command of the table, without parts; an unknown name is an error that tells the nearest."""
+    if name in COMMANDS:
+        return COMMANDS[name]
+    import difflib
+
+    near = difflib.get_close_matches(name, [known for known in COMMANDS if " " not in known], n=2)
+    meant = f"did you mean {' or '.join(near)}" if near else "`ebar --help` lists them"
+    raise UserError(f"There is no command called {name!r}: {meant}{'?' if near else '.'}")
 
 
 def _listing(before: str) -> str:

@@ -2,7 +2,8 @@
 
 p ∝ q·e^(r/β) maximises E[r] − β·KL(·‖q) over all models: its log Z, its expected reward and its KL from the model, with
 intervals; the best of n draws beside it, at a KL that is not above p's; and texts of p. The reward is a function of a
-list of texts that gives a number for each: FILE.py:FUNCTION, or FOLDER:LABEL of a sequence classifier.
+list of texts that gives a number for each: FILE.py:FUNCTION, FOLDER of a reward model with one output, as trl trains
+them, or FOLDER:LABEL of a sequence classifier.
 
 Example:
     ebar control reward --model FOLDER --reward scores.py:cheerful --beta 0.5 --prompt 'Once upon a time'
@@ -11,8 +12,7 @@ Example:
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from torch import Generator
 
@@ -22,7 +22,7 @@ from ebar.build.terms import load_function
 from ebar.cli.show import show_json, show_table
 from ebar.config.reader import Answer, Chosen, Manual, choice, list_option, read
 from ebar.estimators.exact import device_of
-from ebar.features.classifier import classifier
+from ebar.features.classifier import reward_model
 from ebar.journeys.reward import reward
 from ebar.progress import shown
 from ebar.samplers import SAMPLERS
@@ -37,7 +37,8 @@ class RewardConfig(Answer):
     model: Location
     """A folder or a hub name of a causal language model, a .gguf or llama2.c .bin file, or a run of `ebar train`."""
     reward: str
-    """FILE.py:FUNCTION, of a list of texts; or FOLDER:LABEL, the probability of a label by a sequence classifier."""
+    """FILE.py:FUNCTION, of a list of texts; FOLDER, the output of a reward model; or FOLDER:LABEL, the probability of a
+    label by a sequence classifier."""
     beta: Amount = 1.0
     """What a nat of KL from the model costs in reward."""
     prompt: str = ""
@@ -90,6 +91,4 @@ def read_reward(argument: str) -> Callable[[list[str]], Sequence[float]]:
     path = argument.rpartition(":")[0] or argument
     if path.endswith(".py"):
         return load_function(argument)
-    found: Any = classifier(Path(argument)).function
-    chances: Callable[[list[str]], Sequence[float]] = found
-    return chances
+    return reward_model(argument)

@@ -1,11 +1,12 @@
 """`ebar control tune`: a language model of its own that has learnt what is wanted.
 
-π, a language model of its own, brought to the controlled one by distributional policy gradient (DPG). It is saved so
-that transformers alone can read it. Run it again to go on where it was stopped.
+π, a language model of its own, brought to the controlled one by distributional policy gradient (DPG), by learning from
+texts of p (distillation), or by whichever of both comes nearer. It goes on until the moments of π are what was asked.
+π is saved so that transformers alone can read it. Run it again to go on where it was stopped.
 
 Example:
     ebar control tune runs/rabbits --steps 300 --learning_rate 0.001
-    ebar control tune runs/rabbits --name whole --lora_rank null
+    ebar control tune runs/rabbits --name whole --lora_rank null --method both
 """
 
 import sys
@@ -18,7 +19,7 @@ from ebar.cli.folder import carry_out, run_folder
 from ebar.cli.show import show_table
 from ebar.config.reader import Answer, Manual, argument, read
 from ebar.errors import UserError
-from ebar.journeys.control.report import Tuned
+from ebar.journeys.control.report import TARGET, Tuned
 from ebar.journeys.control.tuning import Tuning
 
 MANUAL = Manual.of(__doc__)
@@ -47,8 +48,12 @@ def main(words: Sequence[str]) -> int:
 
     def show(tuned: Tuned) -> None:
         which = f"best at step {tuned.best_step}" if tuned.best_step else "best at step 0: no step came nearer than q"
-        show_table(f"{folder}: {which}", ("figure", "before", "best π", "p"), tuned.rows())
-        sys.stdout.write(f"{folder / 'model'}\n{folder / 'report.html'}\n")
+        how = f"{tuned.method}, {tuned.seconds:.0f} s, {tuned.stopped}"
+        show_table(f"{folder}: {which}; {how}", ("figure", "before", "best π", "p"), tuned.rows())
+        if tuned.ways is not None:
+            rows = [[name, way.distance, way.seconds, way.nats_per_second] for name, way in tuned.ways.items()]
+            show_table("both methods", ("method", TARGET, "seconds", "nats nearer per second"), rows)
+        sys.stdout.write(f"{folder / 'model'}\n{(tuned.folder or folder) / 'report.html'}\n")
 
     return carry_out(
         place, lambda: open_control(place.run).tune(folder, **vars(tuning)), to_dict=Tuned.to_dict, show=show

@@ -21,7 +21,7 @@ from torch import Generator
 from ebar.build.train import load_trained
 from ebar.cli.show import show_json
 from ebar.config.drawing import OfRun
-from ebar.config.reader import Manual, option, read
+from ebar.config.reader import Manual, given_options, option, read
 from ebar.data.corpus import numbered_lines
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
@@ -29,6 +29,11 @@ from ebar.journeys.decode import Decoding, decode
 from ebar.progress import shown
 
 MANUAL = Manual.of(__doc__)
+# Options that only some methods have.
+USES = {
+    "width": ("beam",), "length_penalty": ("beam",), "enough": ("beam",), "candidates": ("energy",),
+    "weights": ("energy",), "distinct": ("energy",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +47,9 @@ class DecodeConfig(Decoding, OfRun):
 def main(words: Sequence[str]) -> int:
     """Print one line for each line of the input, or several with their number and score."""
     config = read(words, MANUAL, DecodeConfig)
+    for name in given_options(words) & set(USES):
+        if config.method not in USES[name]:
+            raise UserError(f"--{name} does nothing here: leave it out, or choose --method {' or '.join(USES[name])}.")
     trained = load_trained(config.run)
     generator = Generator(device_of(trained.model)).manual_seed(config.seed)
     texts = None if config.input is None else input_lines(config.input)

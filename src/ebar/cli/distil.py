@@ -44,7 +44,7 @@ class DistilConfig(TiltedDrawing, Workers):
 def main(words: Sequence[str]) -> int:
     """Write the draws, or go on with a file that was interrupted."""
     arguments = read(words, MANUAL, DistilConfig)
-    data, _, target, sampler, _ = open_drawing(arguments)
+    data, _, target, sampler, *_ = open_drawing(arguments)
     if target is None:
         raise UserError("Distillation draws from a tilted model: give --tilt, or use ebar sample for the model itself.")
     with shown(not arguments.json):

@@ -21,13 +21,14 @@ from ebar.config.reader import Answer, Manual, read
 PURPOSES = {
     "core": "models, automata, samplers, estimators, training",
     "report": "plots and report pages",
-    "sweep": "recipes on all cores of one machine",
+    "sweep": "draws and recipes on all cores of one machine, and sweeps",
     "log": "TensorBoard beside the metrics file",
     "hf": "pretrained models and their tokenisers",
     "data": "data sets by name",
     "metrics": "BLEU, ROUGE, METEOR",
     "cluster": "recipes on several machines",
     "web": "the playground",
+    "grammar": "context-free grammars and JSON schemas as rules of texts",
 }
 
 

@@ -19,7 +19,7 @@ from ebar.cli.show import show
 from ebar.config.drawing import TiltedDrawing
 from ebar.config.reader import Chosen, Manual, list_option, option, read
 from ebar.data.tokenisers import reading_of_space
-from ebar.errors import UserError
+from ebar.errors import UserError, choose
 from ebar.features.feature import bind
 from ebar.journeys.estimate import estimate
 from ebar.maths.divergences import DIVERGENCES
@@ -51,7 +51,9 @@ class EstimateConfig(TiltedDrawing, Workers):
 def main(words: Sequence[str]) -> int:
     """log Z with its bounds, moments before and after, and how far the tilt moves the model."""
     config = read(words, MANUAL, EstimateConfig)
-    data, base, target, sampler, generator = open_drawing(config)
+    for kind in config.divergence:
+        choose(DIVERGENCES, kind, "divergence")
+    data, base, target, sampler, generator, *_ = open_drawing(config)
     if target is None:
         raise UserError("There is nothing to estimate without an energy: give --tilt KIND:ARGUMENT=COEFFICIENT.")
     features = [bind(read_feature(words), reading_of_space(data.tokeniser, base.space)) for words in config.feature]

@@ -3,8 +3,8 @@
 How good a trained model is on held-out data, with intervals: cross-entropy next to the entropy where the language is
 known, and features in the model's own draws; perplexity of text, per token, byte, character and word, of a stream
 with its memory carried along; perplexity and BLEU of translations, by length too; bits per dimension of images; of a
-fine-tuned run the figures of its task on the test examples (its options do not matter there). Writes results.json and
-report.html.
+fine-tuned run the figures of its task on the test examples. Writes results.json and report.html, and of translations
+hypotheses.txt and references.txt. An option that the kind of data has no use for is an error.
 
 Example:
     ebar evaluate runs/motif
@@ -25,7 +25,10 @@ from ebar.build.terms import Term, read_feature
 from ebar.build.train import load_trained
 from ebar.cli.show import show
 from ebar.config.drawing import OfRun
-from ebar.config.reader import Manual, list_option, read
+from ebar.config.reader import Manual, given_options, list_option, read
+from ebar.data.corpus import Corpus
+from ebar.data.stream import Stream
+from ebar.errors import UserError
 from ebar.estimators.exact import device_of
 from ebar.journeys.evaluate import COLUMNS, Evaluated, evaluate
 from ebar.progress import shown
@@ -61,15 +64,28 @@ class EvaluateConfig(OfRun):
     """Whether every token sees as many tokens before it."""
 
 
+# What each kind of data has options for, besides those that all have.
+USES = {
+    "a fine-tuned run": (),
+    "a translation": ("width", "length_penalty", "edges"),
+    "images": (),
+    "a stream of text": ("stride", "segment", "columns", "memory", "clamp_length", "same_length"),
+    "text": ("stride",),
+    "whole sequences": ("feature",),
+}
+
+
 def main(words: Sequence[str]) -> int:
     """Measure on held-out data and on the model's own draws."""
     config = read(words, MANUAL, EvaluateConfig)
     if is_finetuned(config.run):
+        _refuse_idle(words, "a fine-tuned run")
         with shown(not config.json):
             measured = Evaluated(dict(load_finetuned(config.run).evaluate()))
         measured.write(config.run)
         return show(f"{config.run}: test examples", measured.figures, as_json=config.json)
     trained = load_trained(config.run)
+    _refuse_idle(words, _kind(trained.data))
     features = [read_feature(words) for words in config.feature]
     generator = Generator(device_of(trained.model)).manual_seed(config.seed)
     with shown(not config.json):
@@ -82,3 +98,23 @@ def main(words: Sequence[str]) -> int:
     found.write(config.run)
     about = f", {found.about}" if found.about else ""
     return show(f"{config.run}: seed {config.seed}{about}", found.figures, as_json=config.json)
+
+
+def _kind(data: Corpus) -> str:
+    """Which of USES the data are."""
+    if data.source_tokeniser is not None:
+        return "a translation"
+    if data.tokeniser is None:
+        return "images"
+    if isinstance(data.parts["test"], Stream):
+        return "a stream of text"
+    return "whole sequences" if data.space.end is not None or data.space.completes else "text"
+
+
+def _refuse_idle(words: Sequence[str], kind: str) -> None:
+    """An option that does nothing here is a mistake."""
+    asked = given_options(words)
+    for other, names in USES.items():
+        for name in names:
+            if name in asked and name not in USES[kind]:
+                raise UserError(f"--{name} is for {other}, and does nothing for {kind}: leave it out.")

@@ -45,6 +45,7 @@ def _show(figures: GamFigures, folder: Path) -> None:
     show_table("how much each feature counts", ["feature", *rounds], coefficients)
     for warning in figures.warnings:
         sys.stdout.write(f"⚠ {warning}\n")
+    sys.stdout.write(f"{figures.verdict}\n")
     sys.stdout.write(f"{folder / 'report.html'}\n")
 
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from ebar.cli import COMMANDS, dispatch
+from ebar.cli import COMMANDS, command_named, dispatch
 from ebar.errors import UserError
 
 USAGE = """usage: ebar help [COMMAND]
@@ -23,7 +23,7 @@ def main(words: Sequence[str]) -> int:
         raise SystemExit(0)
     name = " ".join(words)
     if name and name not in COMMANDS:
-        COMMANDS.choose(words[0])  # which lists them, where that is the mistake
+        command_named(words[0])  # where that is the mistake
         parts = [one for one in COMMANDS if one.startswith(f"{words[0]} ")]
         known = f"its parts are {', '.join(one.partition(' ')[2] for one in parts)}" if parts else "it has no parts"
         raise UserError(f"There is no command {name!r}: {known}.")

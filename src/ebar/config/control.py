@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from ebar.bounds import Count, Location, Natural, at_least, check
 from ebar.build.terms import Term, kinds_help
-from ebar.config.reader import Manual, list_option, read_file
+from ebar.config.reader import Manual, argument, list_option, read_file
 
 MANUAL = Manual.of(__doc__, defaults={"name": "control"})
 
@@ -57,6 +57,36 @@ class ControlConfig:
     """Of the weights; by default float32."""
     trust_remote_code: bool = False
     """Whether to run code that comes with the model."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckConfig:
+    """Which model, and what would be wanted of its text."""
+
+    model: Location = argument()
+    """A folder or a hub name of a causal language model, a .gguf or llama2.c .bin file, or a run of `ebar train`."""
+    features: tuple[Term, ...] = list_option("KIND:ARGUMENT=MOMENT", _features_help)
+    prompt: str = ""
+    """Text that every draw goes on from."""
+    reads_prompt: bool = False
+    """Whether features look at the prompt and what follows it together, not at what follows alone."""
+    length: Count = 40
+    """Tokens of a draw."""
+    ends: bool = False
+    """Whether a draw may end before, with the model's end token."""
+    draws: Annotated[int, at_least(4)] = 4000
+    """For each row of the table, and as many to find a λ by where one is needed."""
+    surrogate_draws: Count = 4000
+    """To fit what looks ahead to."""
+    rows: Count = 1024
+    """Draws made at a time: fewer take less memory."""
+    seed: Natural = 0
+    """Of the draws."""
+    device: str | None = None
+    """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -12,7 +12,8 @@ from ebar.samplers import SAMPLERS
 
 
 def _tilt_help() -> str:
-    start = "terms of the energy, each adding COEFFICIENT·feature to the log-score; ! in front means absent."
+    start = "terms of the energy, each adding COEFFICIENT·feature to the log-score; ! in front means absent, "
+    start += "so that '!KIND:ARGUMENT=-inf' demands it."
     return f"{start} {kinds_help()}"
 
 

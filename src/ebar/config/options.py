@@ -1,13 +1,12 @@
 """What every command's options share: jsonargparse, with errors that are one sentence."""
 
-import difflib
-import re
 import textwrap
 from argparse import RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter, Namespace, set_parsing_settings
 
+from ebar.config.sentences import nearest, sentence_of
 from ebar.errors import UserError
 
 
@@ -29,18 +28,29 @@ def parser(words: Sequence[str], command: str, purpose: str, example: str) -> Ar
     )
 
 
-def parse_options(options: ArgumentParser, words: Sequence[str]) -> Namespace:
-    """Parsed and checked; what nobody declared is an error that names the nearest real options."""
+def parse_options(
+    options: ArgumentParser,
+    words: Sequence[str],
+    *,
+    command: str,
+    files: Sequence[tuple[str, str]] = (),
+    elsewhere: Callable[[str], str | None] = lambda name: None,
+) -> Namespace:
+    """Parsed and checked; what nobody declared is an error that names the nearest real options.
+
+    `files` are names and texts of configurations, to say where a wrong option stands; `elsewhere` tells of an option
+    that another kind of something has.
+    """
     known = [name for action in options._actions for name in action.option_strings]
     for word in words:
         # Before the parser sees it: it would take an unknown option's value for something else, and complain of that.
         name = word.partition("=")[0].removesuffix("+")
         if name.startswith("--") and name not in known:
-            raise UserError(f"There is no option {name!r}: {_nearest(name, known)}")
+            raise UserError(f"There is no option {name!r}: {elsewhere(name) or nearest(name, known)}")
     try:
         return options.parse_args(_switched(options, words))
     except ArgumentError as error:
-        raise UserError(_sentence(str(error), known)) from None
+        raise UserError(sentence_of(str(error), command, known, files)) from None
     except (OSError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"The configuration cannot be read: {error}.") from None
 
@@ -56,23 +66,3 @@ def _switched(options: ArgumentParser, words: Sequence[str]) -> list[str]:
         f"{word}=true" if word in switches and after.lower() not in ("true", "false", "yes", "no") else word
         for word, after in zip(words, following, strict=False)
     ]
-
-
-def _sentence(message: str, known: Sequence[str]) -> str:
-    """jsonargparse's message as one sentence, with the nearest real options where a key of a file is unknown."""
-    sentence = re.sub(r"\s+", " ", message).strip().rstrip(".")
-    unknown = re.search(
-        r"'(\S+)' does not accept option '([^']+)'|[Kk]ey [\"']?([\w.]+)[\"']? is not expected", sentence
-    )
-    if unknown is None:
-        return f"{sentence}."
-    group, option, key = unknown.groups()
-    return f"{sentence}: {_nearest('--' + (key or f'{group}.{option}'), known)}"
-
-
-def _nearest(wanted: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
-    siblings = [name for name in known if name.startswith(wanted.partition(".")[0] + ".")] if "." in wanted else []
-    return f"the options are {', '.join(sorted(siblings or known))}."

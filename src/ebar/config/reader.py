@@ -9,19 +9,22 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints, overload
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints, overload
 
 import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from ebar.bounds import checked, checked_options
 from ebar.config.options import parse_options, parser, wants_help
+from ebar.config.sentences import yaml_sentence
 from ebar.errors import UserError
 from ebar.store.differences import RENAMED, as_yaml, lasting, renamed
 from ebar.tables import Table
 
 One = TypeVar("One")
 Other = TypeVar("Other")
+MOST_PARSERS = 50  # that are kept
+_parsers: dict[Any, ArgumentParser] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +77,6 @@ class Manual:
     command: str
     purpose: str = ""
     example: str = ""
-    makes: str = "run"
     defaults: Mapping[str, Any] = field(default_factory=dict)  # where they differ from those of the dataclasses
     aliases: Mapping[str, str] = field(default_factory=dict)  # other names of options, such as words of Python
 
@@ -101,8 +103,8 @@ def read(words: Sequence[str], manual: Manual, one: type[One], /) -> One: ...
 def read(words: Sequence[str], manual: Manual, one: type[One], other: type[Other], /) -> tuple[One, Other]: ...
 def read(words: Sequence[str], manual: Manual, /, *kinds: type) -> Any:
     """One instance of each dataclass, from flags and from the YAML files given by --config; later ones win."""
-    words, files = _with_files([_present(word, manual.aliases) for word in words])
-    return _read(words, files, manual, kinds)
+    words, files, names = _with_files([_present(word, manual.aliases) for word in words])
+    return _read(words, files, manual, kinds, [(names[word], word.partition("=")[2]) for word in names])
 
 
 def read_tree(tree: Mapping[str, Any], manual: Manual, kind: type[One]) -> One:
@@ -112,29 +114,48 @@ def read_tree(tree: Mapping[str, Any], manual: Manual, kind: type[One]) -> One:
     return found
 
 
-def _read(words: list[str], files: Mapping[str, Any], manual: Manual, kinds: tuple[type, ...]) -> Any:
-    options = parser(words, manual.command, manual.purpose, manual.example)
-    options.add_argument("--config", action="config", help="YAML file with any of these options")
-    for kind in kinds:
-        _declare(options, kind, words, files, manual)
-    known = {action.dest for action in options._actions}  # another entry of a table may lack an option
-    options.set_defaults({name: value for name, value in manual.defaults.items() if "." in name and name in known})
-    arguments = parse_options(options, words)
+def _read(
+    words: list[str], files: Mapping[str, Any], manual: Manual, kinds: tuple[type, ...],
+    texts: Sequence[tuple[str, str]] = (),
+) -> Any:  # fmt: skip
+    arguments = parse_options(
+        _options(words, files, manual, kinds), words, command=manual.command, files=texts,
+        elsewhere=lambda name: _of_another_kind(name, kinds),
+    )  # fmt: skip
     found: list[Any] = [_instance(kind, arguments, manual) for kind in kinds]
     return found[0] if len(found) == 1 else tuple(found)
 
 
+def _options(words: list[str], files: Mapping[str, Any], manual: Manual, kinds: tuple[type, ...]) -> ArgumentParser:
+    """A parser of all options; one that was made for the same entries of tables, which takes longer than to parse."""
+    chosen = [_chosen(kind, words, files, manual) for kind in kinds]
+    entries = tuple((name, *one) for each in chosen for name, one in each.items())
+    made_for = None if wants_help(words) else (repr(manual), kinds, entries)
+    if made_for is not None and made_for in _parsers:
+        return _parsers[made_for]
+    options = parser(words, manual.command, manual.purpose, manual.example)
+    options.add_argument("--config", action="config", help="YAML file with any of these options")
+    for kind, each in zip(kinds, chosen, strict=True):
+        _declare(options, kind, each, manual, with_help=wants_help(words))
+    known = {action.dest for action in options._actions}  # another entry of a table may lack an option
+    options.set_defaults({name: value for name, value in manual.defaults.items() if "." in name and name in known})
+    if made_for is not None:
+        if len(_parsers) == MOST_PARSERS:
+            del _parsers[next(iter(_parsers))]  # the oldest
+        _parsers[made_for] = options
+    return options
+
+
 def read_file(path: Path, manual: Manual, kind: type[One]) -> One:
     """The configuration that a run folder keeps."""
+    from ebar.build.kinds import something_else  # which knows every kind of run, and so reads this file
+
     if not path.exists():
-        raise UserError(
-            f"There is no {manual.makes} in {path.parent}, which has no {path.name}: it is no folder of "
-            f"`ebar {manual.command}`."
-        )
+        raise something_else(path.parent, manual.command)
     try:
         return read(["--config", str(path)], manual, kind)
     except UserError as error:
-        raise UserError(f"{path.parent} holds no run of `ebar {manual.command}`: {error}") from None
+        raise something_else(path.parent, manual.command, error) from None
 
 
 def to_yaml(config: Any) -> str:
@@ -163,21 +184,23 @@ def _present(word: str, aliases: Mapping[str, str]) -> str:
     return f"--{names[name]}{dot}{rest}{equals}{value}" if word.startswith("--") and name in names else word
 
 
-def _with_files(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-    """The words, each file's name replaced by what is in it, under the present names of options."""
+def _with_files(words: Sequence[str]) -> tuple[list[str], dict[str, Any], dict[str, str]]:
+    """The words, each file's name replaced by what is in it, under the present names of options; trees and names."""
     found: list[str] = []
     files: dict[str, Any] = {}
+    names: dict[str, str] = {}
     place = 0
     while place < len(words):
         word, place = words[place], place + 1
         if word == "--config" and place < len(words):
             word, place = f"--config={words[place]}", place + 1
         if word.startswith("--config="):
-            text, tree = _read_yaml(word.partition("=")[2])
+            name = word.partition("=")[2]
+            text, tree = _read_yaml(name)
             word = f"--config={text}"
-            files[word] = tree
+            files[word], names[word] = tree, name
         found.append(word)
-    return found, files
+    return found, files, names
 
 
 def _read_yaml(name: str) -> tuple[str, dict[str, Any]]:
@@ -185,24 +208,44 @@ def _read_yaml(name: str) -> tuple[str, dict[str, Any]]:
         text = renamed(Path(name).read_text(encoding="utf-8"))
         tree = yaml.safe_load(text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UserError(f"The configuration cannot be read: {' '.join(str(error).split())}.") from None
+        raise UserError(yaml_sentence(name, error)) from None
     if tree is not None and not isinstance(tree, dict):
         raise UserError(f"The configuration {name} must be a group of options, not {str(tree)[:40]!r}.")
     return ("{}", {}) if tree is None else (text, tree)
 
 
+class _Entry(NamedTuple):
+    """What a field picks from its table."""
+
+    kind: str
+    entry: Any
+    choices: tuple[str, ...]
+
+
+def _chosen(kind: type, words: Sequence[str], files: Mapping[str, Any], manual: Manual) -> dict[str, _Entry]:
+    """By the names of the fields; the entries must be known before their options can be declared."""
+    found: dict[str, _Entry] = {}
+    for own in _fields(kind):
+        if "table" in own.metadata:
+            table, default = own.metadata["table"], manual.defaults.get(own.name, _default(own))
+            suitable = None if own.name in manual.defaults else found.get(own.metadata["suits"])
+            given = _given_kind(own.name, words, files)
+            name = str(getattr(suitable and suitable.entry, own.name, default.kind) if given is None else given)
+            found[own.name] = _Entry(name, table.choose(name), tuple(sorted(table)))
+    return found
+
+
 def _declare(
-    options: ArgumentParser, kind: type, words: Sequence[str], files: Mapping[str, Any], manual: Manual
+    options: ArgumentParser, kind: type, chosen: Mapping[str, _Entry], manual: Manual, *, with_help: bool
 ) -> None:
     hints = get_type_hints(kind, include_extras=True)
-    helps = _helps(kind) if wants_help(words) else None
-    chosen: dict[str, Any] = {}  # entries of tables, by the names of their fields
+    helps = _helps(kind) if with_help else None
     for own in _fields(kind):
         default = manual.defaults.get(own.name, _default(own))
-        if "table" in own.metadata:
-            suitable = None if own.name in manual.defaults else chosen.get(own.metadata["suits"])
-            usual = getattr(suitable, own.name, default.kind)
-            chosen[own.name] = _declare_choice(options, own.name, own.metadata["table"], usual, words, files)
+        if own.name in chosen:
+            name, entry, choices = chosen[own.name]
+            options.add_argument(f"--{own.name}.kind", default=name, choices=list(choices), help=f"which {own.name}")
+            options.add_class_arguments(entry, own.name, skip=set(own.metadata["table"].given), instantiate=False)
         elif is_dataclass(default) or is_dataclass(hints[own.name]):
             group = type(default) if is_dataclass(default) else hints[own.name]
             options.add_class_arguments(group, own.name, instantiate=False)
@@ -230,21 +273,25 @@ def _declare_option(options: ArgumentParser, own: Field[Any], hint: Any, default
         options.add_argument(f"--{own.name}", default=default, **settings)
 
 
-def _declare_choice(
-    options: ArgumentParser, key: str, table: Table[Any], default: str, words: Sequence[str], files: Mapping[str, Any]
-) -> Any:
-    """`--key.kind`, and the options of the entry it picks, which must be known before they can be declared."""
-    given = _given_kind(key, words, files)
-    kind = default if given is None else given
-    entry = table.choose(str(kind))
-    options.add_argument(f"--{key}.kind", default=kind, choices=sorted(table), help=f"which {key}")
-    options.add_class_arguments(entry, key, skip=set(table.given), instantiate=False)
-    return entry
+def given_options(words: Sequence[str]) -> set[str]:
+    """The names of options that flags or files give, `group.option` those inside a group."""
+    words, files, _ = _with_files(words)
+    flags = {word.partition("=")[0].removeprefix("--").removesuffix("+") for word in words if word.startswith("--")}
+    return flags | {name for tree in files.values() for name in _names(tree)}
+
+
+def _names(tree: Mapping[str, Any], before: str = "") -> list[str]:
+    return [
+        name
+        for key, value in tree.items()
+        for name in (_names(value, f"{before}{key}.") if isinstance(value, dict) and value else [f"{before}{key}"])
+    ]
 
 
 def kind_is_given(key: str, words: Sequence[str]) -> bool:
     """Whether flags or files say which entry of a table a field picks."""
-    return _given_kind(key, *_with_files(words)) is not None
+    found, files, _ = _with_files(words)
+    return _given_kind(key, found, files) is not None
 
 
 def _given_kind(key: str, words: Sequence[str], files: Mapping[str, Any]) -> Any:
@@ -259,6 +306,16 @@ def _given_kind(key: str, words: Sequence[str], files: Mapping[str, Any]) -> Any
             group = files[word].get(key)
             kind = group.get("kind", kind) if isinstance(group, dict) else kind
     return kind
+
+
+def _of_another_kind(name: str, kinds: tuple[type, ...]) -> str | None:
+    """What to say of an option that the entry chosen here has not, and others of its table have."""
+    key, _, option = name.removeprefix("--").partition(".")
+    for table in (own.metadata["table"] for kind in kinds for own in _fields(kind) if own.name == key and own.metadata):
+        having = sorted(entry for entry in table if option in inspect.signature(table[entry]).parameters)
+        if option and having:
+            return f"{key} of kind {' or '.join(having)} has it, so give --{key}.kind as well."
+    return None
 
 
 def _instance(kind: type[One], arguments: Namespace, manual: Manual) -> One:

@@ -21,7 +21,7 @@ from ebar.energies.kinds import ENERGIES
 from ebar.errors import UserError
 from ebar.journeys.residual.settings import Fitting, Measuring, NegativesDraws
 
-MANUAL = Manual.of(__doc__, makes="residual model", defaults={"name": "residual"})
+MANUAL = Manual.of(__doc__, defaults={"name": "residual"})
 
 
 @dataclass(frozen=True, kw_only=True)

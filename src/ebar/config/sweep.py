@@ -19,7 +19,7 @@ from ebar.config.reader import Manual, argument, list_option
 from ebar.errors import UserError
 from ebar.journeys.sweep.search import Between, Dimension, Halving, OneOf, Search, Value
 
-MANUAL = Manual.of(__doc__, makes="sweep", defaults={"name": "sweep"})
+MANUAL = Manual.of(__doc__, defaults={"name": "sweep"})
 FORM = "give NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=ONE,OTHER,…"
 
 
@@ -91,7 +91,7 @@ def _value(word: str) -> Value:
 
 def with_values(tree: dict[str, Any], values: Any) -> dict[str, Any]:
     """A configuration with other values of some options, by their names on the command line."""
-    found = _copied(tree)
+    found: dict[str, Any] = _copied(tree)
     for name, value in values.items():
         *groups, last = name.split(".")
         inside = found

@@ -9,7 +9,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -23,9 +23,10 @@ from ebar.bounds import Count
 from ebar.data.languages import Language
 from ebar.data.packed import PackedPairs
 from ebar.data.tokenisers import Alphabet, Tokeniser, encode_lines, reading_of_space
-from ebar.errors import UserError, choose
+from ebar.errors import UserError, choose, no_file
 from ebar.maths.randomness import folded
 from ebar.maths.rows import count_rows, evenly, take
+from ebar.store.differences import LATER, lasting
 from ebar.types import Context, Sequences, Space
 
 FEW_LOGITS = 1024  # held-out rows scored together where a token is one of a few symbols
@@ -76,8 +77,7 @@ class Corpus:
         """Its kind and the kind's options, as a configuration has them; None where it was made of something else."""
         if self.source is None:
             return None
-        kind = {field.name: getattr(self.source, field.name) for field in fields(self.source)}
-        return {"kind": self.source.kind, **kind}
+        return {"kind": self.source.kind, **lasting(self.source, as_before=True)}
 
     @property
     def defaults(self) -> Mapping[str, Mapping[str, Any]]:
@@ -163,6 +163,14 @@ def every_nth(part: Any, n: int, there_are: str, what: str) -> tuple[Any, Any]:
     return take(part, rows[rows % n != n - 1]), take(part, rows[rows % n == n - 1])
 
 
+def drawn_rows(part: Any, most: int | None, seed: int) -> Any:
+    """At most so many rows, drawn by the seed."""
+    rows = count_rows(part)
+    if most is None or most >= rows:
+        return part
+    return take(part, torch.randperm(rows, generator=Generator().manual_seed(folded(seed, 1)))[:most])
+
+
 def at_most(part: Any, most: int | None) -> Any:
     """At most so many rows, evenly spread from the first to the last."""
     rows = count_rows(part)
@@ -180,11 +188,11 @@ def readable(path: Path, reached: Callable[[], str]) -> Iterator[Any]:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
             yield file
     except FileNotFoundError:
-        raise UserError(f"There is no file {path}.") from None
+        raise no_file(path) from None
     except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError):
         raise UserError(f"{path} cannot be decompressed past {reached()}: it is damaged or cut short.") from None
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+        raise UserError(f"{path} cannot be read ({error.strerror or error}): give a file that can.") from None
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -195,7 +203,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             try:
                 text = raw.decode()
             except UnicodeDecodeError as error:
-                raise UserError(f"{path}, line {number}: byte {error.start + 1} is not UTF-8.") from None
+                raise UserError(f"{path}, line {number}: byte {error.start + 1} is not UTF-8: save it so.") from None
             yield number, text.removesuffix("\n").removesuffix("\r")
     if number == 0:
         raise UserError(f"{path} is empty: it needs one sequence per line.")
@@ -225,7 +233,10 @@ def read_corpus(path: Path, tokeniser: Tokeniser, space: Space) -> Sequences:
     for number, encoded in _encoded(path, tokeniser):
         tokens = encoded + ending
         if space.end is None and len(tokens) != space.length:
-            raise UserError(f"{path}, line {number}: {len(tokens)} tokens where each line must have {space.length}.")
+            raise UserError(
+                f"{path}, line {number}: {len(tokens)} tokens where each line must have {space.length}: make them "
+                "equally long, or leave out fixed_length."
+            )
         if len(tokens) > space.length:
             allowed = f"{space.length} allowed, the end included"
             raise UserError(f"{path}, line {number}: {len(tokens)} tokens are more than the {allowed}.")
@@ -268,6 +279,12 @@ class LinesData:
     """Held-out sequences for `ebar evaluate`; without a file, the validation sequences."""
     alphabet: str | None = None
     """The symbols, in the order of their tokens; by default those of the training file."""
+    fixed_length: bool = field(default=False, metadata=LATER)
+    """All lines have as many symbols, and no token marks their end: draws have exactly so many."""
+    limit: Count | None = field(default=None, metadata=LATER)
+    """Most training lines, drawn by the run's seed; by default all."""
+    held_out_limit: Count | None = field(default=None, metadata=LATER)
+    """Most validation lines and test lines, evenly spaced; by default all."""
 
     kind = "lines"
     defaults = SMALL
@@ -275,14 +292,22 @@ class LinesData:
     def read(self, *, seed: int = 0, maximal_length: int | None = None, folder: Path | None = None) -> Corpus:
         """The alphabet is that of the training file, unless one is given."""
         alphabet = Alphabet(self.alphabet if self.alphabet is not None else symbols_of(self.train))
-        space = ended_space(alphabet, longest_of(self.train, alphabet), maximal_length)
+        longest = longest_of(self.train, alphabet)
+        if self.fixed_length:
+            if maximal_length is not None:
+                raise UserError("Lines of a fixed length have no longest one: leave out maximal_length.")
+            space = Space(alphabet.size, longest, completes=True)
+        else:
+            space = ended_space(alphabet, longest, maximal_length)
         train = read_corpus(self.train, alphabet, space)
         if self.validation is not None:
             validation = read_corpus(self.validation, alphabet, space)
         else:
             train, validation = every_nth(train, 5, f"{self.train} has only", "lines")
         test = validation if self.test is None else read_corpus(self.test, alphabet, space)
-        parts = {"train": train, "validation": validation, "test": test}
+        held_out = {"validation": validation, "test": test}
+        parts = {"train": drawn_rows(train, self.limit, seed)}
+        parts |= {name: at_most(part, self.held_out_limit) for name, part in held_out.items()}
         return Corpus(tokeniser=alphabet, space=space, parts=parts, source=self, held_out_batch=FEW_LOGITS)
 
 
@@ -308,6 +333,8 @@ class LanguageData:
     """Held-out sequences for `ebar evaluate`."""
     seed: int | None = None
     """Of the draws; by default that of the run."""
+    limit: Count | None = field(default=None, metadata=LATER)
+    """Most of the training sequences, the first ones; by default all."""
 
     kind = "language"
     defaults = SMALL
@@ -324,6 +351,7 @@ class LanguageData:
             name: truth.sample(size, generator=Generator().manual_seed(folded(seed, place)))
             for place, (name, size) in enumerate(sizes.items())
         }
+        parts["train"] = parts["train"].select(slice(self.limit))
         return Corpus(
             tokeniser=alphabet, space=space, parts=parts, source=self, held_out_batch=FEW_LOGITS, language=language
         )

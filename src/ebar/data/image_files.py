@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ebar.data.corpus import readable
 from ebar.data.images import IDX_BYTES, read_image_file
-from ebar.errors import UserError
+from ebar.errors import UserError, no_file
 
 CIFAR_RECORD = 1 + 3 * 32 * 32  # a label and the planes of an image
 
@@ -28,7 +28,7 @@ class LabelledFile(NamedTuple):
 def read_labelled_images(path: Path, labels: Path | None = None) -> LabelledFile:
     """Images and labels; by default those beside idx images, under MNIST's names, or in the same file."""
     if not path.exists():
-        raise UserError(f"There is no file {path}.")
+        raise no_file(path)
     if path.suffix == ".bin":
         found = _from_cifar(path)
     elif path.suffix == ".mat":

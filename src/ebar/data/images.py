@@ -3,7 +3,7 @@
 import math
 import zipfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +14,10 @@ from torch import Generator, Tensor
 
 from ebar.bounds import Count
 from ebar.data.corpus import Corpus, readable
-from ebar.errors import UserError
+from ebar.errors import UserError, no_file
 from ebar.maths.randomness import folded
+from ebar.maths.rows import evenly
+from ebar.store.differences import LATER
 from ebar.types import Sequences, Space
 
 IDX_BYTES = 8  # the code of unsigned bytes in the third byte of an idx file
@@ -78,7 +80,7 @@ def read_image_file(path: Path) -> Images:
     if path.is_dir():
         array = _from_folder(path)
     elif not path.exists():
-        raise UserError(f"There is no file {path}.")
+        raise no_file(path)
     elif path.suffix == ".npz":
         array = _from_npz(path)
     else:
@@ -159,6 +161,8 @@ class ImagesData:
     """Held-out images for `ebar evaluate`; without a file, the validation images."""
     limit: Count | None = None
     """Most training images, drawn by the run's seed; by default all."""
+    held_out_limit: Count | None = field(default=None, metadata=LATER)
+    """Most validation images and test images, evenly spaced; by default all."""
     validation_size: Count | None = None
     """Without a validation file, so many of the last training images in place of a tenth."""
     binary: bool = False
@@ -187,6 +191,8 @@ class ImagesData:
             order = torch.randperm(len(train), generator=Generator().manual_seed(folded(seed, 1)))
             train = train.select(order[: self.limit])
         test = validation if self.test is None else self._images(self.test)
+        if self.held_out_limit is not None:
+            validation, test = (part.select(evenly(len(part), self.held_out_limit)) for part in (validation, test))
         for part, path in ((validation, self.validation), (test, self.test)):
             if part.pixels.shape[1:] != train.pixels.shape[1:]:
                 theirs, ours = (" × ".join(map(str, images.pixels.shape[1:])) for images in (part, train))

@@ -101,7 +101,7 @@ class Language:
 
     def _checked(self) -> Dfa:
         if not 0 <= self.presence <= 1:
-            raise UserError(f"The presence is a probability between 0 and 1, and {self.presence} is not.")
+            raise UserError(f"The presence is a probability: it must be between 0 and 1, not {self.presence}.")
         if self.length < 1:
             raise UserError(f"Sequences need at least one symbol, so a length of {self.length} is too small.")
         if self.stop is not None and not self.end:

@@ -4,13 +4,15 @@
     <name>/tokens.bin    all tokens, one after another, little-endian, 16 or 32 bits each
     <name>/offsets.bin   where each row begins, and the last ends, 64 bits each; none where rows are windows
 
-What was interrupted is written again from the start.
+A stream that was interrupted is gone on with where it was last known to be on the disk; pairs are written again from
+the start.
 """
 
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,9 @@ from ebar.errors import UserError
 from ebar.store.stages import HEADER, Header, Stage, damaged, entered, open_stage
 from ebar.store.writing import saving
 from ebar.types import Context, Sequences
+
+SAVED = 1 << 23  # bytes of tokens after which what was written is noted
+NOTED = ("blocks", "tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +114,44 @@ def pack_stream(
     description: Mapping[str, Any] = {},
 ) -> Packed:
     """A stream as windows of `length` tokens, written where it is not there yet. `description`: of which text."""
+    return pack_from(
+        folder, lambda start: islice(blocks(), start, None), vocabulary=vocabulary, length=length,
+        description=description,
+    )  # fmt: skip
+
+
+def pack_from(
+    folder: Path,
+    blocks: Callable[[int], Iterable[NDArray[Any]]],
+    *,
+    vocabulary: int,
+    length: int,
+    description: Mapping[str, Any] = {},
+) -> Packed:
+    """The same of a stream that can be begun at any block, by its number: after an interruption it is not read again.
+
+    What is on the disk is noted every SAVED bytes of tokens.
+    """
     with open_stage(folder, {"vocabulary": vocabulary, "length": length, **description}) as stage:
         if not stage.done:
-            total = 0
-            with saving(str(folder)), (folder / "tokens.bin").open("wb") as file:
-                for block in blocks():
-                    file.write(_stored(block, vocabulary))
-                    total += len(block)
+            # An earlier version noted tokens, and no blocks.
+            number, total = (int(stage.state.get(name, 0)) if "blocks" in stage.state else 0 for name in NOTED)
+            path, dtype = folder / "tokens.bin", _dtype(vocabulary)
+            with saving(str(folder)), path.open("r+b" if total else "wb") as file:
+                file.truncate(total * np.dtype(dtype).itemsize)
+                file.seek(0, os.SEEK_END)
+                since = 0
+                for block in blocks(number):
+                    file.write(content := _stored(block, vocabulary))
+                    number, total, since = number + 1, total + len(block), since + len(content)
+                    if since >= SAVED:
+                        _to_disk(file)
+                        stage.save(dict(zip(NOTED, (number, total), strict=True)))
+                        since = 0
                 _to_disk(file)
             if total < length:
                 raise UserError(f"The text has {total:,} tokens, too few for one window of {length:,}.")
-            stage.save({"dtype": _dtype(vocabulary), "tokens": total, "rows": None, "length": length})
+            stage.save({"dtype": dtype, "tokens": total, "rows": None, "length": length, "blocks": number})
     return Packed(folder)
 
 

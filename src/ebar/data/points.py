@@ -2,7 +2,7 @@
 
 import zipfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from ebar.bounds import Count, check
-from ebar.errors import UserError
+from ebar.errors import UserError, no_file
 from ebar.maths.mixtures import MIXTURES, draw_mixture
 from ebar.maths.randomness import folded
+from ebar.store.differences import LATER
 from ebar.types import PointSpace
 
 
@@ -49,6 +50,8 @@ class PointsData:
     """By default a tenth of the training points."""
     test: Path | None = None
     """By default another tenth of the training points."""
+    limit: Count | None = field(default=None, metadata=LATER)
+    """Most training points of a file, drawn by the run's seed; by default all."""
 
     kind = "points"
 
@@ -63,6 +66,8 @@ class PointsData:
             )
         if self.mixture is not None and (self.validation or self.test):
             raise UserError("Points of a mixture are drawn for all parts: leave the validation and test files out.")
+        if self.mixture is not None and self.limit is not None:
+            raise UserError("Points of a mixture are as many as data.size says: leave out data.limit.")
         return self._from_mixture(self.mixture) if self.mixture is not None else self._from_files(seed)
 
     def _from_mixture(self, name: str) -> Points:
@@ -90,13 +95,14 @@ class PointsData:
                 parts[name], order = train[order[:tenth]], order[tenth:]
         if len(order) == 0:
             raise UserError(f"{self.train} has only {len(train)} points: give more, or validation and test files.")
+        order = order[: self.limit]  # in an order that was drawn
         return Points(train=train[order], validation=parts["validation"], test=parts["test"], source=self)
 
 
 def read_points_file(path: Path) -> Float[Tensor, "points dimensions"]:
     """The points of a file, one per row, in float32."""
     if not path.is_file():
-        raise UserError(f"There is no file {path}.")
+        raise no_file(path)
     array = _from_npz(path) if path.suffix == ".npz" else _from_text(path)
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "fiu":
         raise UserError(f"{path} holds {array.dtype} of shape {array.shape}: points are numbers, one point per row.")

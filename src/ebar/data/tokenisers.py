@@ -106,7 +106,7 @@ class Alphabet:
         except KeyError as error:
             symbol = error.args[0]
             raise UserError(
-                f"{symbol!r} at position {text.index(symbol)} is not in the alphabet {self.symbols!r}."
+                f"{symbol!r} at position {text.index(symbol)} is not in the alphabet {self.symbols!r}: use its symbols."
             ) from None
 
     def decode(self, tokens: list[int]) -> str:
@@ -241,7 +241,20 @@ def reading_of_space(tokeniser: Tokeniser | None, space: Space, *, before: str =
     spellings = [*tokeniser.spellings(), *[None] * space.vocabulary][: space.vocabulary]
     if space.end is not None:
         spellings[space.end] = None
-    return replace(reading, encode=tokeniser.encode, alphabet=alphabet, spellings=spellings)
+    return replace(
+        reading, encode=tokeniser.encode, alphabet=alphabet, spellings=spellings,
+        drops_blank=_drops_blank(tokeniser, spellings),
+    )  # fmt: skip
+
+
+def _drops_blank(tokeniser: Tokeniser, spellings: Sequence[bytes | None]) -> bool:
+    """Whether `decode` leaves out a blank that the first token spells, as sentencepiece's does, whose `encode` adds it.
+
+    Seen from the first token of several characters that begins with one.
+    """
+    spelt = ((token, one) for token, one in enumerate(spellings) if one is not None and len(one) > 1 and one.isascii())
+    found = next(((token, one) for token, one in spelt if one[:1] == b" "), None)
+    return found is not None and tokeniser.decode([found[0]]) == found[1][1:].decode()
 
 
 def _words(text: str) -> list[str]:

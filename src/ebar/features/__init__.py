@@ -12,7 +12,9 @@ from ebar.features.classifier import classifier
 from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Feature, Features, bind, negated
 from ebar.features.functions import Predicate, TextScore
+from ebar.features.phrases import EndsWith, Ordered, Template, WordCount
 from ebar.features.regular import Accepted, Expression, Motif, StartsWith, Word, whole
+from ebar.features.rules import Canonical, Grammar, json_schema
 from ebar.tables import Table
 
 FEATURES: Table[Callable[..., Any]] = Table(
@@ -23,6 +25,10 @@ FEATURES: Table[Callable[..., Any]] = Table(
         "word": Word,
         "whole": whole,
         "starts_with": StartsWith,
+        "ends_with": EndsWith,
+        "ordered": Ordered,
+        "word_count": WordCount,
+        "template": Template,
         "ngram_count": NgramCount,
         "length": Length,
         "predicate": Predicate,
@@ -35,6 +41,7 @@ FEATURES: Table[Callable[..., Any]] = Table(
 )
 
 __all__ = [
-    "FEATURES", "Accepted", "Agreement", "Expression", "Feature", "Features", "Length", "Motif", "NgramCount",
-    "Predicate", "Reading", "StartsWith", "TextScore", "Word", "bind", "classifier", "negated", "whole",
+    "FEATURES", "Accepted", "Agreement", "Canonical", "EndsWith", "Expression", "Feature", "Features", "Grammar",
+    "Length", "Motif", "NgramCount", "Ordered", "Predicate", "Reading", "StartsWith", "Template", "TextScore", "Word",
+    "WordCount", "bind", "classifier", "json_schema", "negated", "whole",
 ]  # fmt: skip

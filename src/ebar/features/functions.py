@@ -128,7 +128,7 @@ class TextScore:
         except (TypeError, ValueError, RuntimeError) as error:
             raise UserError(f"Feature {self.name!r} must give a number for each text: {error}.") from error
         of_shape(values, (len(texts),), f"Feature {self.name!r} of {len(texts)} texts")
-        outside = ((values < self.low) | (values > self.high)).nonzero()
+        outside = (~((values >= self.low) & (values <= self.high))).nonzero()  # NaN is
         if len(outside):
             row = int(outside[0])
             raise UserError(

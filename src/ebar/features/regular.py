@@ -117,7 +117,7 @@ class Motif(Regular):
         return f"{'no ' if self.absent else ''}motif {self.motif}"
 
     def language(self, alphabet: str | None) -> Dfa:
-        return motifs.contains(*_symbols(self.motif, alphabet))
+        return motifs.contains(*symbols_of(self.motif, alphabet))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class StartsWith(Regular):
         return f"{'does not start' if self.absent else 'starts'} with {self.prefix}"
 
     def language(self, alphabet: str | None) -> Dfa:
-        return motifs.starts_with(*_symbols(self.prefix, alphabet))
+        return motifs.starts_with(*symbols_of(self.prefix, alphabet))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Expression(Regular):
 
     def language(self, alphabet: str | None) -> Dfa:
         if alphabet is None:
-            return _over_text(self.expression, "whole" if self.whole else "anywhere")
+            return over_text(self.expression, "whole" if self.whole else "anywhere")
         return compile_expression(self.expression, alphabet, anywhere=not self.whole)
 
 
@@ -174,7 +174,7 @@ class Word(Regular):
         return f"{'no ' if self.absent else ''}word {self.expression}"
 
     def language(self, alphabet: str | None) -> Dfa:
-        return _over_text(self.expression, "word")
+        return over_text(self.expression, "word")
 
 
 def whole(expression: str, *, absent: bool = False) -> Expression:
@@ -192,13 +192,13 @@ def _over_alphabet(feature: Regular) -> Dfa:
     return ~present if feature.absent else present
 
 
-def _symbols(text: str, alphabet: str | None) -> tuple[list[int], int]:
+def symbols_of(text: str, alphabet: str | None) -> tuple[list[int], int]:
     """A text in the symbols of an alphabet, or in bytes; and how many symbols there are."""
     return (list(text.encode()), 256) if alphabet is None else (motifs.spell(text, alphabet), len(alphabet))
 
 
 @lru_cache(maxsize=256)
-def _over_text(expression: str, where: str) -> Dfa:
+def over_text(expression: str, where: str) -> Dfa:
     """The automaton over bytes of the texts that match: somewhere, as whole words, or as a whole."""
     pattern = choose(WHERE, where, "place of a match")
     compile_text(expression)  # so that an error quotes what the user wrote, and brackets are balanced within it
@@ -214,7 +214,7 @@ def _tolerant(dfa: Dfa) -> Dfa:
     """
     table, accepting = dfa.moves, dfa.accepting
     states = torch.arange(dfa.states)
-    characters = slice(128) if dfa.letter is None else dfa.letter[:128].unique()
+    characters = slice(128) if dfa.letter is None else torch.unique(dfa.letter[:128])
     matched = accepting & (table[:, characters] == states[:, None]).all(1)
     hopeless = ~accepting & (table == states[:, None]).all(1)
     anew = torch.where(hopeless[table[dfa.start]], dfa.start, table[dfa.start])

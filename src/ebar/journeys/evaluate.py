@@ -1,8 +1,8 @@
 """How good a model is on held-out data, with intervals: which figures, is decided by the kind of data."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from ebar.types import Context, Estimate, Sequences, Stepwise
 
 SHOWN = 30  # translations or draws on the page
 WINDOWS = 5  # of text, drawn for the page
+HYPOTHESES, REFERENCES = "hypotheses.txt", "references.txt"  # of a run that translates, a line for each test pair
 COLUMNS = 10  # of a stream, read side by side (Dai et al. 2019)
 
 
@@ -42,9 +43,12 @@ class Evaluated:
     figures: dict[str, object]
     samples: Samples | None = None
     about: str = ""
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)  # lines of files, by name
 
     def write(self, folder: Path) -> None:
-        """Adds the figures to results.json of a run, and writes report.html."""
+        """Adds the figures to results.json of a run, and writes report.html; translations are kept too."""
+        for name, lines in self.files.items():
+            Run(folder).write(name, "".join(f"{' '.join(one.splitlines())}\n" for one in lines).encode())
         Run(folder).add_results(evaluation=self.figures)
         write_run_page(folder, figures=self.figures, samples=self.samples)
 
@@ -70,11 +74,18 @@ def evaluate(
     """On `data.test`. Translations: perplexity, and BLEU of a beam of this width, in all and by the length of the
     target (`edges`). Images: bits per dimension. Text: perplexity per token, byte and word, in windows that move on by
     `stride`. A stream: the same, its memory carried through segments of `segment` tokens in `columns` side by side;
-    `memory`, `clamp_length` and `same_length` are the backbone's at evaluation. Sequences with an end: cross-entropy,
-    next to the entropy where the language is known, and how often `features` are in `draws` draws.
+    `memory`, `clamp_length` and `same_length` are the backbone's at evaluation. Sequences, with an end or of a fixed
+    length: cross-entropy, next to the entropy where the language is known, and how often `features` are in `draws`
+    draws.
     """
     device = str(device_of(model))
     generator = default_generator(device) if generator is None else generator
+    ends = data.space.end is not None or data.space.completes  # else a text that has no end
+    if features and (data.source_tokeniser is not None or data.tokeniser is None or not ends):
+        raise UserError(
+            "Features are counted in draws of whole sequences, which text, translations and images are not: leave them "
+            "out."
+        )
     reading = {"segment": segment, "memory": memory, "clamp_length": clamp_length, "same_length": same_length}
     if isinstance(part := data.parts["test"], Stream) and stride is None:
         return _stream(model, data, part, columns, reading, generator)
@@ -88,7 +99,7 @@ def evaluate(
         return _translations(model, data, test, to_device(sources, device), width, length_penalty, edges)
     if data.tokeniser is None:
         return Evaluated({"bits_per_dimension": bits_per_dimension(model, test)})
-    if data.space.end is None:
+    if not ends:
         stream, length = test.tokens.flatten(), data.space.length
         costs = stream_cost(model, stream, stride=stride)
         about = f"{costs.tokens:,} tokens, windows of {length} moved on by {length if stride is None else stride}"
@@ -165,7 +176,7 @@ def _translations(
         name = f"BLEU of {of_length.sentences:,} references of {of_length.name} words"
         figures[name] = "–" if of_length.score is None else of_length.score
     lines = [f"{own}   ⟵   {reference}" for own, reference in zip(hypotheses, references, strict=True)]
-    return Evaluated(figures, Samples(lines[:SHOWN]), search)
+    return Evaluated(figures, Samples(lines[:SHOWN]), search, {HYPOTHESES: hypotheses, REFERENCES: references})
 
 
 def _stream(

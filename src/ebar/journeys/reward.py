@@ -7,6 +7,7 @@ exceed, and KL(p‖q) = E_p[r]/β − log Z. Beside it stands best-of-n at a KL 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +20,11 @@ from ebar.estimators.exact import device_of
 from ebar.estimators.log_z import log_mean
 from ebar.estimators.moments import weighted_mean
 from ebar.evaluation.best_of_n import expected_best, kl_bound, n_for
+from ebar.journeys.control.constraints import Constraint, Constraints
 from ebar.journeys.control.continuing import Texts, continued_from
+from ebar.journeys.control.policies import policy_of, save_policy
+from ebar.journeys.control.report import Tuned
+from ebar.journeys.control.tuning import Tuning, tune
 from ebar.maths.importance import check_weights
 from ebar.maths.log_space import effective_sample_size
 from ebar.maths.randomness import default_generator
@@ -40,6 +45,8 @@ class Rewarded:
     energy: Reward
     text: Callable[[Sequences], list[str]]
     rows: int
+    continues: Callable[[Any], Any]  # a model of the same tokens, over the same texts after the same prompt
+    model: Any  # without the prompt
 
     @torch.no_grad()
     def check(
@@ -89,6 +96,28 @@ class Rewarded:
         drawn = draw(sampler or Resampling(), self.p, n, generator=generator)
         return Texts(self.text(drawn.x), drawn)
 
+    def tune(self, folder: Path | str | None = None, **options: Any) -> Tuned:
+        """A model π of its own, brought to p by policy gradient; `options` are those of `Tuning`.
+
+        By KL(p‖π) on draws of the model and then of π itself; with divergence="reverse_kl" and proposal="policy" it is
+        what reinforcement learning with a KL penalty does: KL(π‖p) = log Z − (E_π[r] − β·KL(π‖q))/β. The reward must be
+        a number for every text that is drawn.
+        """
+        tuning = Tuning(**{"proposal": "model", **options})
+        if tuning.proposal == "look_ahead" or tuning.method != "policy_gradient":
+            raise UserError("Nothing looks ahead to a reward: tune by policy_gradient, with proposal model or policy.")
+        place = None if folder is None else Path(folder)
+        policy = policy_of(self.model, lora_rank=tuning.lora_rank, seed=tuning.seed)
+        feature = replace(self.energy.score, name="reward")
+        # No mean of it is asked for: all steps are made.
+        constraints = Constraints([Constraint(feature, math.nan, feature)])
+        tuned = tune(
+            self.p, self.continues(policy), constraints, tuning, place, ahead=None, text=self.text, rows=self.rows
+        )
+        if place is not None:
+            save_policy(policy, place / "model")
+        return replace(tuned, model=policy)
+
     def _draws(self, n: int, generator: Generator) -> tuple[torch.Tensor, torch.Tensor]:
         """log q and r of draws of the model."""
         parts = []
@@ -112,13 +141,16 @@ def reward(
     if reading is None:
         raise UserError("This model does not say what its tokens spell: give one that is pretrained or made for data.")
     base = continued_from(model, prompt, reading, length)
-    reading = replace(reading, longest=base.space.length, before=prompt if reads_prompt else "")
+    reading = reading.going_on_from(prompt, base.space.length, reads_prompt=reads_prompt)
     energy = Reward(function, beta, reading)
 
     def text(x: Sequences) -> list[str]:
         return [reading.text(x.prefix(row)) for row in range(len(x.lengths))]
 
-    return Rewarded(p=Tilted(base, energy), energy=energy, text=text, rows=rows)
+    return Rewarded(
+        p=Tilted(base, energy).eval().requires_grad_(False), energy=energy, text=text, rows=rows, model=model,
+        continues=lambda policy: continued_from(policy, prompt, reading, length),
+    )  # fmt: skip
 
 
 def _mean(log_weights: torch.Tensor, values: torch.Tensor) -> Estimate:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ def train(
         known.reading = data.reading
     device = str(next(model.parameters()).device)
     if training.start is not None:
-        load_best(model, training.start)
+        _begin(model, training.start)
     if seed is None:
         seed = seed_of(folder)
     elif generator is None:
@@ -127,7 +128,20 @@ def train(
         # The same random numbers at every evaluation, where an objective draws some: epochs are compared, not luck.
         validation=lambda: evaluate_objective(judge, held_out, generator=Generator(device).manual_seed(seed)),
     )  # fmt: skip
+    if isinstance(objective, MaximumLikelihood) and (words := history.diverged()):
+        warnings.warn(words, RuntimeWarning, stacklevel=2)
     return Trained(model=model, data=data, history=history, result=result, folder=folder)
+
+
+def _begin(model: nn.Module, start: Path) -> None:
+    try:
+        load_best(model, start)
+    except UserError as error:
+        if "does not fit" not in str(error):
+            raise
+        raise UserError(
+            f"The weights of {start} do not fit this model: give it the same data, tokeniser, backbone and head."
+        ) from error
 
 
 def train_in_folder(
@@ -282,9 +296,14 @@ def training_batches(
         return Columns.to_train(part, training.batch_size, seed=seed, device=device)
     if training.batch_tokens is None or isinstance(part, Images):
         size = _rows_in_batch(training, part)
-        return OnDevice(Batches(data=part, batch_size=size, seed=seed, drop_last=training.drop_last), device)
+        batches = Batches(
+            data=part, batch_size=size, seed=seed, drop_last=training.drop_last, block=training.shuffle_block
+        )
+        return OnDevice(batches, device)
     if training.drop_last:
         raise UserError("Batches of a number of tokens have no last one: leave out training.drop_last.")
+    if training.shuffle_block is not None:
+        raise UserError("Batches of a number of tokens are sorted by length: leave out training.shuffle_block.")
     return OnDevice(Budgeted(data=part, tokens=training.batch_tokens, seed=seed), device)
 
 

@@ -199,7 +199,7 @@ class Prompted(nn.Module):
 
     @property
     def space(self) -> Space:
-        return self.model.space
+        return self.model.space.after(self.prompt)
 
     @property
     def free_logits(self) -> bool:

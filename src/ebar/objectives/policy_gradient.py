@@ -167,8 +167,10 @@ class PolicyGradient:
     proposal: Distribution | None = None
     divergence: Literal["kl", "reverse_kl", "jensen_shannon", "total_variation"] = "kl"
     """kl is KL(p‖π), DPG; reverse_kl is KL(π‖p), infinite where π goes and P is zero."""
-    baseline: Literal["automatic", "none", "running", "known"] = "automatic"
-    """Subtracted from f': E_π[f'], a running mean or, for kl, the known −1; automatic is known for kl, else running."""
+    baseline: Literal["automatic", "none", "running", "known", "once_replaced"] = "automatic"
+    """Subtracted from f': E_π[f'], a running mean or, for kl, the known −1; automatic is known for kl, else running. It
+    leaves the gradient unbiased only where draws can be all that π can make: once_replaced is none until the policy
+    has become the proposal, then automatic."""
     replace: bool = False
     """Whether a better policy becomes the proposal."""
     check_every: int = 10
@@ -180,7 +182,7 @@ class PolicyGradient:
 
     def __post_init__(self) -> None:
         choose(DIVERGENCES, self.divergence, "divergence")
-        choose(dict.fromkeys(("automatic", "none", "running", "known")), self.baseline, "baseline")
+        choose(dict.fromkeys(("automatic", "none", "running", "known", "once_replaced")), self.baseline, "baseline")
         if self.baseline == "known" and self.divergence != "kl":
             raise UserError(f"The baseline of {self.divergence} is not known: choose running or none.")
         if self.replace and self.proposal is None:
@@ -249,7 +251,11 @@ class PolicyGradient:
         terms = DIVERGENCES[self.divergence](log_a, log_b)
         self._refuse_infinite(terms.value, drawn)
         slope = terms.slope_b
-        kind = ("known" if self.divergence == "kl" else "running") if self.baseline == "automatic" else self.baseline
+        kind: str = self.baseline
+        if kind == "once_replaced":
+            kind = "automatic" if bool(self.memory.replaced > 0) else "none"
+        if kind == "automatic":
+            kind = "known" if self.divergence == "kl" else "running"
         if kind == "known":
             weights = slope + log_b.exp()
         elif kind == "running":

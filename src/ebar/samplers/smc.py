@@ -49,7 +49,13 @@ def energy(prefixes: Prefixes) -> Float[Tensor, " prefixes"]:
     """
     if not isinstance(prefixes.target, Tilted):
         raise UserError('The twist "energy" needs a tilted target: use the twist "none".')
-    value = -measured_energy(prefixes.target.energy, prefixes.x, prefixes.context)
+    try:
+        value = -measured_energy(prefixes.target.energy, prefixes.x, prefixes.context)
+    except UserError as error:
+        raise UserError(
+            "Sequential Monte Carlo asks for the energy of a prefix too, and there it fails: let your function "
+            f'take any prefix, or give the twist "none" ({str(error).rstrip(".")}).'
+        ) from error
     return prefixes.log_ratio + torch.where(value.isinf(), 0.0, value)
 
 

@@ -5,7 +5,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -61,9 +62,19 @@ def attempt(work: Callable[[Any, Any], Any], common: Any, job: Any, setting: Set
         torch.set_default_dtype(before)
 
 
+@contextmanager
+def sending() -> Iterator[None]:
+    """What cannot be sent becomes one sentence."""
+    try:
+        yield
+    except (TypeError, AttributeError) as error:
+        raise UserError(f"This work cannot be sent to other processes ({error}): use --backend process.") from error
+
+
 def prepare(setting: Setting) -> None:
     """Once in a process, before what it was sent is used."""
     os.environ["EBAR_PLUGINS"] = setting.plug_ins
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a tokeniser of Hugging Face would take all cores
     import_plug_ins()
 
 

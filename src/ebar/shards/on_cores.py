@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ebar.errors import UserError
-from ebar.shards.attempt import Outcome, Setting, attempt, leave_with, prepare
+from ebar.shards.attempt import Outcome, Setting, attempt, leave_with, prepare, sending
 from ebar.shards.workers import Workers
 
 IDLE = 600.0  # seconds after which a worker that nobody asks anything ends
@@ -28,7 +28,8 @@ class CorePool:
     def submit(self, job: Any) -> "Future[Any]":
         if self.executor is None:
             self.executor = _executor(self.number, self.sent)
-        future: Future[Any] = self.executor.submit(_run, job)
+        with sending():  # what is common goes with the first one
+            future: Future[Any] = self.executor.submit(_run, job)
         return future
 
     def is_death(self, error: BaseException) -> bool:

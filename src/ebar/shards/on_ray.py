@@ -1,5 +1,6 @@
 """Shards on Ray: on this machine, or on the cluster that RAY_ADDRESS names."""
 
+import logging
 import os
 import shutil
 import socket
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 
 from ebar.errors import UserError
-from ebar.shards.attempt import Outcome, Setting, attempt, prepare
+from ebar.shards.attempt import Outcome, Setting, attempt, prepare, sending
 from ebar.shards.workers import Workers
 
 LONGEST_SOCKET = 40  # bytes of Ray's folder: it puts sockets below, whose whole path may have 107
@@ -39,14 +40,17 @@ def ray_cluster(workers: int, folder: Path | None = None) -> Iterator[Any]:
         if address:
             _check(address)
             try:
-                ray.init(log_to_driver=False)
+                ray.init(log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise _nobody(address, str(error).splitlines()[0] if str(error) else "") from None
         else:
             place = None if folder is None else (folder / ".ray").absolute()
             if place is None or len(os.fsencode(place)) > LONGEST_SOCKET:
                 place = Path(tempfile.mkdtemp(prefix="ray-"))
-            ray.init(num_cpus=workers, _temp_dir=str(place), include_dashboard=False, log_to_driver=False)
+            ray.init(
+                num_cpus=workers, _temp_dir=str(place), include_dashboard=False, log_to_driver=False,
+                logging_level=logging.ERROR,
+            )  # fmt: skip
         yield ray
     finally:
         ray.shutdown()
@@ -80,7 +84,8 @@ class RayPool:
         cores = int(ray.cluster_resources().get("CPU", 1)) // workers.threads
         self.number = max(1, min(cores, workers.workers or cores))
         setting = Setting(workers.threads, torch.get_default_dtype(), os.environ.get("EBAR_PLUGINS", ""))
-        self.sent = [ray.put((work, common, setting))]  # in a list: an argument alone would be read for every task
+        with sending():
+            self.sent = [ray.put((work, common, setting))]  # in a list: an argument alone would be read for every task
         self.task = ray.remote(num_cpus=workers.threads, max_retries=0)(_run)
 
     def submit(self, job: Any) -> "Future[Any]":

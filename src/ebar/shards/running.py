@@ -1,11 +1,11 @@
 """One way to run shards, wherever: bounded in memory, done again where a worker dies."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from ebar.errors import UserError, choose
+from ebar.errors import UserError
 from ebar.maths.randomness import folded
 from ebar.shards.workers import Workers, on_threads
 
@@ -47,7 +47,7 @@ def run_shards(
     workers: Workers = Workers(),  # noqa: B008 — immutable
     in_order: bool = False,
     ahead: int = AHEAD,
-) -> Iterator[tuple[int, Made]]:
+) -> Generator[tuple[int, Made], None, None]:
     """`work(common, job)` of each job, with the job's number among them: as they finish, or in their order.
 
     `common` (a model, say) is sent to each worker once. Jobs are taken from their iterable as workers come free,
@@ -60,20 +60,23 @@ def run_shards(
                 made = work(common, job)
             yield number, made
         return
-    opened: AbstractContextManager[Pool] = choose(_backends(), workers.backend, "backend")(work, common, workers)
-    with opened as pool:
-        found = _spread(pool, jobs, in_order, ahead)
+    with open_pool(work, common, workers) as pool:
+        found = spread(pool, jobs, in_order, ahead)
         yield from _ordered(found) if in_order else found
 
 
-def _backends() -> dict[str, Callable[..., AbstractContextManager[Pool]]]:
+def open_pool(work: Callable[[Common, Job], Made], common: Common, workers: Workers) -> AbstractContextManager[Pool]:
+    """The workers of a backend, for `spread`."""
+    if workers.backend == "ray":
+        from ebar.shards.on_ray import ray_pool
+
+        return ray_pool(work, common, workers)
     from ebar.shards.on_cores import core_pool
-    from ebar.shards.on_ray import ray_pool
 
-    return {"joblib": core_pool, "ray": ray_pool}
+    return core_pool(work, common, workers)
 
 
-def _spread(pool: Pool, jobs: Iterable[Any], in_order: bool, ahead: int = AHEAD) -> Iterator[tuple[int, Any]]:
+def spread(pool: Pool, jobs: Iterable[Any], in_order: bool = False, ahead: int = AHEAD) -> Iterator[tuple[int, Any]]:
     """As they finish; in order, none is begun that is too far ahead of the first that is not finished."""
     rest, most = enumerate(jobs), ahead * pool.number
     again: list[tuple[int, Any]] = []
@@ -94,8 +97,8 @@ def _spread(pool: Pool, jobs: Iterable[Any], in_order: bool, ahead: int = AHEAD)
                 continue
             try:
                 under_way[pool.submit(task[1])] = task
-            except Exception as error:  # a pool that has broken refuses more
-                if not pool.is_death(error):
+            except Exception as refusal:  # a pool that has broken refuses more
+                if not pool.is_death(refusal):
                     raise
                 again.insert(0, task)
                 break

@@ -46,8 +46,10 @@ def environment(seed: int) -> dict[str, Any]:
     }
 
 
+@cache
 def _commit() -> str | None:
-    """The commit of the source this is run from, with a + where it was changed since."""
+    """The commit of the source this is run from, with a + where it was changed since: of when it was first asked for,
+    as the code that runs does not change with its files."""
     here = Path(__file__).parents[1]
     answers = []
     for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", str(here)]):

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ebar.errors import UserError
+from ebar.errors import no_file
 from ebar.types import Sequences
 
 PLAIN = (bool, int, float, str)
@@ -130,7 +130,7 @@ def _file(path: Path) -> Any:
     try:
         status = path.stat()
     except OSError:
-        raise UserError(f"There is no file {path}.") from None
+        raise no_file(path) from None
     return {"file": str(path.resolve()), "size": status.st_size, "modified": status.st_mtime_ns}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Generator, Tensor
+from torch.nn.functional import pad
 
 from ebar.energies.linear import Linear
 from ebar.features.feature import Features
@@ -111,5 +112,9 @@ def _check_weights(sampler: Sampler, target: Target, proposal: Distribution | No
 def _numbers(x: Sequences, space: Space) -> Tensor:
     """Which sequence of the space each row is; −1 for none."""
     every = all_sequences(space)
-    places = {tuple(every.prefix(row)): row for row in range(len(every.lengths))}
-    return torch.tensor([places.get(tuple(x.prefix(row)), -1) for row in range(len(x.lengths))])
+    width = max(x.tokens.shape[1], every.tokens.shape[1])
+    rows, known = (
+        pad(one.tokens.masked_fill(~one.mask(), -1), (0, width - one.tokens.shape[1]), value=-1) for one in (x, every)
+    )
+    same = (rows[:, None] == known).all(2) & (x.lengths[:, None] == every.lengths)
+    return torch.where(same.any(1), same.long().argmax(1), -1)

@@ -55,6 +55,7 @@ class Batches:
     seed: int = 0
     shuffle: bool = True
     drop_last: bool = False  # leave out a last batch that is not full
+    block: int | None = None  # rows that stay near one another, as on a disk (`block_order`)
 
     def __len__(self) -> int:
         rows = number_of_rows(self.data)
@@ -64,9 +65,30 @@ class Batches:
         rows = number_of_rows(self.data)
         order = torch.arange(rows)
         if self.shuffle:
-            order = torch.randperm(rows, generator=Generator().manual_seed(folded(self.seed, epoch)))
+            generator = Generator().manual_seed(folded(self.seed, epoch))
+            order = (
+                torch.randperm(rows, generator=generator)
+                if self.block is None
+                else block_order(rows, self.block, generator=generator)
+            )
         for number in range(start, len(self)):
             yield taken(self.data, order[number * self.batch_size : (number + 1) * self.batch_size])
+
+
+TOGETHER = 16  # blocks among which rows are shuffled
+
+
+def block_order(rows: int, block: int, *, generator: Generator) -> Int[Tensor, " rows"]:
+    """Rows in an order that reads a disk in long stretches: blocks of neighbours are shuffled, then the rows of each
+    TOGETHER blocks among themselves. It depends on rows, block and generator alone, not on who reads which part.
+    """
+    blocks = [torch.arange(first, min(first + block, rows)) for first in range(0, rows, block)]
+    chosen = torch.randperm(len(blocks), generator=generator).tolist()
+    found = []
+    for first in range(0, len(chosen), TOGETHER):
+        near = torch.cat([blocks[number] for number in chosen[first : first + TOGETHER]])
+        found.append(near[torch.randperm(len(near), generator=generator)])
+    return torch.cat(found) if found else torch.arange(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,9 @@ class Training:
     they are."""
     drop_last: bool = False
     """Leave out a last batch that is not full."""
+    shuffle_block: Count | None = field(default=None, metadata=LATER)
+    """Shuffle blocks of so many neighbouring rows, and rows among 16 blocks at a time: data larger than memory are read
+    in long stretches. By default all rows are shuffled."""
     start: Path | None = None
     """Folder of a run whose best weights to begin with; by default they are drawn at random."""
     maximal_length: Count | None = None

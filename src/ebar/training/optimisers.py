@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast, runtime_checkable
 import torch
 from torch import optim
 
+from ebar.bounds import NonNegative
 from ebar.tables import Table
 from ebar.training.layerwise import Parameters
 from ebar.training.triggered import AVERAGE, TriggeredAsgd
@@ -34,7 +35,7 @@ class Adam:
 
     made: ClassVar[Callable[..., optim.Optimizer]] = optim.Adam
 
-    learning_rate: float = 1e-3
+    learning_rate: NonNegative = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
     weight_decay: float = 0.0
@@ -65,7 +66,7 @@ class AdamW(Adam):
 class Sgd:
     """Stochastic gradient descent, with momentum where asked."""
 
-    learning_rate: float = 0.1
+    learning_rate: NonNegative = 0.1
     momentum: float = 0.0
     nesterov: bool = False
     weight_decay: float = 0.0
@@ -88,7 +89,7 @@ class Asgd:
     (torch's own: decay 1e-4, average from step 10⁶). The average is what should be evaluated: `evaluating`.
     """
 
-    learning_rate: float = 0.1
+    learning_rate: NonNegative = 0.1
     average_from: int = 0
     decay: float = 0.0
     power: float = 0.75

@@ -218,6 +218,9 @@ def _deterministic(wanted: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
+LAST, ROSE = 10, 1.5  # logged losses that are the end, and how many times the first one tells of divergence
+
+
 class History(list[dict[str, Any]]):
     """The lines of metrics.jsonl: one record for each logged step and each evaluation."""
 
@@ -226,6 +229,21 @@ class History(list[dict[str, Any]]):
         """Of a run folder."""
         lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         return cls(json.loads(line) for line in lines)
+
+    def diverged(self) -> str | None:
+        """Says so where the training loss ended far above where it began: overfitting does not do that."""
+        losses = [value for _, value in self.curve("loss")]
+        if len(losses) < 2 or losses[0] <= 0:
+            return None
+        last = sum(losses[-LAST:]) / len(losses[-LAST:])
+        if last <= ROSE * losses[0]:
+            return None
+        rates = [value for _, value in self.curve("learning_rate")]
+        rate = f" of {max(rates):g}" if rates else ""
+        return (
+            f"training diverged, the loss rising from {losses[0]:.4g} to {last:.4g}: the learning rate{rate} is too "
+            "high, try a tenth of it"
+        )
 
     def curve(self, name: str) -> list[tuple[int, float]]:
         """(step, value) of one metric."""

@@ -9,7 +9,7 @@ import torch
 from ebar.automata.lift import Reading
 from ebar.build.control import read_constraints
 from ebar.errors import UserError
-from ebar.features.classifier import classifier
+from ebar.features.classifier import classifier, reward_model
 from ebar.journeys.control.constraints import Constraints
 from ebar.types import Sequences
 
@@ -48,3 +48,18 @@ def test_a_label_it_has_not_is_one_sentence(place: Path, reading: Reading) -> No
             classifier(argument)
     with pytest.raises(UserError, match="a degree, which cannot be 0 or 1 in every text"):
         Constraints.of(read_constraints([f"classifier:{place}:glad=1"]), reading)
+
+
+def test_a_reward_model_gives_its_output_as_it_is(place: Path, tmp_path: Path) -> None:
+    """One output is no probability: a classifier takes its logistic function, a reward is the number itself."""
+    transformers = pytest.importorskip("transformers")
+    network = transformers.GPT2ForSequenceClassification.from_pretrained(
+        place, num_labels=1, ignore_mismatched_sizes=True
+    )
+    network.save_pretrained(tmp_path)
+    transformers.AutoTokenizer.from_pretrained(place).save_pretrained(tmp_path)
+    texts = ["ab", "c ab"]
+    rewards = reward_model(tmp_path)(texts)
+    chances = classifier(tmp_path).function(texts)
+    assert torch.sigmoid(torch.tensor(rewards)).tolist() == pytest.approx(chances, abs=1e-6)
+    assert reward_model(f"{place}:glad")(texts) == classifier(f"{place}:glad").function(texts)

@@ -94,3 +94,24 @@ def test_the_command_shows_figures_and_texts(folder: Path, tmp_path: Path, capsy
     assert found["figures"]["p: expected reward"]["value"] > found["figures"]["model: expected reward"]["value"]
     assert main([*words, *more]) == 0
     assert "best of 4: expected reward" in capsys.readouterr().out
+
+
+def test_tuning_to_a_reward_gains_what_it_costs(model: Pretrained) -> None:
+    """E_π[r] − β·KL(π‖q) rises from E_q[r] towards β·log Z, which nothing exceeds: all by enumeration."""
+    beta = 0.5
+    ruled = reward(model, letters, beta=beta)
+    x = all_sequences(model.space)
+    with torch.no_grad():
+        log_q, rewards = model.log_prob(x).double(), ruled.energy.rewards(x)
+    most, start = beta * float((log_q + rewards / beta).logsumexp(0)), float(log_q.exp() @ rewards)
+    tuned = ruled.tune(
+        steps=30, draws=128, learning_rate=0.02, warmup=2, evaluate_every=30, evaluation_draws=300, final_draws=1000,
+        lora_rank=None, seed=0,
+    )  # fmt: skip
+    with torch.no_grad():
+        log_pi = tuned.model.log_prob(x).double()
+    value = float(log_pi.exp() @ (rewards - beta * (log_pi - log_q)))
+    assert start + 0.5 * (most - start) < value <= most + 1e-6
+    assert within(tuned.end["mean of reward"], float(log_pi.exp() @ rewards))
+    with pytest.raises(UserError, match="Nothing looks ahead to a reward"):
+        ruled.tune(method="distillation")

@@ -12,8 +12,10 @@ from torch import Generator
 
 from ebar.errors import UserError
 from ebar.journeys.control.controlled import Controlled
+from ebar.journeys.control.judging import arrived, has_fallen, tuning_figures
 from ebar.journeys.control.report import MODEL, TARGET, Tuned
-from ebar.journeys.control.tuning import Tuning, policy_gradient, tuning_figures
+from ebar.journeys.control.teaching import TextsOfP, policy_gradient, searched_rate
+from ebar.journeys.control.tuning import Tuning
 from ebar.maths.enumeration import all_sequences
 from ebar.models.construction import from_pretrained
 from ebar.models.pretrained import Pretrained
@@ -21,12 +23,13 @@ from ebar.objectives import PolicyGradient
 from ebar.store.writing import to_json
 from ebar.training.players import Learning
 from ebar.training.run import open_run
+from ebar.training.train import History
 from ebar.types import Clock, Estimate, Loss
 
 TERMS = ("expression:abc=1", "expression: =0.5")
 QUICK: dict[str, Any] = {
     "steps": 8, "draws": 64, "learning_rate": 0.02, "warmup": 2, "evaluate_every": 4, "checkpoint_every": 2,
-    "evaluation_draws": 200, "seed": 0,
+    "evaluation_draws": 200, "final_draws": 1000, "tolerance": None, "seed": 0,
 }  # fmt: skip
 
 
@@ -262,3 +265,73 @@ def test_a_folder_that_was_only_begun_is_free_for_another_configuration(controll
     assert json.loads((tmp_path / "environment.json").read_text())["seed"] == QUICK["seed"]
     with pytest.raises(UserError, match="choose another --name, or delete"):
         tune(controlled, tmp_path, steps=2)
+
+
+def test_distillation_comes_near_p_and_goes_on_where_it_was(controlled: Controlled, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"method": "distillation", "steps": 24, "pool": 400, "reuse": 2, "evaluate_every": 12}
+    tuned = tune(controlled, tmp_path, **options)
+    assert exact(controlled, saved(tuned))[0] < 0.5 * exact(controlled, controlled.q)[0]
+    assert tuned.method == "distillation"
+    assert tuned.seconds > 0
+    again = tune(controlled, tmp_path, **options)
+    assert to_json((again.curves, again.end)) == to_json((tuned.curves, tuned.end))
+    assert again.seconds == pytest.approx(tuned.seconds, abs=5)
+
+
+def test_texts_of_p_are_of_p_and_the_same_when_asked_again(controlled: Controlled) -> None:
+    texts = TextsOfP(
+        target=controlled.p, ahead=controlled.ahead, pool=2000, reuse=1, batch_size=500, rows=500, seed=1
+    )  # fmt: skip
+    assert len(texts) == 4
+    batches = list(texts.at(0, 0))
+    assert [len(one.lengths) for one in batches] == [500] * 4
+    (last,) = texts.at(0, 3)
+    assert torch.equal(last.tokens, batches[3].tokens)
+    assert not torch.equal(next(iter(texts.at(1, 0))).tokens, batches[0].tokens)
+    for constraint in controlled.constraints:
+        shares = torch.cat([constraint.feature(one) for one in batches]).double()
+        # 2,000 draws of some 0.3 effective samples each: four standard errors.
+        assert float(shares.mean()) == pytest.approx(constraint.moment, abs=4 * 0.5 / math.sqrt(600))
+
+
+def test_both_ways_are_compared_and_the_nearer_is_kept(controlled: Controlled, tmp_path: Path) -> None:
+    tuned = tune(controlled, tmp_path, method="both", steps=3, evaluate_every=3, pool=200, reuse=1)
+    assert tuned.ways is not None
+    assert set(tuned.ways) == {"policy_gradient", "distillation"}
+    assert tuned.end[TARGET].value == min(way.distance.value for way in tuned.ways.values())
+    told = json.loads((tmp_path / "results.json").read_text())
+    assert told["method"] == tuned.method
+    assert (tmp_path / "model" / "model.safetensors").exists()
+
+
+def test_it_is_over_when_the_moments_are_there(controlled: Controlled, tmp_path: Path) -> None:
+    tuned = tune(controlled, tmp_path, steps=30, evaluate_every=3, tolerance=0.9, schedule="constant")
+    assert tuned.steps == [0, 3]
+    assert "within 0.9" in tuned.stopped
+
+
+def test_arrival_and_fall_by_hand(controlled: Controlled) -> None:
+    def figures(must: float, half: float) -> dict[str, Estimate]:
+        names = [f"mean of {one.feature.name}" for one in controlled.constraints]
+        return {
+            name: Estimate(value, value - 0.01, value + 0.01, 100.0)
+            for name, value in zip(names, (must, half), strict=True)
+        }
+
+    assert arrived(figures(0.975, 0.47), controlled.constraints, 0.02)
+    assert not arrived(figures(0.965, 0.47), controlled.constraints, 0.02)
+    assert not arrived(figures(0.975, 0.53 + 1e-9 + 0.01), controlled.constraints, 0.02)
+    assert not arrived(figures(math.nan, 0.5), controlled.constraints, 0.02)
+    sizes = History({"step": n, "effective_sample_size": size} for n, size in enumerate([4.0, 4.0, 8.0, 6.0, 3.0, 3.0]))
+    assert has_fallen(sizes, 2)
+    assert not has_fallen(History(sizes[:4]), 2)
+    assert not has_fallen(History(sizes[:1]), 2)
+
+
+def test_a_pilot_finds_a_rate_and_leaves_pi_as_it_was(controlled: Controlled) -> None:
+    policy = controlled.policy(Tuning(**QUICK, lora_rank=None))
+    before = {name: weight.clone() for name, weight in policy.state_dict().items()}
+    drawn = controlled.scored(200, Generator().manual_seed(2), ahead=controlled.ahead)
+    # Of these one moves nothing, one a little and one throws π far off.
+    assert searched_rate(policy, drawn, 64, 0, rates=(1e-9, 1e-2, 30.0), steps=6) == 1e-2
+    assert all(torch.equal(weight, before[name]) for name, weight in policy.state_dict().items())

@@ -102,10 +102,13 @@ def test_halving_by_hand() -> None:
 
 
 def test_words_become_ranges() -> None:
-    found = read_over(("a.b=1e-4..1e-2:log", "c=1..8", "--d=0.5..2", "e=lstm,transformer", "f=1,2.5,1e-3,true"))
+    found = read_over(
+        ("a.b=1e-4..1e-2:log", "c=1..8", "--d=0.5..2", "e=lstm,transformer", "f=1,2.5,1e-3", "g=true,false")
+    )
     assert found == {
         "a.b": Between(low=1e-4, high=1e-2, log=True), "c": Between(low=1.0, high=8.0, whole=True),
-        "d": Between(low=0.5, high=2.0), "e": OneOf(("lstm", "transformer")), "f": OneOf((1, 2.5, 1e-3, True)),
+        "d": Between(low=0.5, high=2.0), "e": OneOf(("lstm", "transformer")), "f": OneOf((1, 2.5, 1e-3)),
+        "g": OneOf((True, False)),
     }  # fmt: skip
     assert with_values({"a": {"b": 1, "c": 2}}, {"a.b": 3, "d.e": 4}) == {"a": {"b": 3, "c": 2}, "d": {"e": 4}}
     for words, said in {
@@ -128,7 +131,7 @@ def test_a_finished_trial_is_the_run_of_its_own_command_and_one_that_diverges_is
         "backbone": {"kind": "lstm", "hidden": 4, "layers": 1}, "training": {"epochs": 2, "batch_size": 20},
     }  # fmt: skip
     Path("run.yaml").write_text(yaml.safe_dump(tree))
-    words = ["sweep", "run.yaml", "--over", "optimiser.learning_rate=0.01,1e38", "--trials", "4", "--factor", "1"]
+    words = ["sweep", "run.yaml", "--over", "optimiser.learning_rate=0.01,1e37", "--trials", "4", "--factor", "1"]
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     states = {one["number"]: one["state"] for one in found["trials"]}
@@ -143,7 +146,9 @@ def test_a_finished_trial_is_the_run_of_its_own_command_and_one_that_diverges_is
         assert (trial / name).read_bytes() == (Path("runs/best") / name).read_bytes()
     assert main(["list", "runs"]) == 0
     assert "sweep" in capsys.readouterr().out
-    with pytest.raises(UserError, match=r"learning_rat.*did you mean --optimiser\.learning_rate"):
-        main(["sweep", "run.yaml", "--over", "optimiser.learning_rat=1..2"])
-    with pytest.raises(UserError, match="batch_size must be 1 or more"):
-        main(["sweep", "run.yaml", "--over", "training.batch_size=0..2"])
+    for over, said in {
+        "optimiser.learning_rat=1..2": "did you mean --optimiser.learning_rate",
+        "training.batch_size=0..2": "batch_size must be 1 or more",
+    }.items():
+        assert main(["sweep", "run.yaml", "--over", over]) == 2
+        assert said in capsys.readouterr().err

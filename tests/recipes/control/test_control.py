@@ -8,7 +8,7 @@ import pytest
 from ebar.config.control import ControlConfig
 from ebar.journeys.control.report import TARGET
 from ebar.journeys.control.tuning import Tuning
-from ebar.recipes.control import tables
+from ebar.recipes.control import tables, tuning
 from ebar.recipes.control.tables import SMOLLM2, STORIES
 from ebar.recipes.recipe import Recipe
 
@@ -16,7 +16,7 @@ pytest.importorskip("transformers", reason="needs the extra ebar[hf]")
 pytest.importorskip("peft", reason="needs the extra ebar[hf]")
 
 
-@pytest.mark.parametrize(("recipe", "cases"), [(STORIES, 2), (SMOLLM2, 1)])
+@pytest.mark.parametrize(("recipe", "cases"), [(STORIES, 2), (SMOLLM2, 1), (tuning.RECIPE, 2)])
 @pytest.mark.parametrize(("scale", "seeds"), [("demo", 1), ("cpu", 1), ("paper", 3)])
 def test_every_scale_has_options_that_exist(recipe: Recipe, cases: int, scale: str, seeds: int) -> None:
     grid = recipe.grid(scale)
@@ -61,3 +61,20 @@ def test_stories_at_the_smallest_scale(tmp_path: Path) -> None:
     assert missed[0].endswith("the interval of p's moment **does not hold it**: 0.600 to 0.700.")
     STORIES.plot(rows, tmp_path / "plot.svg")
     assert "<svg" in (tmp_path / "plot.svg").read_text()
+
+
+def test_both_ways_of_tuning_at_the_smallest_scale(tmp_path: Path) -> None:
+    cell = tuning.RECIPE.grid("demo")[1]
+    result = tuning.RECIPE.run(cell, tmp_path)
+    assert set(result["ways"]) == {"policy_gradient", "distillation"}
+    rows = tuning.RECIPE.rows([(cell, result)])
+    moments = [row for row in rows if row.name == tuning.MOMENT]
+    assert {row.settings["method"] for row in moments} == set(result["ways"])
+    assert all(row.settings["wanted"] == 0.5 for row in moments)
+    (said,) = tuning.notes(rows)
+    assert result["kept"] in said
+    asked = {name: replace(row, value=0.5) for name, row in zip(("one", "other"), moments, strict=True)}
+    rest = [row for row in rows if row.name != tuning.MOMENT]
+    assert "0.500, within 0.05 of the 0.5" in tuning.notes([*asked.values(), *rest])[0]
+    for table in tuning.RECIPE.tables if isinstance(tuning.RECIPE.tables, list) else []:
+        assert table(rows, "").cells

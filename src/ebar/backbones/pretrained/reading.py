@@ -13,7 +13,17 @@ from torch import nn
 
 from ebar.backbones.pretrained import llama2c
 from ebar.errors import UserError, choose
-from ebar.hugging_face import PICKLES, check_folder, hub_answers, peft, quiet, read_pretrained, refusal, transformers
+from ebar.hugging_face import (
+    PICKLES,
+    check_folder,
+    check_tokenizer,
+    hub_answers,
+    peft,
+    quiet,
+    read_pretrained,
+    refusal,
+    transformers,
+)
 
 Precision = Literal["float64", "float32", "bfloat16", "float16", "8bit"]
 DTYPES = {
@@ -42,6 +52,7 @@ def read_network(
         where = place.parent
     elif place.is_dir():
         check_folder(place)
+        check_tokenizer(place)
     elif place.is_file():
         raise UserError(
             refusal(place) if place.suffix in PICKLES

@@ -19,6 +19,11 @@ from ebar.types import Estimate
 Wanted = Mapping[Any, float | int] | Iterable[tuple[Any, float | int]]  # features, each with its moment
 
 
+def pairs_of(wanted: Wanted) -> list[tuple[Any, float | int]]:
+    """Features, each with its moment."""
+    return list(wanted.items() if isinstance(wanted, Mapping) else wanted)
+
+
 class Constraint(NamedTuple):
     """A feature and its wanted mean over all text; where `pointwise`, its value in every single text."""
 
@@ -41,8 +46,7 @@ class Constraints(tuple[Constraint, ...]):
     @staticmethod
     def of(wanted: Wanted, reading: Reading) -> "Constraints":
         """Features and their moments, bound to a model's tokens; a feature that is given twice is an error."""
-        pairs = wanted.items() if isinstance(wanted, Mapping) else wanted
-        pairs = list(pairs)
+        pairs = pairs_of(wanted)
         for feature, _ in pairs:
             if isinstance(feature, str):
                 raise UserError(

@@ -8,7 +8,6 @@ In a folder the stages are kept:
     tune/           a model of its own, see `tuning`
 """
 
-import copy
 import json
 import math
 from collections.abc import Mapping
@@ -25,7 +24,6 @@ from safetensors.torch import save as to_bytes
 from torch import Generator, Tensor
 
 from ebar.automata.lift import Reading
-from ebar.backbones.pretrained.reading import with_lora
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators.divergences import kl_to_model
@@ -45,12 +43,11 @@ from ebar.features.feature import Features
 from ebar.journeys.control.constraints import Constraints
 from ebar.journeys.control.continuing import Texts, continued_from
 from ebar.journeys.control.matching import find_coefficients
-from ebar.journeys.control.report import Checked, Tuned, write_fit_page
-from ebar.journeys.control.saving import save_policy
-from ebar.journeys.control.tuning import Tuning, tune
+from ebar.journeys.control.policies import policy_of, save_policy
+from ebar.journeys.control.report import TARGET, Checked, Tuned, write_fit_page
+from ebar.journeys.control.tuning import WAYS, Tuning, tune
 from ebar.maths.importance import all_warnings
 from ebar.maths.randomness import folded
-from ebar.models.pretrained import Pretrained
 from ebar.models.tilted import Tilted, measured_energy
 from ebar.samplers.draw import draw, shares
 from ebar.samplers.guided import Guided
@@ -58,7 +55,8 @@ from ebar.samplers.importance import Resampling, multinomial
 from ebar.samplers.learning import Learning
 from ebar.samplers.look_ahead import LookAhead, ScoredDraws, draw_scored, guided, unguided
 from ebar.store import Store, open_store
-from ebar.store.writing import from_plain, once, to_json
+from ebar.store.writing import from_plain, once, saving, to_json
+from ebar.store.writing import replace as put
 from ebar.training.moment_matching.matching import Fitted
 from ebar.types import Distribution, Estimate, Sampler, Sequences, Weighted
 
@@ -185,7 +183,7 @@ class Controlled:
         return checked
 
     def tune(self, folder: Path | str | None = None, **options: Any) -> Tuned:
-        """A model π of its own, brought to p by policy gradient; `options` are those of `Tuning`.
+        """A model π of its own, brought to p; `options` are those of `Tuning`. Of both methods, the one nearer to p.
 
         Its folder is `tune` in that of the controlled model, unless another is given. A pretrained π is saved in it as
         transformers saves models, low-rank adapters merged; of another model its weights are.
@@ -196,6 +194,21 @@ class Controlled:
             raise UserError(
                 "No automaton follows what is wanted, so nothing looks ahead: use --proposal model or policy."
             )
+        if tuning.method != "both":
+            return self._tuned(tuning, place)
+        found: list[Tuned] = []
+        for way in WAYS:
+            own = None if place is None else place / way
+            found.append(self._tuned(replace(tuning, method=way), own))  # type: ignore[arg-type]
+        best = min(found, key=lambda one: one.end[TARGET].value)
+        best = replace(best, ways={one.method: one.way for one in found})
+        if place is not None:
+            save_policy(best.model, place / "model")
+            with saving(str(place)):
+                put(place / "results.json", to_json(best.to_dict(), indent=1))
+        return best
+
+    def _tuned(self, tuning: Tuning, place: Path | None) -> Tuned:
         policy = self.policy(tuning)
         tuned = tune(
             self.p, self.continues(policy), self.constraints, tuning, place, ahead=self.ahead, text=self.text,
@@ -207,15 +220,7 @@ class Controlled:
 
     def policy(self, tuning: Tuning) -> Any:
         """A copy of q in which adapters or all weights learn; adapters are drawn from the seed."""
-        q = self.model
-        if not isinstance(q, Pretrained):
-            return copy.deepcopy(q).requires_grad_(True)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(folded(tuning.seed, "adapters"))
-            network = copy.deepcopy(q.network)
-            if tuning.lora_rank is None:
-                return q.with_network(network.requires_grad_(True))
-            return q.with_network(with_lora(network.requires_grad_(False), rank=tuning.lora_rank))
+        return policy_of(self.model, lora_rank=tuning.lora_rank, seed=tuning.seed)
 
     def _generator(self, seed: int) -> Generator:
         return Generator(device=device_of(self.model)).manual_seed(seed)

@@ -4,13 +4,11 @@ P(x) = q(x)·exp⟨λ, φ(x)⟩ is the nearest distribution to q with the wanted
 model (GDC, Khalifa et al. 2021, arXiv:2012.11635).
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from ebar.data.corpus import Corpus
 from ebar.errors import UserError
-from ebar.journeys.control.constraints import Constraints, Wanted
+from ebar.journeys.control.constraints import Constraints, Wanted, pairs_of
 from ebar.journeys.control.continuing import of_length
 from ebar.journeys.control.controlled import Controlled
 from ebar.journeys.train import seed_of
@@ -35,6 +33,7 @@ def control(
     seed: int | None = None,
     folder: Path | str | None = None,
     description: str | None = None,
+    at_once: bool = True,
 ) -> Controlled:
     """λ with which each feature has its moment over all text; 1 means in every single text, 0 in none.
 
@@ -42,25 +41,27 @@ def control(
     Draws continue the `prompt`, and features read it too if `reads_prompt`; they have `length` tokens in place of the
     model's own. λ is found on `draws`, `rows` of them at a time, what looks ahead is fitted to `surrogate_draws` and
     learns from the model's hidden states in `rounds` of `round_draws`, and `check` uses `checks`. In a folder, what was
-    found is read back; without a seed, one is drawn from torch's state.
+    found is read back; without a seed, one is drawn from torch's state. λ is found `at_once`, or when it is first asked
+    for: mistakes in features are errors before.
     """
     reading = reading_of_model(model) if data is None else data.reading
     if reading is None:
         raise UserError("This model does not say what its tokens spell: give data=, its corpus.")
     model = of_length(model, length or model.space.length)
-    reading = replace(reading, longest=model.space.length, before=prompt if reads_prompt else "")
+    reading = reading.going_on_from(prompt, model.space.length, reads_prompt=reads_prompt)
     place = None if folder is None else Path(folder)
     seed = seed_of(place) if seed is None else seed
     asked = {
         "prompt": prompt, "reads_prompt": reads_prompt, "draws": draws, "checks": checks,
         "surrogate_draws": surrogate_draws, "rounds": rounds, "round_draws": round_draws, "rows": rows, "seed": seed,
     }  # fmt: skip
-    pairs = list(constraints.items() if isinstance(constraints, Mapping) else constraints)
+    pairs = pairs_of(constraints)
     made = Controlled(
         model=model, constraints=Constraints.of(pairs, reading), reading=reading, prompt=prompt, draws=draws,
         checks=checks, surrogate_draws=surrogate_draws, rounds=rounds, round_draws=round_draws, rows=rows, seed=seed,
         folder=place,
         description=description or {"model": model, "constraints": pairs, **asked},
     )  # fmt: skip
-    made.fitted  # noqa: B018 — found now
+    if at_once:
+        made.fitted  # noqa: B018 — found now
     return made

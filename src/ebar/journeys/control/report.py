@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ebar.estimators.effective_samples import Budget, EffectiveSamples
 from ebar.journeys.control.constraints import Constraints
@@ -39,6 +39,17 @@ class Checked:
         return found
 
 
+class Way(NamedTuple):
+    """How near one method of tuning came to p, and in what time."""
+
+    distance: Estimate  # KL(p‖π)
+    moments: dict[str, Estimate]  # of π
+    seconds: float
+    nats_per_second: float  # by which KL(p‖π) fell
+    best_step: int
+    stopped: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
     """A model π of its own, and how near to p it came."""
@@ -53,6 +64,19 @@ class Tuned:
     curves: dict[str, list[Estimate]]  # over the steps, the start included
     texts: list[str]
     drawn: str  # how many of those draws are different
+    method: str = "policy_gradient"
+    learning_rate: float | None = None
+    stopped: str = "all steps were made"  # why it ended
+    seconds: float = 0.0  # of tuning and of drawing for it, over all starts; judging π is not among them
+    ways: dict[str, "Way"] | None = None  # where both methods were tried
+
+    @property
+    def way(self) -> "Way":
+        """How far this method came, and in what time."""
+        gained = self.start[TARGET].value - self.end[TARGET].value
+        moments = {name: one for name, one in self.end.items() if name.startswith("mean of ")}
+        rate = gained / self.seconds if self.seconds > 0 else math.nan
+        return Way(self.end[TARGET], moments, self.seconds, rate, self.best_step, self.stopped)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -116,13 +140,14 @@ def lambda_warnings(fitted: Fitted) -> list[str]:
 def write_tune_page(folder: Path, tuned: Tuned) -> Path:
     """`report.html` of a tuned model."""
     panels = curves(tuned.steps, tuned.curves)
+    how = f"By {tuned.method.replace('_', ' ')}, learning rate {tuned.learning_rate or math.nan:g}: {tuned.stopped}."
     which = f"of step {tuned.best_step}" if tuned.best_step else "q itself: no step came nearer"
     about = (
         f"π begins as q. The best one, by KL(p‖π), is {which}. All with 95 % intervals. Draws for p, that π is judged "
         f"by: {tuned.drawn}."
     )
     sections = [
-        Section("Figures", [Text(about), PageTable(("figure", "before", "best π", "p"), tuned.rows())]),
+        Section("Figures", [Text(about), Text(how), PageTable(("figure", "before", "best π", "p"), tuned.rows())]),
         Section("Over the steps", [PageFigure(plot_panels(panels[:2])), PageFigure(plot_panels(panels[2:]))]),
         Section("Texts of π", [_lines(tuned.texts)]),
     ]

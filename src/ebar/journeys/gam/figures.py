@@ -13,7 +13,7 @@ from ebar.errors import UserError
 from ebar.estimators.divergences import divergence
 from ebar.estimators.exact import device_of
 from ebar.estimators.log_z import log_z
-from ebar.evaluation.cross_entropy import cross_entropy
+from ebar.evaluation.cross_entropy import cross_entropy, cross_entropy_difference
 from ebar.evaluation.exact_cross_entropy import (
     LARGEST,
     count_prefixes,
@@ -75,12 +75,27 @@ class GamFigures:
     seconds: Mapping[str, float]  # of each stage
     warnings: list[str]
     examples: dict[str, list[str]]
-    gains: Column = field(default_factory=dict)  # cost of r less that of each model, paired; of data with sources
+    gains: Column = field(default_factory=dict)  # cost of r less that of π, nats per token, paired on the test items
+    items: int = 0  # of the test data
 
     @property
     def coefficients(self) -> list[list[Estimate]]:
         """λ of each round, with its intervals."""
         return [_coefficients(fitted) for fitted in self.fitted]
+
+    @property
+    def verdict(self) -> str:
+        """Whether the last π is better than r, over what, and by how much."""
+        name = [one for one in self.gains if one.startswith("π")][-1]
+        gain = self.gains[name]
+        less = f"{gain.value:.4f} [{gain.low:.4f}, {gain.high:.4f}] nats per token less than r"
+        over = f"on {self.items:,} test items (95 %, paired)"
+        if gain.low > 0:
+            return f"{name} gained: it costs {less}, {over}."
+        if gain.high < 0:
+            more = f"{-gain.value:.4f} [{-gain.high:.4f}, {-gain.low:.4f}] nats per token more than r"
+            return f"{name} lost: it costs {more}, {over}."
+        return f"Nothing tells whether {name} gained: it costs {less}, {over}, and 0 is in the interval."
 
     def table(self) -> dict[str, list[Estimate | None]]:
         """The figures of all models, by their titles. Without a motif the features' means say what a model has."""
@@ -107,7 +122,7 @@ class GamFigures:
             "seconds": dict(self.seconds),
             "warnings": self.warnings,
             "examples": self.examples,
-            **({"gains": plain(self.gains)} if self.gains else {}),
+            **({"gains": plain(self.gains), "verdict": self.verdict} if self.gains else {}),
         }
 
 
@@ -132,6 +147,7 @@ def measure(
     last = rounds[-1]
     generator = Generator(device=device_of(last.base)).manual_seed(folded(seed, "figures"))
     models, moments, proposal = {}, {"data": frequencies(data.train, features)}, None
+    gains: Column = {}
     if truth is not None and all(isinstance(feature, Followed) for feature in features.features):
         moments["language"] = {name: Estimate.exact(mean) for name, mean in true_moments(truth, features).items()}
 
@@ -159,6 +175,7 @@ def measure(
             cost[EXACT] = per_token(truth, tilted_cross_entropy(truth, one.tilted(features), z, of_base))
         add(f"P_λ{suffix}", cost, one.draws)
         add_autoregressive(f"π{suffix}", one.student)
+        gains[f"π{suffix}"] = cross_entropy_difference(rounds[0].base, one.student, data.test)
     kl = divergence("kl", last.tilted(features), last.student, proposal=proposal, draws=draws, generator=generator)[0]
     return GamFigures(
         entropy=h,
@@ -175,6 +192,8 @@ def measure(
         seconds=seconds,
         warnings=said_once(_warnings(rounds, models, kl)),
         examples={name: data.text(x) for name, x in examples(data, features, rounds, EXAMPLES, seed=seed).items()},
+        gains=gains,
+        items=len(data.test.lengths),
     )
 
 
@@ -225,6 +244,7 @@ def _measure_pairs(
         examples={"source": source_text(data, pairs[1].select(torch.arange(len(drawn["data"].lengths))))}
         | {name: data.text(x) for name, x in drawn.items()},
         gains={name: gain for name, gain in gains.items() if name != "r"},
+        items=len(pairs[0].lengths),
     )
 
 

@@ -1,7 +1,7 @@
 """Points and images as a game is given them: floating-point rows, of images a batch at a time."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from ebar.data.images import Images, ImagesData
 from ebar.data.points import Points, PointsData
 from ebar.errors import UserError
+from ebar.store.differences import lasting
 from ebar.tables import Table
 
 # A line here puts a kind of data in the configuration of games and on their command line.
@@ -69,7 +70,7 @@ def game_data(data: Any, *, dtype: torch.dtype | None = None) -> GameData:
         return data
     if isinstance(data, Points):
         points = {name: getattr(data, name).to(dtype) for name in ("train", "validation", "test")}
-        source = None if data.source is None else {"kind": data.source.kind, **asdict(data.source)}
+        source = None if data.source is None else {"kind": data.source.kind, **lasting(data.source, as_before=True)}
         return GameData(parts=points, origin=source, mixture=data.mixture)
     if isinstance(data, Tensor):
         data = {"train": data}

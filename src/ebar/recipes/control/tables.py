@@ -131,7 +131,8 @@ def configurations(cell: Cell, folder: Path) -> tuple[ControlConfig, Tuning]:
     seed = int(cell["seed"])
     model = str(write_toy(folder / "toy")) if cell["model"] == "toy" else path_of(cell["model"])
     control = ControlConfig(model=model, features=tuple(cell["terms"]), seed=seed, **cell["control"])
-    return control, Tuning(seed=seed, **cell["tuning"])
+    # All steps, and what is not said stays as it was when the recipes were recorded.
+    return control, Tuning(seed=seed, **{"tolerance": None, "replace": False, **cell["tuning"]})
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:

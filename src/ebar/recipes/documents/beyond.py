@@ -38,6 +38,10 @@ BEYOND = Document(
             place="Control of a small model", recipe="control/stories",
             says="moments are met by a tuned model, with few draws by way of the look-ahead",
         ),
+        Entry(
+            place="Tuning that arrives", recipe="control/tuning",
+            says="the moments of a tuned model are those asked for, by policy gradient or by distillation",
+        ),
         Entry(place="Control of SmolLM2-135M", recipe="control/smollm2", says="the same of a larger one"),
         Entry(
             place="Samplers", recipe="spine/samplers",

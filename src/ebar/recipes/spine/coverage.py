@@ -27,7 +27,7 @@ CONDITIONS = 4
 MOTIFS = {"random 1": "101", "random 2": "0110", "random 3": "110", "random 4": "1011", "random 5": "1001"}
 DIVERGENCES = ("kl", "total_variation")
 # Repetitions of each case, in cells of so many.
-SIZES = {"demo": (20, 10), "cpu": (4000, 500), "paper": (40_000, 1000)}
+SIZES = {"demo": (4, 2), "cpu": (4000, 500), "paper": (40_000, 1000)}
 
 
 class Case(NamedTuple):

@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from ebar.errors import UserError
 from ebar.features.feature import Features
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
-from ebar.progress import bar
+from ebar.progress import bar, forecast
 from ebar.samplers.draw import proposal_for
 from ebar.samplers.look_ahead import LookAhead, check_look_ahead, guided
 from ebar.samplers.rejection import QuasiRejection, Rejection
@@ -29,7 +30,9 @@ from ebar.training.distillation.rounds import Ceiling, draw_round, find_ceiling,
 from ebar.training.stopping import interruptible
 from ebar.types import Distribution, Sampler, Sequences, Space, Target
 
-PROPOSAL, PILOT = 0, 1  # seeds of their own, folded with (seed, 0): those of rounds are folded with seed alone
+# Seeds of their own, folded with (seed, 0): those of rounds are folded with seed alone.
+PROPOSAL, PILOT, FORECAST = 0, 1, 2
+TRIAL, TRIAL_SHARE = 200, 20  # lines that tell how long the rest will take, and at most this part of them
 
 
 def distil(
@@ -93,6 +96,12 @@ def distil(
                 with saving(str(path)):
                     os.ftruncate(descriptor, record.bytes)  # a round that the record does not have
                 progress.advance(record.lines)
+                left = n - record.lines
+                trial = partial(
+                    draw_round, sampler, target, proposal=proposal, ceiling=record.ceiling,
+                    weighted_draws=weighted_draws, generator=generator(FORECAST),
+                )  # fmt: skip
+                forecast("distilling", left, min(TRIAL, left // TRIAL_SHARE), trial)
                 drawing = _Drawing(sampler, target, proposal, record.ceiling, weighted_draws, decode, seed)
                 sizes = [(number, min(round_size, n - number * round_size)) for number in range(record.rounds_in_all)]
                 rounds = run_shards(_round, drawing, sizes[record.rounds :], workers=workers, in_order=True)

@@ -66,7 +66,8 @@ def _end(solution: Solution, column: int, feature: Feature) -> Finding | None:
     if moment >= high - near:
         return Finding(
             f"{whose}, so its best λ is +inf: {decided} stopped it at {value:.4g}; to forbid the other side, make "
-            "the opposite feature a hard constraint.", (column,), open_high=True,
+            "the opposite feature a hard constraint (in a tilt, ! before it and =-inf after it).",
+            (column,), open_high=True,
         )  # fmt: skip
     if wanted.constant(column):
         cannot = (

@@ -1,14 +1,31 @@
-"""A tuned model on disk."""
+"""π: a copy of q that learns, and how it is saved."""
 
+import copy
 import shutil
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors.torch import save as to_bytes
 from torch import nn
 
+from ebar.backbones.pretrained.reading import with_lora
+from ebar.maths.randomness import folded
 from ebar.models.construction import save_pretrained
 from ebar.models.pretrained import Pretrained
 from ebar.store.writing import TEMPORARY, replace_folder, saving
+
+
+def policy_of(q: Any, *, lora_rank: int | None, seed: int) -> Any:
+    """A copy of q in which adapters or all weights learn; adapters are drawn from the seed."""
+    if not isinstance(q, Pretrained):
+        return copy.deepcopy(q).requires_grad_(True)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(folded(seed, "adapters"))
+        network = copy.deepcopy(q.network)
+        if lora_rank is None:
+            return q.with_network(network.requires_grad_(True))
+        return q.with_network(with_lora(network.requires_grad_(False), rank=lora_rank))
 
 
 def save_policy(policy: nn.Module, folder: Path) -> None:

@@ -1,0 +1,102 @@
+"""`ebar control grammar`: texts that obey a grammar, a JSON schema or a regular expression, and what that takes.
+
+P is the model given that the whole text obeys. Every token is drawn among those that can still lead to a text that
+does, and the texts are weighed so that they are draws of P, which masking alone does not give. Shown are log Z, the
+log-probability that a text of the model obeys; the share of draws cut off at --length, which have no weight; how far
+masking alone is from P; and texts, each of them whole. A grammar is in llguidance's dialect of Lark; a schema is read
+as llguidance reads it, with its keys in the schema's order and white space where llguidance allows it.
+
+Example:
+    ebar control grammar --model FOLDER --json_schema person.json --prompt 'As JSON: ' --length 60
+    ebar control grammar --model FOLDER --expression '[0-9]{4}-[0-9]{2}-[0-9]{2}' --prompt 'Born on '
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from torch import Generator
+
+from ebar.bounds import Count, Location, Natural, at_least
+from ebar.build.control import load_model_at
+from ebar.cli.show import show_json, show_table
+from ebar.config.reader import Answer, Manual, read
+from ebar.errors import UserError
+from ebar.estimators.exact import device_of
+from ebar.features.regular import Regular, whole
+from ebar.features.rules import Grammar, json_schema
+from ebar.journeys.grammar import grammar
+from ebar.progress import shown
+
+MANUAL = Manual.of(__doc__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrammarConfig(Answer):
+    """A model, a rule, and how much is drawn."""
+
+    model: Location
+    """A folder or a hub name of a causal language model, a .gguf or llama2.c .bin file, or a run of `ebar train`."""
+    grammar: Path | None = None
+    """A file with a context-free grammar."""
+    json_schema: Path | None = None
+    """A file with a JSON schema."""
+    expression: str | None = None
+    """A regular expression that is to match the whole text."""
+    canonical: bool = False
+    """Whether only the tokens count that the tokeniser makes of a text, and not all that spell it."""
+    prompt: str = ""
+    """Text that every draw goes on from, and which the rule does not read."""
+    length: Count = 64
+    """Tokens of a draw at most, its end included: a text that is not whole by then is cut off."""
+    draws: Annotated[int, at_least(4)] = 400
+    """Masked ones, for the figures and to choose texts from."""
+    n: Natural = 5
+    """Texts to show."""
+    rows: Count = 64
+    """Draws made at a time."""
+    seed: Natural = 0
+    """Of the draws."""
+    device: str | None = None
+    """Where to compute, such as cpu or cuda."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Figures with intervals, and texts of P."""
+    config = read(words, MANUAL, GrammarConfig)
+    rule = read_rule(config)
+    model = load_model_at(config.model, length=config.length, ends=True, device=config.device)
+    found = grammar(
+        model, rule, prompt=config.prompt, length=min(config.length, model.space.length), canonical=config.canonical,
+        rows=config.rows,
+    )  # fmt: skip
+    generator = Generator(device_of(model)).manual_seed(config.seed)
+    with shown(not config.json):
+        drawn = found.draw(config.draws, generator=generator)
+        figures = found.check(drawn)
+        texts = list(found.texts(drawn, config.n, generator=generator)) if config.n else []
+    if config.json:
+        show_json({"figures": figures, "texts": texts})
+        return 0
+    title = f"{config.draws:,} masked draws of at most {config.length:,} tokens, seed {config.seed}"
+    show_table(title, ("figure", "value"), list(figures.items()))
+    sys.stdout.write("".join(text.replace("\n", "\\n") + "\n" for text in texts))
+    return 0
+
+
+def read_rule(config: GrammarConfig) -> Grammar | Regular:
+    """The one that was given."""
+    given = [one for one in (config.grammar, config.json_schema, config.expression) if one is not None]
+    if len(given) != 1:
+        raise UserError("Give one of --grammar FILE, --json_schema FILE and --expression EXPRESSION.")
+    if config.expression is not None:
+        return whole(config.expression)
+    path = Path(given[0])
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise UserError(f"{path} cannot be read ({reason}): give a file with a grammar or a schema.") from None
+    return json_schema(text) if config.json_schema is not None else Grammar(text)

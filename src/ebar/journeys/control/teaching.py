@@ -1,0 +1,125 @@
+"""What π learns from: draws weighed anew in each step (policy gradient), or texts of p (distillation)."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, nn
+
+from ebar.errors import UserError
+from ebar.estimators.exact import device_of
+from ebar.features.feature import Features
+from ebar.journeys.control.constraints import Constraints
+from ebar.maths.log_space import log_mean_exp
+from ebar.maths.randomness import folded
+from ebar.models.tilted import Tilted
+from ebar.objectives import PolicyGradient
+from ebar.samplers.guided import Guided
+from ebar.samplers.importance import systematic
+from ebar.samplers.look_ahead import ScoredDraws, draw_scored
+from ebar.types import Distribution, Sequences
+
+RATES = (1e-4, 3e-4, 1e-3, 3e-3)  # tried by a pilot
+PILOT_STEPS = 12  # with each of them
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TextsOfP:
+    """Texts of p in batches: an epoch draws `pool` texts with weights, and chooses `reuse` times as many among them.
+
+    Systematic resampling within a pool, biased O(1/effective size of the pool). Weights above √pool times their mean
+    are cut to that (Ionides 2008), a bias that vanishes too: one text is not to be learnt by heart. The next epoch has
+    a pool of its own, from a seed of its own.
+    """
+
+    target: Tilted
+    ahead: Guided | None  # None: draws of the base
+    pool: int
+    reuse: int
+    batch_size: int
+    rows: int
+    seed: int
+
+    def __len__(self) -> int:
+        return -(-self.pool * self.reuse // self.batch_size)
+
+    def at(self, epoch: int, start: int) -> Iterator[Sequences]:
+        generator = Generator(device=device_of(self.target.base)).manual_seed(folded(self.seed, epoch))
+        drawn = draw_scored(
+            self.target, self.pool, ahead=self.ahead, features=Features([]), rows=self.rows, generator=generator
+        )
+        if bool(drawn.log_weights.isneginf().all()):
+            raise UserError(f"None of the {self.pool:,} texts of a pool is one of p: give more --pool, or --rounds.")
+        ceiling = log_mean_exp(drawn.log_weights) + 0.5 * math.log(self.pool)
+        log_weights = drawn.log_weights.minimum(ceiling)[None].to(generator.device)
+        chosen = systematic(log_weights, self.batch_size * len(self), generator)[0]
+        order = torch.randperm(len(chosen), generator=generator, device=chosen.device)
+        batches = chosen[order].view(len(self), self.batch_size)
+        for number in range(start, len(self)):
+            yield drawn.x.select(batches[number].to(drawn.x.lengths.device))
+
+
+def policy_gradient(
+    target: Tilted, policy: Any, constraints: Constraints, tuning: Any, ahead: Guided | None
+) -> PolicyGradient:
+    """A baseline is unbiased only where draws can be anything that π can make: a proposal that looks ahead never goes
+    where it is forbidden. π itself, once it is the proposal, goes there, and what it must not make pushes it away: near
+    p that has far less variance than the likelihood of p's texts.
+    """
+    forbids = any(one.pointwise for one in constraints)
+    proposals: dict[str, Distribution | None] = {"look_ahead": ahead, "model": target.base, "policy": None}
+    return PolicyGradient(
+        target=target,
+        model=policy,
+        proposal=proposals[tuning.proposal],
+        divergence=tuning.divergence,
+        baseline="once_replaced" if forbids and tuning.proposal == "look_ahead" else "automatic",
+        replace=tuning.replace and tuning.proposal != "policy",
+    )
+
+
+def searched_rate(
+    policy: nn.Module, drawn: ScoredDraws, batch_size: int, seed: int, *, rates: Sequence[float] = RATES,
+    steps: int = PILOT_STEPS,
+) -> float:  # fmt: skip
+    """The learning rate with which a few steps of Adam bring π nearest to p, from the same weights each time.
+
+    Half of the draws are learnt from, by likelihood, and the other half tells how near: the mean of −log π under p.
+    The smallest rate where none helps. π is left as it was.
+    """
+    learns = [weight for weight in policy.parameters() if weight.requires_grad]
+    first = [weight.detach().clone() for weight in learns]
+    half = len(drawn.log_weights) // 2
+    model: Any = policy
+    shares = torch.softmax(drawn.log_weights, 0)
+
+    @torch.no_grad()
+    def distance() -> float:
+        place = torch.arange(half, len(shares))
+        own = shares[half:] / shares[half:].sum()
+        values = [model.log_prob(drawn.x.select(part)).double().cpu() for part in torch.split(place, batch_size)]
+        log_policy = torch.cat(values)
+        return float(-torch.where(own > 0, own * log_policy, 0.0).sum())
+
+    if not (bool((shares[:half] > 0).any()) and bool((shares[half:] > 0).any())):
+        return min(rates)
+    best, found = distance(), min(rates)
+    for rate in rates:
+        generator = Generator().manual_seed(seed)
+        optimiser = torch.optim.Adam(learns, lr=rate)
+        for _ in range(steps):
+            chosen = torch.multinomial(shares[:half], batch_size, replacement=True, generator=generator)
+            loss = -model.log_prob(drawn.x.select(chosen.to(drawn.x.lengths.device))).mean()
+            optimiser.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(learns, 1.0)
+            optimiser.step()
+        if math.isfinite(reached := distance()) and reached < best:
+            best, found = reached, rate
+        with torch.no_grad():
+            for weight, was in zip(learns, first, strict=True):
+                weight.copy_(was)
+                weight.grad = None
+    return found
