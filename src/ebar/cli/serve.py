@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -46,10 +47,8 @@ class ServeConfig:
 def main(words: Sequence[str]) -> int:
     """Serve until interrupted."""
     config = read(words, MANUAL, ServeConfig)
-    try:
-        import gradio  # noqa: F401
-    except ImportError:
-        raise UserError("The playground needs gradio: pip install 'ebar[web]'.") from None
+    if find_spec("gradio") is None:
+        raise UserError("The playground needs gradio: pip install 'ebar[web]'.")
     from ebar.serve.catalogue import Catalogue
     from ebar.serve.playground import Playground
     from ebar.serve.server import serve

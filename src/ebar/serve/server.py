@@ -1,8 +1,11 @@
 """Who may ask, and how much: the page behind a guard, on this machine only unless told otherwise."""
 
+import atexit
 import ipaddress
 import os
+import shutil
 import socket
+import tempfile
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -134,6 +137,9 @@ def application(playground: Playground, *, host: str = "127.0.0.1", names: Seque
     """The page behind its guard, for any ASGI server."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # before it is imported: it asks the network for its version
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    folder = tempfile.mkdtemp(prefix="ebar-serve-")  # gradio makes one as it is imported, and leaves it
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ.setdefault("GRADIO_TEMP_DIR", folder)
     import gradio
     from fastapi import FastAPI
 
