@@ -89,7 +89,7 @@ def is_instance(cls: Any, thing: Any) -> bool:
 
 def _fit(axes: tuple[Axis, ...], shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
     for axis, size in zip(axes, shape, strict=True):
-        if axis.__class__ is str:
+        if isinstance(axis, str):
             if sizes.setdefault(axis, size) != size:
                 return False
         elif axis is not None and axis != size:

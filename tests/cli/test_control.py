@@ -202,7 +202,7 @@ def test_tune_leaves_a_model_and_a_page(run: Path, capsys: pytest.CaptureFixture
         (["explain"], "There is no part 'explain'"),
         (["fit"], "model"),
         (["fit", "--model", "nowhere.bin", "--features", "word:a=1", "--length", "0"], "length must be 1 or more"),
-        (["sample", "nowhere"], "no folder of `ebar control fit`"),
+        (["sample", "nowhere"], "There is no run in nowhere"),
         (["tune", "nowhere", "--steps", "0"], "steps must be 1 or more"),
         (["tune", "nowhere", "--setps", "5"], "did you mean --steps"),
         (["tune", "nowhere", "--learning_rate", "-1"], "learning_rate must be above 0"),

@@ -2,23 +2,28 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Generator
 
 from ebar.automata.lift import Reading
+from ebar.energies.linear import Linear
 from ebar.errors import UserError
-from ebar.estimators.log_z import log_mean
-from ebar.features.feature import bind, negated
+from ebar.estimators.log_z import log_mean, log_z
+from ebar.features.feature import Features, bind, negated
 from ebar.features.regular import Expression, whole
 from ebar.features.rules import Canonical, Grammar, RegularRule, Rule, json_schema, obeys
 from ebar.journeys.grammar import grammar
 from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
+from ebar.models.tilted import Tilted
+from ebar.samplers.draw import draw
 from ebar.samplers.masked import Masked
+from ebar.samplers.smc import Smc
 from ebar.testing import check_stepwise
-from ebar.types import Sequences, Space
+from ebar.types import Estimate, Sequences, Space
 
 SIGMAS = 4.5  # one false alarm in 150,000
 SPELLINGS = [b"(", b")", b"x", b"((", b"x)", None]
@@ -43,7 +48,7 @@ def is_nested(text: str) -> bool:
 
 def model(seed: int = 1) -> Tabular:
     made = Tabular.random(SPACE, generator=Generator().manual_seed(seed))
-    made.reading = READING
+    vars(made)["reading"] = READING
     return made
 
 
@@ -52,8 +57,11 @@ def nested() -> Rule:
     return Grammar(NESTED).bind(READING).rule
 
 
+TO_DEPTH_FOUR = whole(r"x|\(x\)|\(\(x\)\)|\(\(\(x\)\)\)|\(\(\(\(x\)\)\)\)")
+
+
 def nested_to_depth_four() -> Rule:
-    return RegularRule(whole(r"x|\(x\)|\(\(x\)\)|\(\(\(x\)\)\)|\(\(\(\(x\)\)\)\)"), READING)
+    return RegularRule(TO_DEPTH_FOUR, READING)
 
 
 def test_weights_worked_out_by_hand():
@@ -92,9 +100,8 @@ def test_masked_draws_are_weighed_so_that_they_are_of_the_model_given_the_rule(r
     torch.testing.assert_close(drawn.log_weights, torch.where(wanted[at] > 0, (log_q - log_g)[at], -math.inf))
     assert 0.05 < float((drawn.log_weights == -math.inf).double().mean()) < 0.95
     p = torch.where(wanted > 0, log_q.exp(), 0.0)
-    log_z = float(p.sum().log())
     estimate = log_mean(drawn.log_weights[None])[0].estimate
-    assert abs(estimate.value - log_z) < SIGMAS / 1.96 * (estimate.high - estimate.low) / 2
+    assert abs(estimate.value - float(p.sum().log())) < SIGMAS / 1.96 * (estimate.high - estimate.low) / 2
     p = p / p.sum()
     shares = torch.zeros_like(p).index_add(0, at, drawn.log_weights.exp())
     masking = log_g.exp() * wanted
@@ -104,6 +111,19 @@ def test_masked_draws_are_weighed_so_that_they_are_of_the_model_given_the_rule(r
 
 def test_a_masked_model_obeys_the_laws_of_stepwise_models():
     check_stepwise(Masked(model(), nested_to_depth_four()))
+
+
+def test_particles_are_weighed_by_what_the_masks_let_through():
+    """Sequential Monte Carlo with the masked proposal, which foresees the next mask, is unbiased for Z as well."""
+    q, x, rule = model(), all_sequences(SPACE), nested_to_depth_four()
+    absent = replace(TO_DEPTH_FOUR, absent=True).bind(READING)
+    p = Tilted(q, Linear(Features([absent]), torch.tensor([-math.inf], dtype=torch.float64)))
+    draws = draw(Smc(particles=20), p, 2000, proposal=Masked(q, rule), generator=Generator().manual_seed(0))
+    estimate = log_z(draws)[0].estimate
+    with torch.no_grad():
+        wanted = float(torch.logsumexp(p.log_score(x), 0))
+    assert abs(estimate.value - wanted) < SIGMAS / 1.96 * (estimate.high - estimate.low) / 2
+    assert estimate.high - estimate.low < 1
 
 
 def test_without_an_end_a_text_must_be_whole_in_the_last_place():
@@ -128,12 +148,13 @@ def test_any_tokens_that_spell_a_text_are_allowed_and_canonical_ones_can_be_aske
         torch.testing.assert_close(found.p.log_score(x), torch.where(kept, log_q, -math.inf))
         drawn = found.draw(1000, generator=Generator().manual_seed(3))
         figures = found.check(drawn)
-        estimate = figures["log_z"]
+        estimate, share = figures["log_z"], figures["share of p in canonical tokens"]
+        assert isinstance(estimate, Estimate)
+        assert isinstance(share, Estimate)
         error = estimate.value - float(log_q[kept].exp().sum().log())
         assert abs(error) < SIGMAS / 1.96 * (estimate.high - estimate.low) / 2
         texts = found.texts(drawn, 50, generator=Generator().manual_seed(4))
         assert all(is_nested(text) for text in texts)
-        share = figures["share of p in canonical tokens"]
         exact = float(log_q[inside & canonical].exp().sum() / log_q[kept].exp().sum())
         assert share.value == pytest.approx(1) if only else abs(share.value - exact) < SIGMAS * 0.03
 
@@ -148,21 +169,23 @@ def test_forced_tokens_are_not_used():
     assert rule.allowed(rule.start()).tolist() == [True, False, False, True, False, False]  # states are left alone
 
 
-def test_json_of_a_schema_is_valid(tmp_path):
+def test_json_of_a_schema_is_valid():
     pytest.importorskip("llguidance", reason="llguidance is not installed: pip install 'ebar[grammar]'")
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     schema = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 11}, "minItems": 1, "maxItems": 2}
     spellings = [b"[", b"]", b"1", b"0", b", ", b"7]", None]
     space = Space(7, 6, 6)
     q = Tabular.random(space, generator=Generator().manual_seed(0))
-    q.reading = Reading(end=6, longest=6, spellings=spellings)
+    vars(q)["reading"] = Reading(end=6, longest=6, spellings=spellings)
     found = grammar(q, schema)
     drawn = found.draw(300, generator=Generator().manual_seed(0))
     for text, weight in zip(found.text(drawn.x), drawn.log_weights.tolist(), strict=True):
         if weight > -math.inf:
             jsonschema.validate(json.loads(text), schema)
     assert "share cut off" in found.check(drawn)
-    assert negated(json_schema(schema)).name == "no JSON schema"
+    opposite = negated(json_schema(schema))
+    assert opposite is not None
+    assert opposite.name == "no JSON schema"
 
 
 def test_what_cannot_be_is_one_sentence():
