@@ -83,7 +83,7 @@ def measure() -> dict[str, float]:
 
     def step() -> None:
         q.zero_grad()
-        (-q.log_prob(x).mean()).backward()
+        (-q.log_prob(x).mean()).backward()  # type: ignore[no-untyped-call]
 
     with TemporaryDirectory() as name:
         draw_negatives(Path(name), q, None, 1, rows=ROWS, seed=0, at_once=ROWS)

@@ -21,7 +21,14 @@ from tools.journeys import run_journeys
 
 ROOT = Path(__file__).parent.parent
 
-EXTRAS = "report,hf,metrics"
+EXTRAS = "report,hf,metrics"  # what the README's lines and the journeys use
+SEQUENCES = """
+import random
+from pathlib import Path
+coin = random.Random(1)
+ends = ["".join(coin.choices("01", k=3)) for _ in range(200)]
+Path("sequences.txt").write_text("".join(f"{one}010101{two}\\n" for one, two in zip(ends[::2], ends[1::2])))
+"""
 
 
 def shown(words: list[str], folder: Path, *, quiet: bool = False) -> None:
@@ -41,11 +48,10 @@ def built(home: Path) -> Path:
     """The wheel of a clean clone, with what must be in it and in the source archive."""
     clone = home / "clone"
     shown(["git", "clone", "--quiet", str(ROOT), str(clone)], home)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     shown([sys.executable, "-m", "venv", str(home / "builder")], home)
-    pip[0] = str(home / "builder" / "bin" / "python")
-    shown([*pip, "install", "build"], home)
-    shown([pip[0], "-m", "build", "--outdir", str(home / "dist"), str(clone)], home, quiet=True)
+    python = str(home / "builder" / "bin" / "python")
+    shown([python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "build"], home)
+    shown([python, "-m", "build", "--outdir", str(home / "dist"), str(clone)], home, quiet=True)
     (wheel,) = (home / "dist").glob("*.whl")
     (archive,) = (home / "dist").glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as opened:
@@ -64,11 +70,7 @@ def first_lines() -> str:
     """The README's Python, after a file of sequences as a reader would have it."""
     found = re.search(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
     assert found is not None
-    made = (
-        "from pathlib import Path\nimport random\ncoin = random.Random(1)\nlines = [''.join(coin.choices('01', k=3)) + "
-    )
-    made += "'010101' + ''.join(coin.choices('01', k=3)) for _ in range(100)]\n"
-    return made + "Path('sequences.txt').write_text('\\n'.join(lines) + '\\n')\n" + found[1]
+    return SEQUENCES + found[1]
 
 
 def main() -> int:

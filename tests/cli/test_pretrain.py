@@ -21,9 +21,9 @@ SMALL = ["--data.length", "24", "--data.reuse", "10", "--data.vocabulary", "280"
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    words = random.Random(1).choices(["the", "a", "cat", "mat", "sat", "on", "Then", "runs", "."], k=1500)
+    words = random.Random(1).choices(["the", "a", "cat", "mat", "sat", "on", "Then", "runs", "."], k=750)
     path = tmp_path_factory.mktemp("text") / "text.txt"
-    path.write_text("".join(" ".join(words[place : place + 15]) + "\n" for place in range(0, 1500, 15)))
+    path.write_text("".join(" ".join(words[place : place + 15]) + "\n" for place in range(0, 750, 15)))
     return path
 
 

@@ -1,6 +1,5 @@
 """A parser is made once for the same entries of tables, and anew wherever another is asked for."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,12 +11,18 @@ from ebar.config.train import MANUAL, TrainConfig
 from ebar.errors import UserError
 
 
-def small(vocabulary: int, *, size: int = 3) -> None:
+class Small:
     """Small."""
 
+    def __init__(self, vocabulary: int, *, size: int = 3):
+        self.width = size
 
-def large(vocabulary: int, *, width: int = 5) -> None:
+
+class Large:
     """Large."""
+
+    def __init__(self, vocabulary: int, *, width: int = 5):
+        self.width = width
 
 
 def options(*words: str) -> dict[str, Any]:
@@ -27,9 +32,9 @@ def options(*words: str) -> dict[str, Any]:
 def test_an_entry_that_is_new_or_replaced_has_its_own_options(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="mine"):
         options()
-    own: dict[str, Callable[..., None]] = {"size": small, "width": large}
+    own: dict[str, type] = {"size": Small, "width": Large}
     for name, entry in own.items():
-        monkeypatch.setitem(BACKBONES, "mine", entry)  # type: ignore[arg-type]
+        monkeypatch.setitem(BACKBONES, "mine", entry)
         assert options(f"--backbone.{name}", "7") == {name: 7}
         assert options() == {name: {"size": 3, "width": 5}[name]}  # nothing is left of the 7
     with pytest.raises(UserError, match=r"no option '--backbone\.size'"):

@@ -127,9 +127,8 @@ def test_a_constraint_a_slider_colours_and_errors(served: Served) -> None:
     me.fill("constraints", "motif:aa=0.5")
     me.press("compute")
     me.status("Done.")
-    assert "−0.288" not in me.text("summary")
     assert f"{math.log(1.25):.3f} exact" in me.text("summary")  # Z = 5/8 + 3/8·5/3
-    assert "0.511 exact" in me.text("summary") or "0.51 exact" in me.text("summary")  # λ = log 5/3
+    assert "0.51 exact" in me.text("summary")  # λ = log 5/3
     me.page.fill("#slider input[type=number]", "0")
     me.page.keyboard.press("Tab")
     me.page.wait_for_selector("#curve >> text=At λ = 0.00 the mean is 0.375")
@@ -193,7 +192,6 @@ def test_stop_stops_computing(served: Served) -> None:
     served.slow.began.wait()
     steps = served.slow.steps
     me.press("stop")
-    me.page.wait_for_function("() => true")
     while served.playground.busy and not any(one._stopped.is_set() for one in served.playground._running.values()):
         me.page.wait_for_timeout(50)
     served.slow.gate.set()
@@ -226,7 +224,9 @@ def test_another_host_and_a_large_request_are_refused(served: Served) -> None:
     def status(method: str, path: str, body: bytes | None = None, **headers: str) -> int:
         connection = http.client.HTTPConnection("127.0.0.1", port)
         connection.request(method, path, body, {name.title(): value for name, value in headers.items()})
-        return connection.getresponse().status
+        found = connection.getresponse().status
+        connection.close()
+        return found
 
     assert status("GET", "/") == 200
     assert status("GET", "/", host="evil.example") == 403

@@ -41,8 +41,8 @@ class Trie:
         count = np.bincount(parent[1:], minlength=nodes)
         first = 1 + np.cumsum(count) - count  # children are numbered in the order of their parents
         spelt = np.array([spelling is not None for spelling in spellings], dtype=bool)
-        symbol, first, count, node = (part.astype(np.int32) for part in (np.concatenate(symbols), first, count, node))
-        return Trie(symbol, first, count, node, spelt)
+        parts = [part.astype(np.int32) for part in (np.concatenate(symbols), first, count, node)]
+        return Trie(parts[0], parts[1], parts[2], parts[3], spelt)
 
     @property
     def nodes(self) -> int:

@@ -42,7 +42,7 @@ def _no_run(folder: Path, command: str) -> UserError:
     if not folder.exists():
         around = folder.parent if folder.parent.is_dir() else Path()
         return UserError(
-            f"There is no run in {folder}, which is no folder: `ebar list {around}` shows those there are."
+            f"There is no run in {folder}, no folder of `ebar {command}`: `ebar list {around}` shows those there are."
         )
     inside = sorted(place.parent for place in folder.glob(f"*/{CONFIG}"))
     if inside:

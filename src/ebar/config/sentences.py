@@ -91,8 +91,8 @@ def sentence_of(message: str, command: str, known: Sequence[str], files: Sequenc
 def nearest(wanted: str, known: Sequence[str]) -> str:
     """The options that an unknown one may mean."""
     near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
-    last = wanted.rpartition(".")[2].removeprefix("--")
-    near = [name for name in known if name.endswith(f".{last}")] or near
+    if "." not in wanted:  # an option of a group, without the group
+        near = [name for name in known if name.endswith(f".{wanted.removeprefix('--')}")] or near
     if near:
         return f"did you mean {' or '.join(near[:3])}?"
     siblings = [name for name in known if name.startswith(wanted.partition(".")[0] + ".")] if "." in wanted else []

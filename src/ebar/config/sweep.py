@@ -19,7 +19,7 @@ from ebar.config.reader import Manual, argument, list_option
 from ebar.errors import UserError
 from ebar.journeys.sweep.search import Between, Dimension, Halving, OneOf, Search, Value
 
-MANUAL = Manual.of(__doc__, makes="sweep", defaults={"name": "sweep"})
+MANUAL = Manual.of(__doc__, defaults={"name": "sweep"})
 FORM = "give NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=ONE,OTHER,…"
 
 

@@ -23,7 +23,7 @@ NO_FORCING = '\n%llguidance {"no_forcing": true}\n'
 """Forced tokens would leave one way to spell a text of many, and masks that do not say what may be read."""
 
 
-NOTHING_FOLLOWS = {"NoExtension", "NoExtensionBias"}  # llguidance's words for it
+NOTHING_FOLLOWS = ("NoExtension", "NoExtensionBias")  # the first line of llguidance's error: no token fits
 
 
 @runtime_checkable
@@ -102,7 +102,7 @@ class GrammarRule:
             found[:] = np.unpackbits(bits, bitorder="little")[: self.vocabulary]
         if self.end is not None:
             found[self.end] = self.complete(state)
-        if state.is_error() and not {state.stop_reason(), state.get_error()} & NOTHING_FOLLOWS:
+        if state.is_error() and state.get_error().partition("\n")[0] not in NOTHING_FOLLOWS:
             raise UserError(f"llguidance cannot go on with this grammar: {_sentence(state.get_error())}")
         return found
 

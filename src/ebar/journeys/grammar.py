@@ -111,7 +111,7 @@ class Grammatical:
 
 
 def _share(count: int, total: int) -> Estimate:
-    return Estimate(count / total, *wilson(count, total), float(total))
+    return Estimate(count / total, *wilson(float(count), float(total)), float(total))
 
 
 def grammar(

@@ -4,7 +4,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, no_type_check
 
 import gradio as gr
 
@@ -17,6 +17,7 @@ from ebar.serve.playground import Playground
 
 STYLE = (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
 HEAD = '<meta name="robots" content="noindex"><link rel="icon" href="data:,">'
+Number = float | int | None  # a box may be empty
 EXAMPLES = "word:rabbit|bunny=1\nword:she|her=0.5"
 
 
@@ -121,25 +122,7 @@ def _model_tab(playground: Playground) -> None:
             coloured = gr.HTML(elem_id="coloured")
     outputs = [status, results, summary, words, turning, knob, slider, curve, candidates, legend, text, coloured]
 
-    def compute(
-        name: str, prompt: str, constraints: str, draws: float, length: float, seed: float, reads: bool,
-        request: gr.Request,
-    ) -> Iterator[list[Any]]:  # fmt: skip
-        asked = Asked(
-            name=name or "", prompt=prompt or "", constraints=constraints or "", reads_prompt=reads, length=length,
-            draws=draws, seed=seed,
-        )  # fmt: skip
-        unchanged: list[Any] = [gr.skip()] * (len(outputs) - 1)
-        try:
-            for step in playground.compute(_user(request), asked):
-                if isinstance(step, Progress):
-                    yield [render.progress(step), *unchanged]
-                else:
-                    yield _shown(step)
-        except Exception as error:
-            yield [_said(error), *unchanged]
-
-    def turned(which: str | None, value: float, request: gr.Request) -> str:
+    def turned(which: str | None, value: float | int, request: gr.Request) -> str:
         return _answer(lambda: _turned(playground.result(_user(request)), which, value))
 
     def chosen(which: str | None, request: gr.Request) -> tuple[Any, str]:
@@ -147,7 +130,7 @@ def _model_tab(playground: Playground) -> None:
         own = found.knobs[_place(found, which)]
         return _slider(found, which), _turned(found, which, own.at)
 
-    def colours(text: str, request: gr.Request) -> str:
+    def colours(text: str | None, request: gr.Request) -> str:
         user = _user(request)
         return _answer(lambda: render.text(playground.parts(user, text or ""), playground.result(user)))
 
@@ -164,14 +147,36 @@ def _model_tab(playground: Playground) -> None:
 
     private: Any = {"api_visibility": "private"}
     go.click(
-        compute, [name, prompt, constraints, draws, length, seed, reads], outputs, concurrency_id="drawing",
-        concurrency_limit=2, show_progress="hidden", **private,
+        _computing(playground, len(outputs)), [name, prompt, constraints, draws, length, seed, reads], outputs,
+        concurrency_id="drawing", concurrency_limit=2, show_progress="hidden", **private,
     )  # fmt: skip
     stop.click(stopped, queue=False, **private)
     name.input(filled, [name], [about, prompt, constraints, length], **private)
     slider.input(turned, [knob, slider], [curve], show_progress="hidden", trigger_mode="always_last", **private)
     knob.input(chosen, [knob], [slider, curve], show_progress="hidden", **private)
     colour.click(colours, [text], [coloured], concurrency_id="drawing", **private)
+
+
+@no_type_check  # at run time: the page asks whether this is a generator, which it no longer is once it is checked
+def _computing(playground: Playground, outputs: int) -> Callable[..., Iterator[list[Any]]]:
+    """What Compute does: progress, then every output; an error leaves what is there."""
+
+    def compute(
+        name: str | None, prompt: str | None, constraints: str | None, draws: Number, length: Number, seed: Number,
+        reads: bool, request: gr.Request,
+    ) -> Iterator[list[Any]]:  # fmt: skip
+        asked = Asked(
+            name=name or "", prompt=prompt or "", constraints=constraints or "", reads_prompt=reads, length=length,
+            draws=draws, seed=seed,
+        )  # fmt: skip
+        unchanged: list[Any] = [gr.skip()] * (outputs - 1)
+        try:
+            for step in playground.compute(_user(request), asked):
+                yield [render.progress(step), *unchanged] if isinstance(step, Progress) else _shown(step)
+        except Exception as error:
+            yield [_said(error), *unchanged]
+
+    return compute
 
 
 def _answer(work: Callable[[], str]) -> str:
@@ -195,7 +200,7 @@ def _place(found: Found, which: str | None) -> int:
     return names.index(which)
 
 
-def _turned(found: Found, which: str | None, value: float) -> str:
+def _turned(found: Found, which: str | None, value: float | int) -> str:
     return render.curve(found, _place(found, which), float(value))
 
 
@@ -247,7 +252,10 @@ def _language_tab(playground: Playground) -> None:
         with gr.Column(scale=3, min_width=300):
             shown = gr.HTML(elem_id="language")
 
-    def described(motif: str, expression: str, alphabet: str, size: float, presence: float, prefix: str) -> str:
+    def described(
+        motif: str | None, expression: str | None, alphabet: str | None, size: Number, presence: Number,
+        prefix: str | None,
+    ) -> str:  # fmt: skip
         return _answer(
             lambda: render.language(
                 describe(

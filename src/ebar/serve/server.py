@@ -15,7 +15,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 LARGEST = 64 * 1024  # bytes of a request
 # The page has no files: nothing can be sent to be kept, and nothing of the disk is given out.
-CLOSED = ("/upload", "/file=", "/file/", "/proxy=", "/stream", "/deep_link", "/vibe", "/monitoring", "/run/", "/api/")
+CLOSED = ("/upload", "/file=", "/file/", "/proxy=", "/stream", "/deep_link", "/vibe", "/monitoring")
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; form-action 'self'"

@@ -39,6 +39,7 @@ def read_network(
     kind: str, where: str | Path, device: str | None, dtype: Precision | None, trust_remote_code: bool
 ) -> tuple[Any, Any]:
     """The network in evaluation mode, and transformers' tokenizer."""
+    library = transformers()
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     place = Path(where)
     if place.is_file() and place.suffix == ".bin":
@@ -59,7 +60,6 @@ def read_network(
         )  # fmt: skip
     else:
         options["local_files_only"] = not hub_answers()  # what was downloaded once is found without the hub
-    library = transformers()
     tokenizer = read_pretrained(library.AutoTokenizer, where, "a tokenizer", **options)
     weights: dict[str, Any] = {"dtype": choose(DTYPES, dtype or "float32", "precision")}
     if "gguf_file" not in options:
