@@ -29,7 +29,7 @@ _plans: dict[Any, "Plan | None"] = {}
 class Plan(NamedTuple):
     """What an annotation asks for."""
 
-    kind: Any  # the class of arrays
+    kind: Any  # of array
     names: frozenset[str] | None  # of dtypes; None: any
     dtypes: dict[Any, bool]  # for each that was seen, whether it is one of them
     first: tuple[Axis, ...]  # axes before a star, or all

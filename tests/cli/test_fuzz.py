@@ -44,7 +44,7 @@ FLAGS = {
             "--data.kind", "--data.motif", "--data.train", "--backbone.hidden", "--seed", "--dtype", "--config"],
     "sample": ["--n", "--tilt", "--temperature", "--top_k", "--top_p", "--maximal_length", "--sampler.kind",
                "--sampler.batch_size", "--sampler.log_bound", "--sampler.moves", "--sampler.particles", "--proposal",
-               "--seed", "--json", "--config"],
+               "--seed", "--json", "--config", "--prompt", "--separator", "--complete", "--given"],
     "evaluate": ["--n", "--feature", "--seed", "--json"],
     "estimate": ["--n", "--feature", "--divergence", "--tilt", "--temperature", "--top_k", "--top_p", "--sampler.kind",
                  "--sampler.batch_size", "--proposal", "--seed", "--json"],
@@ -114,7 +114,7 @@ def quick() -> Iterator[None]:
     """A run is loaded once and no plot is drawn: neither depends on what was typed."""
     with pytest.MonkeyPatch.context() as patch:
         loaded = functools.cache(load_trained)
-        for place in ("ebar.build.drawing", "ebar.cli.evaluate"):
+        for place in ("ebar.build.drawing", "ebar.cli.evaluate", "ebar.cli.sample"):
             patch.setattr(f"{place}.load_trained", loaded)
         patch.setattr("ebar.journeys.evaluate.write_run_page", lambda *_, **__: None)
         yield
