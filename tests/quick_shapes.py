@@ -29,7 +29,7 @@ _plans: dict[Any, "Plan | None"] = {}
 class Plan(NamedTuple):
     """What an annotation asks for."""
 
-    kind: type  # of array
+    kind: Any  # of array
     names: frozenset[str] | None  # of dtypes; None: any
     dtypes: dict[Any, bool]  # for each that was seen, whether it is one of them
     first: tuple[Axis, ...]  # axes before a star, or all
@@ -89,8 +89,8 @@ def is_instance(cls: Any, thing: Any) -> bool:
 
 def _fit(axes: tuple[Axis, ...], shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
     for axis, size in zip(axes, shape, strict=True):
-        if axis.__class__ is str:
-            if sizes.setdefault(axis, size) != size:  # type: ignore[arg-type]
+        if isinstance(axis, str):
+            if sizes.setdefault(axis, size) != size:
                 return False
         elif axis is not None and axis != size:
             return False

@@ -2,21 +2,26 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Generator
 
 from ebar.automata.lift import Reading
+from ebar.energies.linear import Linear
 from ebar.errors import UserError
-from ebar.estimators.log_z import log_mean
-from ebar.features.feature import bind, negated
+from ebar.estimators.log_z import log_mean, log_z
+from ebar.features.feature import Features, bind, negated
 from ebar.features.regular import Expression, whole
 from ebar.features.rules import Canonical, Grammar, RegularRule, Rule, json_schema, obeys
 from ebar.journeys.grammar import grammar
 from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
+from ebar.models.tilted import Tilted
+from ebar.samplers.draw import draw
 from ebar.samplers.masked import Masked
+from ebar.samplers.smc import Smc
 from ebar.testing import check_stepwise
 from ebar.types import Estimate, Sequences, Space
 
@@ -52,8 +57,11 @@ def nested() -> Rule:
     return Grammar(NESTED).bind(READING).rule
 
 
+TO_DEPTH_FOUR = whole(r"x|\(x\)|\(\(x\)\)|\(\(\(x\)\)\)|\(\(\(\(x\)\)\)\)")
+
+
 def nested_to_depth_four() -> Rule:
-    return RegularRule(whole(r"x|\(x\)|\(\(x\)\)|\(\(\(x\)\)\)|\(\(\(\(x\)\)\)\)"), READING)
+    return RegularRule(TO_DEPTH_FOUR, READING)
 
 
 def test_weights_worked_out_by_hand():
@@ -91,10 +99,13 @@ def test_masked_draws_are_weighed_so_that_they_are_of_the_model_given_the_rule(r
     # P/g, or nothing for what is cut off.
     torch.testing.assert_close(drawn.log_weights, torch.where(wanted[at] > 0, (log_q - log_g)[at], -math.inf))
     assert 0.05 < float((drawn.log_weights == -math.inf).double().mean()) < 0.95
+    # What particles go by: the masses of all steps, that of the end to come included.
+    with torch.no_grad():
+        state = g.advance(torch.tensor([[0, 4]]), g.start(1)[1])[1]
+    torch.testing.assert_close(g.expected_log_weight(state)[0], (log_q - log_g)[number[0, 4, 5]])
     p = torch.where(wanted > 0, log_q.exp(), 0.0)
-    log_z = float(p.sum().log())
     estimate = log_mean(drawn.log_weights[None])[0].estimate
-    assert abs(estimate.value - log_z) < SIGMAS / 1.96 * (estimate.high - estimate.low) / 2
+    assert abs(estimate.value - float(p.sum().log())) < SIGMAS / 1.96 * (estimate.high - estimate.low) / 2
     p = p / p.sum()
     shares = torch.zeros_like(p).index_add(0, at, drawn.log_weights.exp())
     masking = log_g.exp() * wanted
@@ -104,6 +115,19 @@ def test_masked_draws_are_weighed_so_that_they_are_of_the_model_given_the_rule(r
 
 def test_a_masked_model_obeys_the_laws_of_stepwise_models():
     check_stepwise(Masked(model(), nested_to_depth_four()))
+
+
+def test_particles_are_weighed_by_what_the_masks_let_through():
+    """Sequential Monte Carlo with the masked proposal, which foresees the next mask, is unbiased for Z as well."""
+    q, x, rule = model(), all_sequences(SPACE), nested_to_depth_four()
+    absent = replace(TO_DEPTH_FOUR, absent=True).bind(READING)
+    p = Tilted(q, Linear(Features([absent]), torch.tensor([-math.inf], dtype=torch.float64)))
+    draws = draw(Smc(particles=20), p, 2000, proposal=Masked(q, rule), generator=Generator().manual_seed(0))
+    estimate = log_z(draws)[0].estimate
+    with torch.no_grad():
+        wanted = float(torch.logsumexp(p.log_score(x), 0))
+    assert abs(estimate.value - wanted) < SIGMAS / 1.96 * (estimate.high - estimate.low) / 2
+    assert estimate.high - estimate.low < 1
 
 
 def test_without_an_end_a_text_must_be_whole_in_the_last_place():

@@ -1,6 +1,7 @@
 """What the playground computes, held against numbers that are known: no page, no browser."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -30,7 +31,7 @@ def answer(asked: Asked, model=None, limits: Limits = PATIENT) -> Found:
     return found
 
 
-def by_text(found: Found) -> dict[str, tuple[float, float]]:
+def by_text(found: Found) -> dict[str, Any]:
     return {word.text: (word.q, word.p.value) for word in found.words}
 
 

@@ -21,7 +21,7 @@ def test_three_strings_of_three_bits_have_two_ones_in_a_row():
         ("1", 0.5, pytest.approx(2 / 3)),
     ]
     assert found.figures["strings"] == 3
-    expected = [[1, 0, 0], [1 / 3, 2 / 3, 0], [0, 1 / 3, 2 / 3], [0, 0, 1]]
+    expected = np.array([[1, 0, 0], [1 / 3, 2 / 3, 0], [0, 1 / 3, 2 / 3], [0, 0, 1]])
     np.testing.assert_allclose(found.reached, expected, atol=1e-12)
     after = described(prefix="1")
     assert after.state == 1

@@ -60,7 +60,7 @@ def test_pages_of_other_sites_are_refused(origin):
 
 
 def test_told_to_listen_elsewhere_it_answers_for_addresses_and_names_that_were_given():
-    elsewhere = {"host": "0.0.0.0", "names": ("lab.example",)}  # of the guard
+    elsewhere: dict[str, Any] = {"host": "0.0.0.0", "names": ("lab.example",)}  # of the guard
     assert Guard(_page, **elsewhere).knows("192.168.1.5:7860")
     assert Guard(_page, **elsewhere).knows("lab.example")
     assert not Guard(_page, **elsewhere).knows("evil.example")  # a name can be made to mean any machine

@@ -29,7 +29,8 @@ def repeated(sampler: str, target: str, repetitions: int, folder: Path) -> dict[
 def covered(sampler: str, target: str, repetitions: int) -> dict[str, int]:
     """Repetitions are rows of the context, each with draws and estimates of its own: all are made at once, in batches
     so much larger that each row has the runs and particles that it would have alone."""
-    one, usual = case(sampler, target), SAMPLERS[sampler]()
+    one = case(sampler, target)
+    usual: Any = SAMPLERS[sampler]()
     context = ONE if one.context is None else one.context
     times = repetitions // context.rows
     truths, made = _truths(one), replace(usual, batch_size=times * usual.batch_size)

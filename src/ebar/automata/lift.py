@@ -16,6 +16,8 @@ from ebar.automata.kept import kept
 from ebar.automata.trie import Trie
 from ebar.errors import UserError
 
+ROWS = 1024  # made on demand that are kept: 200 megabytes for a vocabulary of 50,000
+
 
 def lift(dfa: Dfa, spellings: Trie | Sequence[Sequence[int] | None]) -> Dfa:
     """Accepts a token string exactly when `dfa` accepts what the tokens spell, one after the other.
@@ -116,6 +118,8 @@ class OnDemand:
     def row(self, state: int) -> Int[np.ndarray, " tokens"]:
         """The state after each token."""
         if state not in self._rows:
+            if len(self._rows) == ROWS:
+                self._rows.pop(next(iter(self._rows)))
             self._rows[state] = self._row(state)
         return self._rows[state]
 

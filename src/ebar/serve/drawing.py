@@ -68,7 +68,7 @@ def _arrow(source: int, target: int, label: str, middle: int) -> str:
     end = _x(target)
     if target == source + 1:
         path = f"M{x + RADIUS} {y} H{end - RADIUS - 6}"
-        middle_x, middle_y = (x + end) / 2, y - 7
+        middle_x, middle_y = (x + end) / 2, y - 7.0
     else:
         side = -1 if target > source else 1
         bend = y + side * _bend(abs(target - source))

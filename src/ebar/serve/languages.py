@@ -94,7 +94,8 @@ def state_probabilities(
         flow = mass[arcs.sources] * weights
         last = arcs.targets == pairs - 1
         np.add.at(ended, after[last], flow[last])
-        mass = np.bincount(arcs.targets[~last], flow[~last], minlength=pairs)
+        mass = np.zeros(pairs)
+        np.add.at(mass, arcs.targets[~last], flow[~last])
     return found
 
 

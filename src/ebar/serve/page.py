@@ -35,7 +35,8 @@ def theme() -> gr.themes.Base:
 def build_page(playground: Playground) -> gr.Blocks:
     """All of it; computing is queued, two requests at a time."""
     limits = playground.limits
-    with gr.Blocks(title="ebar playground", analytics_enabled=False) as page:
+    page = gr.Blocks(title="ebar playground", analytics_enabled=False)
+    with page:
         gr.HTML(
             "<h1>ebar playground</h1><p>A language model q, an energy E, and what becomes of it: "
             "<b>p(x) = q(x)·exp(−E(x)) / Z</b>. Every number that was estimated has its 95 % interval.</p>"

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Protocol, TypeVar, runtime_checkable
 
 from ebar.errors import UserError
@@ -60,7 +60,7 @@ class Playground:
             self._open.move_to_end(name)
             return self._open[name]
 
-    def compute(self, user: str, asked: Asked) -> Iterator[Progress | Found]:
+    def compute(self, user: str, asked: Asked) -> Generator[Progress | Found, None, None]:
         """Progress, then the answer, which is kept for the questions that follow. Closed or stopped, it ends."""
         self.limits.check_text(asked.prompt, "The prompt")
         self.limits.check_text(asked.constraints, "The constraints")

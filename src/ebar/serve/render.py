@@ -39,7 +39,13 @@ def estimate(one: Estimate, digits: int = 3) -> str:
 
 def summary(found: Found) -> str:
     """What p is, log Z, effective draws and moments."""
-    rows = [("log Z, nats", estimate(found.log_z), "−log Z is what it costs q to be like p: 0 means p is q")]
+    rows = [
+        (
+            "log Z, nats",
+            estimate(found.log_z),
+            "under hard constraints alone, exp of it is the share of q’s texts that satisfy them",
+        )
+    ]
     if found.effective is not None:
         rows.append((
             "effective draws per draw", estimate(found.effective.per_draw),

@@ -57,7 +57,7 @@ def energised(residual: Residual, asked: Asked, limits: Limits, allowance: Allow
         energy = measured_energy(own.energy, x, context)
         parts.append((x, log_q.double().cpu(), energy.detach().double().cpu()))
     x = Sequences.join([part[0] for part in parts])
-    log_q, energy = (torch.cat([part[column] for part in parts]) for column in (1, 2))
+    log_q, energy = torch.cat([part[1] for part in parts]), torch.cat([part[2] for part in parts])
     cloud = Cloud(x, own.texts(x, asked.prompt), log_q, energy, -energy)
     plain = replace_weights(cloud)
     knob = Knob("energy E", -energy, energy, 1.0)

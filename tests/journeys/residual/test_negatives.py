@@ -14,6 +14,7 @@ from ebar.journeys.residual import negatives as pools
 from ebar.journeys.residual.negatives import Partition, draw_negatives
 from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
+from ebar.shards import part_name
 from ebar.types import Context, Sequences, Space
 from tests.store.disk import Dead, failing
 
@@ -144,7 +145,7 @@ def test_another_model_is_refused_and_padding_is_no_other_prefix(q, tmp_path):
 
 def test_a_damaged_part_is_told(q, tmp_path):
     pool = draw_negatives(tmp_path, q, contexts(0, 1), 2, seed=6)
-    (tmp_path / pools.part_name(0)).write_bytes(b"12345678 no tensors")
+    (tmp_path / part_name(0)).write_bytes(b"12345678 no tensors")
     fresh = draw_negatives(tmp_path, q, contexts(0, 1), 2, seed=6)
     with pytest.raises(UserError, match=r"part-000000.safetensors is damaged \(.*\): delete it, and run"):
         fresh.fetch(torch.tensor([0]))
