@@ -221,7 +221,7 @@ def test_errors_are_one_sentence(words: list[str], sentence: str, tmp_path: Path
 
 def test_usage_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert control([]) == 0
-    assert "parts:\n  fit " in capsys.readouterr().out
+    assert "parts:\n  check " in capsys.readouterr().out
     script = "import sys; from ebar.cli import main; main(['control']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
 

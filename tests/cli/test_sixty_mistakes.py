@@ -109,7 +109,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     (f"{SAMPLE} --tilt predicate:nothere.py:f=1", "There is no Python file nothere.py", ""),
     (f"{SAMPLE} --tilt predicate:mine.py:g=1", "has no function 'g'", "fifth"),
     ("sample runs/letters --tilt predicate:mine.py:fifth=1 --sampler.kind smc", "energy of a prefix", 'twist "none"'),
-    (f"{SAMPLE} --tilt score:mine.py:nothing=1", "is nan on", "give it the bounds"),
+    (f"{SAMPLE} --tilt score:mine.py:nothing=1", "is nan on", "let the function give a number"),
     (f"{SAMPLE} --sampler.kind smc", "--sampler is for a tilted model: give --tilt too", ""),
     (f"{SAMPLE} --proposal look_ahead", "give --tilt too, or leave it out", ""),
     (f"{SAMPLE} --maximal_length 1000", "between 1 and the model's 11", ""),

@@ -99,6 +99,10 @@ def test_masked_draws_are_weighed_so_that_they_are_of_the_model_given_the_rule(r
     # P/g, or nothing for what is cut off.
     torch.testing.assert_close(drawn.log_weights, torch.where(wanted[at] > 0, (log_q - log_g)[at], -math.inf))
     assert 0.05 < float((drawn.log_weights == -math.inf).double().mean()) < 0.95
+    # What particles go by: the masses of all steps, that of the end to come included.
+    with torch.no_grad():
+        state = g.advance(torch.tensor([[0, 4]]), g.start(1)[1])[1]
+    torch.testing.assert_close(g.expected_log_weight(state)[0], (log_q - log_g)[number[0, 4, 5]])
     p = torch.where(wanted > 0, log_q.exp(), 0.0)
     estimate = log_mean(drawn.log_weights[None])[0].estimate
     assert abs(estimate.value - float(p.sum().log())) < SIGMAS / 1.96 * (estimate.high - estimate.low) / 2

@@ -17,7 +17,7 @@ from tests.training.tiny import kept
 
 ROOT = Path(__file__).parents[2]
 KILLS = 25
-STEPS = 32  # eight checkpoints
+STEPS = 40  # ten checkpoints; of games and fine-tuning, four epochs
 
 
 class Server:
@@ -60,7 +60,7 @@ def server() -> Iterator[Server]:
         ("pretraining", STEPS // 2),
         ("finetune", STEPS // 2),
         ("game", STEPS // 2),
-        ("limited", STEPS // 4),
+        ("limited", STEPS // 5),
     ],
 )
 def test_runs_killed_at_25_random_instants_end_as_the_one_that_never_was(what, steps, server, tmp_path):

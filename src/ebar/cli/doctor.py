@@ -120,7 +120,7 @@ def _show(found: dict[str, dict[str, dict[str, object]]]) -> None:
 
     console = Console()
     for part, values in found["machine"].items():
-        console.print(f"[bold]{part}[/]: " + ", ".join(f"{name} {value}" for name, value in values.items()))
+        console.print(f"[bold]{part}[/]: " + escape(", ".join(f"{name} {value}" for name, value in values.items())))
     table = Table("extra", "what for", "state", "how to get it")
     for extra, values in found["extras"].items():
         missing = values["missing"]

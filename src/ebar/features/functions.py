@@ -1,5 +1,6 @@
 """Features that a Python function computes: of one text at a time, or of a batch of texts."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
@@ -75,7 +76,7 @@ class Predicate:
         if not self.low <= value <= self.high:
             raise UserError(
                 f"Feature {self.name!r} is {value} on the sequence {tokens}, outside its bounds "
-                f"{self.low} and {self.high}: give it the bounds it keeps to."
+                f"{self.low} and {self.high}: {_advice(value)}."
             )
         return value
 
@@ -133,9 +134,13 @@ class TextScore:
             row = int(outside[0])
             raise UserError(
                 f"Feature {self.name!r} is {float(values[row])} on {texts[row]!r}, outside its bounds {self.low:g} and "
-                f"{self.high:g}: give it the bounds it keeps to."
+                f"{self.high:g}: {_advice(float(values[row]))}."
             )
         return values.to(x.tokens.device)
+
+
+def _advice(value: float) -> str:
+    return "let the function give a number" if math.isnan(value) else "give it the bounds it keeps to"
 
 
 def _named(function: Any) -> str:

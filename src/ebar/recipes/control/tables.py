@@ -146,7 +146,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
         "wanted": constraint.moment,
         "λ": None if constraint.pointwise else plain(controlled.fitted.intervals[0]),
         "checked": plain(controlled.check()),
-        "tuned": {name: figure for name, figure in tuned.items() if name != "model"},
+        "tuned": {name: figure for name, figure in tuned.items() if name not in ("model", "seconds")},
     }
     made: dict[str, Any] = json.loads(to_json(found))
     return made

@@ -29,7 +29,7 @@ STORIES: dict[str, Any] = {
         "rows": 512,
     },
     "tuning": {
-        "steps": 600, "draws": 256, "learning_rate": None, "lora_rank": None, "pool": 4096, "reuse": 4,
+        "steps": 600, "draws": 256, "learning_rate": None, "lora_rank": 16, "pool": 4096, "reuse": 4,
         "tolerance": 0.01, "evaluate_every": 60, "evaluation_draws": 1000, "final_draws": 4000, "checkpoint_every": 60,
     },
 }  # fmt: skip
