@@ -28,6 +28,7 @@ from ebar.energies.kinds import ENERGIES as KINDS
 from ebar.energies.linear import Linear, OwnLogits
 from ebar.energies.neural import unit
 from ebar.energies.reencoded import LoadedEncoder
+from ebar.energies.suffix import Suffix
 from ebar.features import FEATURES, Features, Length, Motif, bind
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive
@@ -197,6 +198,14 @@ def test_energies(name: str, conditional: bool, request: pytest.FixtureRequest) 
     check_energy(ENERGIES[name](), SPACE, CONTEXT if conditional else None)
 
 
+@pytest.mark.parametrize("conditional", [False, True], ids=["unconditional", "conditional"])
+def test_the_energy_of_a_suffix(conditional: bool) -> None:
+    """Of texts without an end, to which the model adds the suffix."""
+    whole = Space(vocabulary=3, length=5)
+    model = Tabular.random(whole, conditions=2 if conditional else 1, generator=Generator().manual_seed(1))
+    check_energy(Suffix(model, [2, 0]), Space(vocabulary=3, length=3), CONTEXT if conditional else None)
+
+
 def classes(package: Any, wanted: Callable[[type], bool]) -> set[str]:
     """Those that the modules of a package define."""
     found = set()
@@ -220,7 +229,7 @@ def test_every_energy_has_an_example() -> None:
     # Draws nothing and learns nothing: a last layer whose norm is bounded, a part of Neural.
     known = {name.partition(",")[0] for name in ENERGIES} | {kind.__name__ for kind in KINDS.values()}
     # Discriminators read points and images, not sequences: tests/models/test_generators.py has them.
-    known |= {kind.__name__ for kind in DISCRIMINATORS.values()}
+    known |= {kind.__name__ for kind in DISCRIMINATORS.values()} | {Suffix.__name__}
     assert classes(ebar.energies, is_energy) - known == set()
 
 

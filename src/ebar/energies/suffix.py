@@ -32,7 +32,10 @@ class Suffix(nn.Module):
         batch, count = len(x.lengths), len(self.tokens)
         draws = draws_per_context(batch, context)
         first, state = self.model.start(context_rows(context), context)  # each context is read once
-        whole = torch.cat([x.tokens, self.tokens.to(x.tokens).expand(batch, -1)], 1)
+        length = int(x.lengths.max()) if batch else 0
+        if bool((x.lengths != length).any()):
+            raise ValueError("a suffix comes after texts of one length")
+        whole = torch.cat([x.tokens[:, :length], self.tokens.to(x.tokens).expand(batch, -1)], 1)  # no padding between
         size = max(1, ELEMENTS // (whole.shape[1] * self.model.space.vocabulary))
         parts = [
             self._log_prob(whole[rows], first[rows // draws], state.select(rows // draws), count)

@@ -195,7 +195,7 @@ def first_rows(made):
 
 
 def test_what_is_not_trained_is_not_loaded(base, tmp_path):
-    with pytest.raises(UserError, match="There is no residual model in"):
+    with pytest.raises(UserError, match=r"There is no run in .*: give a folder that `ebar residual train` made"):
         load_residual(tmp_path)
     with pytest.raises(UserError, match="holds no run of `ebar residual train`"):
         load_residual(base)
