@@ -289,8 +289,10 @@ async def genlm_runs(model: Pretrained, budget: Budget, generator: Generator, pa
     from transformers import PreTrainedTokenizerFast
 
     assert model.tokeniser is not None
+    assert model.space.end is not None
     described = Tokenizer.from_str(model.tokeniser.model)
-    tokenizer = PreTrainedTokenizerFast(
+    fast: Any = PreTrainedTokenizerFast
+    tokenizer = fast(
         tokenizer_object=described, eos_token=described.id_to_token(model.space.end)
     )  # fmt: skip
     own = PromptedLLM(AsyncTransformer(model.network, tokenizer, batch_size=ROWS, timeout=0.001))
