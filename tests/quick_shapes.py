@@ -79,12 +79,18 @@ def is_instance(cls: Any, thing: Any) -> bool:
             middle = shape[len(first) : end]
             could_be_broadcast, known = stars.setdefault(star, (False, middle))
             if could_be_broadcast:
+                _forget(sizes, before)
                 return bool(original(cls, thing))
             fits = known == middle
     if not fits:
-        while len(sizes) > before:
-            sizes.popitem()  # the newest
+        _forget(sizes, before)
     return fits
+
+
+def _forget(sizes: dict[str, int], before: int) -> None:
+    """The newest, until there are as many as before."""
+    while len(sizes) > before:
+        sizes.popitem()
 
 
 def _fit(axes: tuple[Axis, ...], shape: tuple[int, ...], sizes: dict[str, int]) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jaxtyping import Bool, Float, Int, Shaped, TypeCheckError, config
 from jaxtyping._storage import get_shape_memo, pop_shape_memo, push_shape_memo
@@ -140,6 +140,7 @@ THINGS = TENSORS | ARRAYS | st.just([1.0])
 
 
 @given(st.lists(st.tuples(st.sampled_from(ANNOTATIONS), THINGS), max_size=6))
+@example([(Int[Tensor, "*#rows"], torch.tensor([0])), (Shaped[np.ndarray, "n *rows m"], np.zeros((1, 1)))])
 def test_the_quick_answer_is_jaxtypings_own_and_so_is_what_is_remembered(asked) -> None:
     answers = []
     for ask in (original, is_instance):
