@@ -96,16 +96,28 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
     },
 }  # fmt: skip
 SEEDS = {SUPERVISED: 5, FM: 5}  # at scale cpu; of the other methods 3
+SHORTER = {"training.epochs": 15}  # of runs that compare methods with one another, at scale cpu: half of Table C.1's
 
 
-def runs_of(methods: Sequence[str], centiles: Sequence[int] = (), others: Sequence[tuple[str, str]] = ()) -> Grid:
-    """The methods over their seeds, FM+LD with other thresholds, and (set, method) of those by path at scale paper."""
+def runs_of(
+    methods: Sequence[str],
+    centiles: Sequence[int] = (),
+    others: Sequence[tuple[str, str]] = (),
+    *,
+    shorter: bool = False,
+) -> Grid:
+    """The methods over their seeds, FM+LD with other thresholds, and (set, method) of those by path at scale paper.
+
+    `shorter`: at scale cpu the runs have fewer epochs.
+    """
 
     def seeds(scale: str, method: str) -> range:
         return range({"demo": 1, "cpu": SEEDS.get(method, 3), "paper": 10}[scale])
 
     def runs(scale: str) -> list[dict[str, Any]]:
         dense = {"classifier.kind": "mlp", "generator.kind": "softplus", **DENSE[scale]}
+        if shorter and scale == "cpu":
+            dense |= SHORTER
         found = [
             {"method": method, "centile": CENTILE if method in (LD, ENT) else None, **dense, **METHODS[method],
              "seed": seed}
