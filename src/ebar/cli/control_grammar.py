@@ -11,7 +11,6 @@ Example:
     ebar control grammar --model FOLDER --expression '[0-9]{4}-[0-9]{2}-[0-9]{2}' --prompt 'Born on '
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from torch import Generator
 
 from ebar.bounds import Count, Location, Natural, at_least
 from ebar.build.control import load_model_at
-from ebar.cli.show import show_json, show_table
+from ebar.cli.show import show_with_texts
 from ebar.config.reader import Answer, Manual, read
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
@@ -77,13 +76,8 @@ def main(words: Sequence[str]) -> int:
         drawn = found.draw(config.draws, generator=generator)
         figures = found.check(drawn)
         texts = list(found.texts(drawn, config.n, generator=generator)) if config.n else []
-    if config.json:
-        show_json({"figures": figures, "texts": texts})
-        return 0
     title = f"{config.draws:,} masked draws of at most {config.length:,} tokens, seed {config.seed}"
-    show_table(title, ("figure", "value"), list(figures.items()))
-    sys.stdout.write("".join(text.replace("\n", "\\n") + "\n" for text in texts))
-    return 0
+    return show_with_texts(title, figures, texts, as_json=config.json)
 
 
 def read_rule(config: GrammarConfig) -> Grammar | Regular:

@@ -9,7 +9,6 @@ Example:
     ebar control reward --model FOLDER --reward scores.py:cheerful --beta 0.5 --prompt 'Once upon a time'
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -19,7 +18,7 @@ from torch import Generator
 from ebar.bounds import Amount, Count, Location, Natural, at_least
 from ebar.build.control import load_model_at
 from ebar.build.terms import load_function
-from ebar.cli.show import show_json, show_table
+from ebar.cli.show import show_with_texts
 from ebar.config.reader import Answer, Chosen, Manual, choice, list_option, read
 from ebar.estimators.exact import device_of
 from ebar.features.classifier import reward_model
@@ -77,13 +76,8 @@ def main(words: Sequence[str]) -> int:
         figures = found.check(config.draws, best_of=config.best_of, generator=generator)
         sampler = config.sampler.make(SAMPLERS)
         texts = list(found.sample(config.n, sampler=sampler, generator=generator)) if config.n else []
-    if config.json:
-        show_json({"figures": figures, "texts": texts})
-        return 0
     title = f"{config.reward}, β = {config.beta:g}, {config.draws:,} draws of the model, seed {config.seed}"
-    show_table(title, ("figure", "value"), list(figures.items()))
-    sys.stdout.write("".join(text.replace("\n", "\\n") + "\n" for text in texts))
-    return 0
+    return show_with_texts(title, figures, texts, as_json=config.json)
 
 
 def read_reward(argument: str) -> Callable[[list[str]], Sequence[float]]:

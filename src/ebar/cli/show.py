@@ -22,6 +22,15 @@ def show(title: str, figures: Mapping[str, object], *, as_json: bool) -> int:
     return 0
 
 
+def show_with_texts(title: str, figures: Mapping[str, object], texts: Sequence[str], *, as_json: bool) -> int:
+    """As `show`, with texts below, each on a line of its own."""
+    if as_json:
+        return show(title, {"figures": figures, "texts": texts}, as_json=True)
+    show(title, figures, as_json=False)
+    sys.stdout.write("".join(text.replace("\n", "\\n") + "\n" for text in texts))
+    return 0
+
+
 def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table for people; an `Estimate` shows its interval, its warning stands below."""
     from rich.console import Console
