@@ -69,6 +69,7 @@ from ebar.samplers.learning import Learning
 from ebar.samplers.masked import Masked
 from ebar.samplers.metropolis import Metropolis
 from ebar.samplers.rejection import QuasiRejection, Rejection
+from ebar.shards import Workers
 from ebar.types import Context, Estimate, Sequences, Space
 from tests.models.examples import ENDING, FIXED, lstm, three_contexts
 
@@ -383,6 +384,12 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         w.sampler("smc").stream(w.p, 8, proposal=w.other, generator=w.generator())
     ),
     "samplers.joint.generate": lambda w: joint.generate(w.base, w.energy, w.one, generator=w.generator()),
+    "samplers.joint.generate_each": lambda w: list(
+        joint.generate_each(w.base, w.energy, [w.one], generator=w.generator(), workers=Workers())
+    ),
+    "samplers.draw.draw_in_shards": lambda w: drawing.draw_in_shards(
+        w.sampler("importance"), w.p, 8, proposal=w.other, generator=w.generator()
+    ),
     "samplers.look_ahead.draw_scored": lambda w: look_ahead.draw_scored(
         w.gam, 6, ahead=w.guided, features=w.features, rows=4, generator=w.generator()
     ),

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Generator
 
+from ebar.data.languages import Language
 from ebar.errors import UserError
+from ebar.evaluation.exact_cross_entropy import exact_cross_entropy
+from ebar.models.tabular import Tabular
 from ebar.shards import Workers, run_shards
 from ebar.shards.attempt import Outcome, Setting, attempt
 from ebar.shards.running import AHEAD, DEATHS, _ordered, spread
@@ -130,6 +134,14 @@ def test_joblib_gives_the_same_bytes_where_a_worker_is_killed(tmp_path: Path) ->
     assert theirs == ours
 
 
-def test_two_processes_of_joblib_give_the_same_estimates(tmp_path: Path) -> None:
+def test_two_processes_of_joblib_give_the_same(tmp_path: Path) -> None:
     two = Workers(backend="joblib", workers=2)
     assert work.estimated(tmp_path / "two", two) == work.estimated(tmp_path / "one", Workers())
+    assert work.scored(tmp_path, two) == work.scored(tmp_path, Workers())
+
+
+def test_an_exact_cross_entropy_in_shards_has_the_same_last_bit() -> None:
+    truth = Language(motif="11", length=9).distribution()
+    model = Tabular.random(truth.space, generator=Generator().manual_seed(5))
+    found = [exact_cross_entropy(truth, model, batch=4, workers=workers) for workers in (None, Workers())]
+    assert found[0] == found[1]

@@ -9,9 +9,15 @@ import torch
 from torch import Generator
 
 import ebar
+from ebar.evaluation.cross_entropy import negative_log_scores, stream_cost
+from ebar.evaluation.exact_cross_entropy import exact_cross_entropy
 from ebar.journeys.estimate import estimate
 from ebar.journeys.residual.negatives import draw_negatives
 from ebar.models.tabular import Tabular
+from ebar.samplers.beam import decode_contexts
+from ebar.samplers.draw import draw_in_shards
+from ebar.samplers.importance import Importance
+from ebar.samplers.joint import generate_each
 from ebar.samplers.rejection import QuasiRejection
 from ebar.shards import Workers
 from ebar.store.writing import to_json
@@ -113,3 +119,31 @@ THREE = (distilled, negatives, estimated)
 
 def anything(common: Any, job: int) -> int:
     return job
+
+
+def scored(folder: Path, workers: Workers) -> bytes:
+    """Costs of data and of windows of a text, beams, draws of P and an exact cross-entropy: what has several shards."""
+    target = tilted()
+    x = target.base.sample(2500, generator=Generator().manual_seed(1))
+    windows = Tabular.random(Space(vocabulary=3, length=4, end=None), generator=Generator().manual_seed(2))
+    text = torch.randint(3, (80,), generator=Generator().manual_seed(4))
+    given = Tabular.random(SPACE, conditions=3, generator=Generator().manual_seed(1))
+    contexts = Context(Sequences(torch.tensor([0, 1, 2, 1, 0])[:, None], torch.ones(5).long()))
+    drawn = draw_in_shards(
+        Importance(), target, 130, shard_size=50, generator=Generator().manual_seed(6), workers=workers
+    )  # fmt: skip
+    generated = generate_each(
+        target.base, target.energy, [None] * 3, candidates=5, generator=Generator().manual_seed(8), workers=workers
+    )  # fmt: skip
+    truth = ebar.Language(motif="11", length=9).distribution()
+    student = Tabular.random(truth.space, generator=Generator().manual_seed(5))
+    return to_json(
+        {
+            "costs": negative_log_scores(target, x, workers=workers).tolist(),
+            "text": stream_cost(windows, text, stride=2, workers=workers).total,
+            "beams": decode_contexts(given, contexts, width=2, batch=2, workers=workers).log_probs.tolist(),
+            "draws": [drawn.x.tokens.tolist(), drawn.log_weights.tolist()],
+            "generated": [one.drawn.x.tokens.tolist() for one in generated],
+            "exact": exact_cross_entropy(truth, student, batch=4, workers=workers).per_sequence.value,
+        }
+    )

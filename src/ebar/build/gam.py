@@ -53,7 +53,7 @@ def make_gam(
     about = described(folder, MANUAL, config)
     with open_store(folder, description=about, seed=config.seed, take_over=True) as store:
         made = _stages(config, store, quiet, workers)
-        figures = made.measure(exact=config.exact, draws=config.checks)
+        figures = made.measure(exact=config.exact, draws=config.checks, workers=workers)
         store.write("results.json", to_json(figures.to_dict(), indent=1))
         if page:
             made.report(folder / "report.html", figures=figures, history=History.read(folder / "r"))

@@ -29,12 +29,13 @@ from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead
+from ebar.shards.workers import OptionalWorkers
 
 MANUAL = Manual.of(__doc__, defaults={"sampler": Chosen(kind="look_ahead")})
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControlSampleConfig(Drawing, OfRun):
+class ControlSampleConfig(OptionalWorkers, Drawing, OfRun):
     """What to draw."""
 
     n: Count = 10
@@ -63,7 +64,9 @@ def main(words: Sequence[str]) -> int:
             proposal = build_proposal(
                 arguments, sampler, controlled.p, arguments.n, generator, draws=controlled.surrogate_draws
             )
-        texts = controlled.sample(arguments.n, sampler=sampler, proposal=proposal, generator=generator)
+        texts = controlled.sample(
+            arguments.n, sampler=sampler, proposal=proposal, generator=generator, workers=arguments.chosen
+        )
         drawn = texts.draws if texts.draws.estimates_z else None
         gains = {} if drawn is None else {"these draws": controlled.effective_samples(drawn)}
         if arguments.compare:

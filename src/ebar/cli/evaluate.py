@@ -9,7 +9,7 @@ hypotheses.txt and references.txt. An option that the kind of data has no use fo
 Example:
     ebar evaluate runs/motif
     ebar evaluate runs/motif --feature motif:1011 'expression:(01){3}' --json
-    ebar evaluate runs/de-en --width 5 --edges 6 10
+    ebar evaluate runs/de-en --width 5 --edges 6 10 --backend joblib
     ebar evaluate runs/stream --segment 64 --memory 640 --clamp_length 400
     ebar evaluate runs/reviews
 """
@@ -32,12 +32,13 @@ from ebar.errors import UserError
 from ebar.estimators.exact import device_of
 from ebar.journeys.evaluate import COLUMNS, Evaluated, evaluate
 from ebar.progress import shown
+from ebar.shards.workers import OptionalWorkers
 
 MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateConfig(OfRun):
+class EvaluateConfig(OptionalWorkers, OfRun):
     """What is measured, and on how many draws."""
 
     n: Count = 2000
@@ -65,13 +66,14 @@ class EvaluateConfig(OfRun):
 
 
 # What each kind of data has options for, besides those that all have.
+SHARDS = ("backend", "workers", "threads")
 USES = {
     "a fine-tuned run": (),
-    "a translation": ("width", "length_penalty", "edges"),
-    "images": (),
+    "a translation": ("width", "length_penalty", "edges", *SHARDS),
+    "images": SHARDS,
     "a stream of text": ("stride", "segment", "columns", "memory", "clamp_length", "same_length"),
-    "text": ("stride",),
-    "whole sequences": ("feature",),
+    "text": ("stride", *SHARDS),
+    "whole sequences": ("feature", *SHARDS),
 }
 
 
@@ -93,7 +95,7 @@ def main(words: Sequence[str]) -> int:
             trained.model, trained.data, features=features, draws=config.n, width=config.width,
             length_penalty=config.length_penalty, edges=config.edges, stride=config.stride, segment=config.segment,
             columns=config.columns, memory=config.memory, clamp_length=config.clamp_length,
-            same_length=config.same_length, generator=generator,
+            same_length=config.same_length, generator=generator, workers=config.chosen,
         )  # fmt: skip
     found.write(config.run)
     about = f", {found.about}" if found.about else ""

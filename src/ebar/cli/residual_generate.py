@@ -28,7 +28,8 @@ from ebar.errors import UserError
 from ebar.journeys.residual.journey import Residual
 from ebar.models.truncated import Truncation
 from ebar.progress import shown
-from ebar.samplers.joint import WAYS, Continuations, Generated
+from ebar.samplers.joint import WAYS, Continuations, Generated, generate_each
+from ebar.shards.workers import OptionalWorkers
 from ebar.types import Sampler
 
 LISTED = 20  # candidates, up to which all are shown
@@ -38,7 +39,7 @@ MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerateConfig(Truncation, OfRun):
+class GenerateConfig(Truncation, OptionalWorkers, OfRun):
     """What is continued, and how."""
 
     prompt: str | None = None
@@ -64,11 +65,12 @@ def main(words: Sequence[str]) -> int:
     prompts = [arguments.prompt or ""] if arguments.prompts is None else input_lines(arguments.prompts)
     found = []
     with shown(not arguments.json):
-        for prompt in prompts:
-            made = trained.generate(
-                prompt, count=arguments.count, candidates=arguments.candidates, way=way, sampler=sampler,
-                truncation=arguments, generator=generator,
-            )  # fmt: skip
+        each = generate_each(
+            trained.base.q, trained.energy, [trained.base.context_of(prompt) for prompt in prompts],
+            count=arguments.count, candidates=arguments.candidates, way=way, sampler=sampler,
+            truncation=arguments, generator=generator, workers=arguments.chosen,
+        )  # fmt: skip
+        for prompt, made in zip(prompts, each, strict=True):
             found.append(_record(trained, prompt, made))
             if not arguments.json:
                 _write(found.pop())

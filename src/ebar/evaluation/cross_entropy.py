@@ -15,6 +15,7 @@ from ebar.models.stepwise import token_log_probs
 from ebar.models.tilted import score
 from ebar.modes import evaluation_mode
 from ebar.progress import bar
+from ebar.shards import Workers, run_shards
 from ebar.types import Context, Distribution, Estimate, Sequences, Stepwise
 
 BATCH = 1024  # sequences scored at once
@@ -39,16 +40,17 @@ class CrossEntropy(NamedTuple):
 
 
 def cross_entropy(
-    model: Model, data: Sequences, *, context: Context | None = None, log_z: Estimate | None = None
-) -> CrossEntropy:
+    model: Model, data: Sequences, *, context: Context | None = None, log_z: Estimate | None = None,
+    workers: Workers | None = None,
+) -> CrossEntropy:  # fmt: skip
     """The cross-entropy of data under a model; an unnormalised one needs its log Z (of the one condition it is in).
 
     log Z was estimated from other draws than the data, so its error and theirs add in quadrature. A sequence the
-    model cannot make costs infinitely much, and so does the mean.
+    model cannot make costs infinitely much, and so does the mean. With `workers`, data are scored in shards by them.
     """
     if isinstance(model, Distribution) == (log_z is not None):
         raise ValueError("an unnormalised model needs log_z, and a normalised one has none")
-    costs = negative_log_scores(model, data, context)[None]
+    costs = negative_log_scores(model, data, context, workers=workers)[None]
     lengths = data.lengths.to(costs)[None]
     equal = torch.zeros_like(costs)
     log_z = log_z or Estimate.exact(0.0)
@@ -69,18 +71,24 @@ def cross_entropy_difference(
     return weighted_mean(lengths.log(), costs / lengths)[0]
 
 
-@torch.no_grad()
-def negative_log_scores(model: Model, data: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+def negative_log_scores(
+    model: Model, data: Sequences, context: Context | None = None, *, workers: Workers | None = None
+) -> Float[Tensor, " batch"]:
     """−log_prob (or −log_score) of each sequence, in float64; a context has one row for each."""
-    total = len(data.lengths)
+    total, device = len(data.lengths), data.lengths.device
+    rows = torch.arange(total, device=device).split(BATCH)
+    jobs = ((data.select(own), None if context is None else context.select(own)) for own in rows)
     parts = []
     with bar("scoring", total, "sequences") as progress:
-        for start in range(0, total, BATCH):
-            rows = torch.arange(start, min(start + BATCH, total), device=data.lengths.device)
-            own = None if context is None else context.select(rows)
-            parts.append(-score(model, data.select(rows), own).double())
-            progress.advance(len(rows))
+        for _, costs in run_shards(_costs, model, jobs, workers=workers, in_order=True):
+            parts.append(costs.to(device))
+            progress.advance(len(costs))
     return torch.cat(parts)
+
+
+@torch.no_grad()
+def _costs(model: Model, job: tuple[Sequences, Context | None]) -> Float[Tensor, " batch"]:
+    return -score(model, *job).double()
 
 
 def _plus(cost: Estimate, log_z: Estimate, share: float) -> Estimate:
@@ -102,12 +110,14 @@ def _exp(value: float) -> float:
 LOG_2 = math.log(2)
 
 
-def bits_per_dimension(model: Distribution, data: Sequences, *, context: Context | None = None) -> Estimate:
+def bits_per_dimension(
+    model: Distribution, data: Sequences, *, context: Context | None = None, workers: Workers | None = None
+) -> Estimate:
     """−log₂ p(x) over the number of tokens, the mean over images; the interval is over the draw of the images.
 
     With a context (a given part of each image) only what is not given counts.
     """
-    return _in_bits(cross_entropy(model, data, context=context).per_token)
+    return _in_bits(cross_entropy(model, data, context=context, workers=workers).per_token)
 
 
 def bits_difference(
@@ -152,8 +162,9 @@ class StreamCost(NamedTuple):
         return own._replace(value=values[0], low=values[1], high=values[2])
 
 
-@torch.no_grad()
-def stream_cost(model: Stepwise, stream: Int[Tensor, " tokens"], *, stride: int | None = None) -> StreamCost:
+def stream_cost(
+    model: Stepwise, stream: Int[Tensor, " tokens"], *, stride: int | None = None, workers: Workers | None = None
+) -> StreamCost:
     """−log p of each token given those before it in its window, windows being as long as the model's sequences.
 
     Windows move on by `stride` tokens and only their last `stride` are scored, but for the first, which is scored
@@ -174,16 +185,30 @@ def stream_cost(model: Stepwise, stream: Int[Tensor, " tokens"], *, stride: int 
     ends = torch.arange(length, total, stride)
     ends = torch.cat([ends, torch.tensor([total])])
     scored = torch.diff(ends, prepend=torch.zeros(1, dtype=torch.long))
+    windows = torch.split(torch.arange(len(ends)), max(1, ELEMENTS // (length * space.vocabulary)))
+    jobs = (
+        (stream[(ends[some, None] - length + torch.arange(length)).to(stream.device)], scored[some])
+        for some in windows
+    )  # fmt: skip
     costs = []
-    with evaluation_mode(model), bar("scoring", len(ends), "windows") as progress:
-        for some in torch.split(torch.arange(len(ends)), max(1, ELEMENTS // (length * space.vocabulary))):
-            places = (ends[some, None] - length + torch.arange(length)).to(stream.device)
-            x = Sequences(stream[places], torch.full((len(some),), length, device=stream.device))
-            counted = torch.arange(length) >= length - scored[some, None]
-            log_probs = token_log_probs(model, x)
-            costs.append(-torch.where(counted.to(log_probs.device), log_probs, 0.0).double().sum(1).cpu())
-            progress.advance(len(some))
+    with bar("scoring", len(ends), "windows") as progress:
+        for _, own in run_shards(_window_costs, model, jobs, workers=workers, in_order=True):
+            costs.append(own)
+            progress.advance(len(own))
     return cost_of_windows(torch.cat(costs), scored)
+
+
+@torch.no_grad()
+def _window_costs(
+    model: Stepwise, job: tuple[Int[Tensor, "windows length"], Int[Tensor, " windows"]]
+) -> Float[Tensor, " windows"]:
+    """Of the last tokens of each window, so many as are scored of it."""
+    tokens, scored = job
+    rows, length = tokens.shape
+    with evaluation_mode(model):
+        log_probs = token_log_probs(model, Sequences(tokens, torch.full((rows,), length, device=tokens.device)))
+    counted = torch.arange(length) >= length - scored[:, None]
+    return -torch.where(counted.to(log_probs.device), log_probs, 0.0).double().sum(1).cpu()
 
 
 def cost_of_windows(costs: Float[Tensor, " windows"], scored: Int[Tensor, " windows"]) -> StreamCost:

@@ -20,13 +20,16 @@ from ebar.automata.measures import count_strings, mean_length
 from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
+from ebar.estimators.exact import device_of
 from ebar.evaluation.moments import true_moment
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
 from ebar.progress import bar
+from ebar.shards import Workers, run_shards
 from ebar.types import Context, Estimate, State, Stepwise
 
 BATCH = 1024  # prefixes evaluated together: more are no faster
+SHARDS = 64  # at least, that a tree is cut into for workers
 LARGEST = 100_000_000  # prefixes: half an hour or so of a small model
 
 
@@ -47,11 +50,13 @@ def exact_cross_entropy(
     context: Context | None = None,
     batch: int = BATCH,
     largest: int = LARGEST,
+    workers: Workers | None = None,
 ) -> ExactCrossEntropy:
     """The expected −log π(x) over the strings of a finite language, without dropout whatever the model's mode.
 
     Depth first, `batch` prefixes at a time: no more than that many of the model's states for each place of a string
     are in memory at once. `context` is one condition. Infinite where the model cannot make a string of the language.
+    With `workers`, the parts of the tree below its first levels are shards that they do.
     """
     if (truth.space.vocabulary, truth.space.end) != (model.space.vocabulary, model.space.end):
         raise ValueError(f"the language is on {truth.space}, the model on {model.space}: their tokens differ")
@@ -72,7 +77,7 @@ def exact_cross_entropy(
     if fits:
         with evaluation_mode(model), bar("exact cross-entropy", int(prefixes), "prefixes") as progress:
             costs = []
-            for size, cost in _costs(truth, model, context, batch):
+            for size, cost in _costs(_Tree(truth, model, batch), context, workers):
                 costs.append(cost)
                 progress.advance(size)
                 if cost == math.inf:
@@ -133,34 +138,69 @@ class _Waiting(NamedTuple):
     mass: Float[Tensor, " batch"]  # p(u)
 
 
-def _costs(
-    truth: ProbabilisticAutomaton, model: Stepwise, context: Context | None, batch: int
-) -> Iterator[tuple[int, float]]:
+class _Tree(NamedTuple):
+    """What all prefixes have in common."""
+
+    truth: ProbabilisticAutomaton
+    model: Stepwise
+    batch: int
+
+
+def _costs(tree: _Tree, context: Context | None, workers: Workers | None) -> Iterator[tuple[int, float]]:
     """How many prefixes were done, and Σ p(u)·Σₐ p(a|u)·(−log π(a|u)) over them."""
-    logits, state = model.start(1, context)
-    device = logits.device
+    logits, state = tree.model.start(1, context)
     at, mass = torch.zeros(1, dtype=torch.int64), torch.ones(1, dtype=torch.float64)
-    cost, stack = _expand(truth, logits, state, at, mass, 0, batch)
+    cost, stack = _expand(tree, logits, state, at, mass, 0)
     yield 1, cost
-    only_end = -1 if model.space.end is None else model.space.length - 1
+    if workers is None:
+        yield from _below(tree, stack)
+        return
+    while stack and len(stack) < SHARDS:  # level by level, until there are enough
+        waiting = stack.pop(0)
+        cost, more = _read(tree, waiting)
+        stack.extend(more)
+        yield len(waiting.at), cost
+    # Each goes with the states of its own rows alone.
+    jobs = (
+        one._replace(before=one.before.select(one.rows.to(logits.device)), rows=torch.arange(len(one.rows)))
+        for one in stack
+    )  # fmt: skip
+    for _, done in run_shards(_shard, tree, jobs, workers=workers, in_order=True):
+        yield from done
+
+
+@torch.no_grad()
+def _shard(tree: _Tree, waiting: _Waiting) -> list[tuple[int, float]]:
+    """All below some prefixes."""
+    with evaluation_mode(tree.model):
+        return list(_below(tree, [waiting]))
+
+
+def _below(tree: _Tree, stack: list[_Waiting]) -> Iterator[tuple[int, float]]:
     while stack:
         waiting = stack.pop()
-        if waiting.place == only_end:  # where nothing but the end can stand it costs nothing
-            yield len(waiting.at), 0.0
-            continue
-        state = waiting.before.select(waiting.rows.to(device))
-        after, state = model.advance(waiting.tokens.to(device)[:, None], state)
-        cost, more = _expand(truth, after[:, 0], state, waiting.at, waiting.mass, waiting.place, batch)
+        cost, more = _read(tree, waiting)
         stack.extend(more)
         yield len(waiting.at), cost
 
 
+def _read(tree: _Tree, waiting: _Waiting) -> tuple[float, list[_Waiting]]:
+    """The model reads some prefixes."""
+    space = tree.model.space
+    if space.end is not None and waiting.place == space.length - 1:  # only the end can stand there: it costs nothing
+        return 0.0, []
+    device = device_of(tree.model)
+    state = waiting.before.select(waiting.rows.to(device))
+    after, state = tree.model.advance(waiting.tokens.to(device)[:, None], state)
+    return _expand(tree, after[:, 0], state, waiting.at, waiting.mass, waiting.place)
+
+
 def _expand(
-    truth: ProbabilisticAutomaton, logits: Float[Tensor, "rows vocabulary"], state: State,
-    at: Int[Tensor, " rows"], mass: Float[Tensor, " rows"], place: int, batch: int,
+    tree: _Tree, logits: Float[Tensor, "rows vocabulary"], state: State, at: Int[Tensor, " rows"],
+    mass: Float[Tensor, " rows"], place: int,
 ) -> tuple[float, list[_Waiting]]:  # fmt: skip
-    """What the next tokens cost, and the prefixes that go on, in parts of equal size and at most `batch`."""
-    tables = truth.tables
+    """What the next tokens cost, and the prefixes that go on, in parts of equal size and at most a batch each."""
+    truth, tables = tree.truth, tree.truth.tables
     first = tables.first[at].numpy()
     degree = tables.last[at].numpy() + 1 - first
     arcs = torch.from_numpy(ranges(first, degree))
@@ -172,5 +212,5 @@ def _expand(
     mass = mass[rows] * tables.log_weights[arcs].exp()
     cost = -float((mass * log_probs).sum())
     (going_on,) = (targets != truth.final).nonzero(as_tuple=True)
-    parts = going_on.tensor_split(-(-len(going_on) // batch)) if len(going_on) else ()
+    parts = going_on.tensor_split(-(-len(going_on) // tree.batch)) if len(going_on) else ()
     return cost, [_Waiting(place + 1, state, rows[p], labels[p], targets[p], mass[p]) for p in parts]

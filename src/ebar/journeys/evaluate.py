@@ -16,7 +16,7 @@ from ebar.data.stream import Stream
 from ebar.data.tokenisers import Bytes, Tokeniser
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
-from ebar.evaluation.cross_entropy import StreamCost, bits_per_dimension, cross_entropy, stream_cost
+from ebar.evaluation.cross_entropy import CrossEntropy, StreamCost, bits_per_dimension, cross_entropy, stream_cost
 from ebar.evaluation.moments import frequencies, mean_length
 from ebar.evaluation.segments import in_columns, segment_cost
 from ebar.evaluation.translation import bleu, bleu_by_length
@@ -26,6 +26,7 @@ from ebar.maths.randomness import default_generator
 from ebar.report.page import Samples
 from ebar.report.run_page import write_run_page
 from ebar.samplers.beam import by_source, decode_contexts
+from ebar.shards import Workers
 from ebar.training.batches import to_device
 from ebar.training.run import Run
 from ebar.types import Context, Estimate, Sequences, Stepwise
@@ -70,13 +71,14 @@ def evaluate(
     clamp_length: int | None = None,
     same_length: bool | None = None,
     generator: Generator | None = None,
+    workers: Workers | None = None,
 ) -> Evaluated:
     """On `data.test`. Translations: perplexity, and BLEU of a beam of this width, in all and by the length of the
     target (`edges`). Images: bits per dimension. Text: perplexity per token, byte and word, in windows that move on by
     `stride`. A stream: the same, its memory carried through segments of `segment` tokens in `columns` side by side;
     `memory`, `clamp_length` and `same_length` are the backbone's at evaluation. Sequences, with an end or of a fixed
     length: cross-entropy, next to the entropy where the language is known, and how often `features` are in `draws`
-    draws.
+    draws. With `workers`, test items are scored and translated in shards by them, streams and draws excepted.
     """
     device = str(device_of(model))
     generator = default_generator(device) if generator is None else generator
@@ -96,22 +98,20 @@ def evaluate(
         )
     test = to_device(data.test, device)
     if (sources := data.sources("test")) is not None:
-        return _translations(model, data, test, to_device(sources, device), width, length_penalty, edges)
+        return _translations(model, data, test, to_device(sources, device), width, length_penalty, edges, workers)
     if data.tokeniser is None:
-        return Evaluated({"bits_per_dimension": bits_per_dimension(model, test)})
+        return Evaluated({"bits_per_dimension": bits_per_dimension(model, test, workers=workers)})
     if not ends:
         stream, length = test.tokens.flatten(), data.space.length
-        costs = stream_cost(model, stream, stride=stride)
+        costs = stream_cost(model, stream, stride=stride, workers=workers)
         about = f"{costs.tokens:,} tokens, windows of {length} moved on by {length if stride is None else stride}"
         return _text(model, data, data.tokeniser, stream, costs, about, generator)
     drawn = model.sample(draws, generator=generator)
-    return Evaluated(_sequences(model, data, test, drawn, features), _marked(data, drawn), f"{draws:,} draws")
+    costs = cross_entropy(model, test, workers=workers)
+    return Evaluated(_sequences(data, costs, drawn, features), _marked(data, drawn), f"{draws:,} draws")
 
 
-def _sequences(
-    model: Stepwise, data: Corpus, test: Sequences, drawn: Sequences, features: Sequence[Feature]
-) -> dict[str, object]:
-    costs = cross_entropy(model, test)
+def _sequences(data: Corpus, costs: CrossEntropy, drawn: Sequences, features: Sequence[Feature]) -> dict[str, object]:
     figures: dict[str, object] = {
         "cross_entropy": costs.per_sequence,
         "cross_entropy_per_token": costs.pooled_per_token,
@@ -151,11 +151,12 @@ def _translations(
     width: int,
     length_penalty: float,
     edges: Sequence[int],
+    workers: Workers | None,
 ) -> Evaluated:
     """Perplexity of the references, and BLEU of a beam's translations against them as they were written."""
-    costs = cross_entropy(model, test, context=sources)
+    costs = cross_entropy(model, test, context=sources, workers=workers)
     beams = decode_contexts(
-        model, sources, width=width, length_penalty=length_penalty, maximal_length=by_source(sources)
+        model, sources, width=width, length_penalty=length_penalty, maximal_length=by_source(sources), workers=workers
     )
     hypotheses, references = data.text(beams.first()), data.text(data.test)
     search = "greedy" if width == 1 else f"beam {width}, length penalty {length_penalty:g}"

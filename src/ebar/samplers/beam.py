@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +13,7 @@ from ebar.errors import UserError
 from ebar.models.drawing import stepper_of
 from ebar.modes import evaluation_mode, in_evaluation_mode
 from ebar.progress import bar
+from ebar.shards import Workers, run_shards
 from ebar.types import Context, Sequences, Space, Stepwise, context_rows, room
 
 Limit = int | Int[Tensor, " rows"] | None
@@ -273,27 +274,32 @@ def _extended(
 
 def decode_contexts(
     model: Stepwise, context: Context | None = None, *, width: int = 5, length_penalty: float = 1.0, best: int = 1,
-    maximal_length: Limit = None, enough: int | None = None, batch: int = 128,
+    maximal_length: Limit = None, enough: int | None = None, batch: int = 128, workers: Workers | None = None,
 ) -> Beams:  # fmt: skip
-    """`beam_search` for any number of contexts: `batch` of like length at a time, order kept."""
-    parts, order = [], []
-    with evaluation_mode(model), bar("decoding", context_rows(context), "contexts") as progress:
-        for rows, own in alike(context, batch):
-            limit = maximal_length
-            if isinstance(limit, Tensor):
-                limit = limit[rows.to(limit.device)]
-            beams = beam_search(
-                model, own, width=width, length_penalty=length_penalty, best=best, maximal_length=limit, enough=enough
-            )
+    """`beam_search` for any number of contexts: `batch` of like length at a time, order kept; by `workers`, if any."""
+    batches = list(alike(context, batch))
+    options = {"width": width, "length_penalty": length_penalty, "best": best, "enough": enough}
+    jobs = [
+        (own, maximal_length[rows.to(maximal_length.device)] if isinstance(maximal_length, Tensor) else maximal_length)
+        for rows, own in batches
+    ]  # fmt: skip
+    parts = []
+    with bar("decoding", context_rows(context), "contexts") as progress:
+        for number, beams in run_shards(_shard, (model, options), jobs, workers=workers, in_order=True):
             parts.append(beams)
-            order.append(rows)
-            progress.advance(len(rows))
-    back = torch.cat(order).argsort()
+            progress.advance(len(batches[number][0]))
+    back = torch.cat([rows for rows, _ in batches]).argsort()
     return Beams(
         restored(Sequences.join([part.x for part in parts]), back, best),
         torch.cat([part.log_probs for part in parts])[back],
         torch.cat([part.scores for part in parts])[back],
     )
+
+
+def _shard(common: tuple[Stepwise, dict[str, Any]], job: tuple[Context | None, Limit]) -> Beams:
+    (model, options), (context, limit) = common, job
+    with evaluation_mode(model):
+        return beam_search(model, context, maximal_length=limit, **options)
 
 
 def by_source(context: Context, *, ratio: float = 1.5, extra: int = 10) -> Int[Tensor, " rows"]:

@@ -18,6 +18,7 @@ from ebar.models.tilted import Tilted, measured_energy, propose, score
 from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
 from ebar.shapes import shown
+from ebar.shards import Workers, run_shards, shard_seed
 from ebar.types import Context, Distribution, Sampler, Target, Weighted, X, context_rows
 
 
@@ -192,3 +193,47 @@ def draw(
     """
     batches = list(stream(sampler, target, n, proposal=proposal, context=context, generator=generator))
     return Weighted.join(batches, one_stream=True).select(slice(n))
+
+
+def draw_in_shards(
+    sampler: Sampler,
+    target: Target[X],
+    n: int,
+    *,
+    proposal: Distribution[X, Any] | None = None,
+    context: Context | None = None,
+    generator: Generator | None = None,
+    shard_size: int = 500,
+    workers: Workers = Workers(),  # noqa: B008 — immutable
+) -> Weighted[X]:
+    """The same in shards, which `workers` draw, each from a seed of its own: who draws makes no difference."""
+    generator = default_generator() if generator is None else generator
+    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    common = _Drawing(sampler, target, proposal, context, seed, str(generator.device))
+    jobs = [(number, min(shard_size, n - first)) for number, first in enumerate(range(0, n, shard_size))]
+    parts = []
+    with bar("drawing", n, "draws") as progress:
+        for number, part in run_shards(_shard, common, jobs, workers=workers, in_order=True):
+            parts.append(part)
+            progress.advance(jobs[number][1])
+    return Weighted.join(parts)._replace(target=target, context=context)
+
+
+class _Drawing(NamedTuple):
+    """What all shards have in common."""
+
+    sampler: Sampler
+    target: Target[Any]
+    proposal: Distribution[Any, Any] | None
+    context: Context | None
+    seed: int
+    device: str  # of random numbers
+
+
+def _shard(common: _Drawing, job: tuple[int, int]) -> Weighted[Any]:
+    number, n = job
+    generator = Generator(common.device).manual_seed(shard_seed(common.seed, number))
+    found = draw(
+        common.sampler, common.target, n, proposal=common.proposal, context=common.context, generator=generator
+    )  # fmt: skip
+    return found._replace(target=None)  # each process has its own, which is not sent back

@@ -4,8 +4,9 @@ With a truncated base the draws follow q_topk·e⁻ᴱ, not q·e⁻ᴱ: what tru
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -21,6 +22,7 @@ from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance, multinomial
 from ebar.samplers.rejection import QuasiRejection
+from ebar.shards import Workers, run_shards, shard_seed
 from ebar.tables import Table
 from ebar.types import Context, Energy, Sampler, Sequences, Stepwise, Weighted
 
@@ -64,6 +66,31 @@ def chosen_by_energy(energies: Float[Tensor, "rows candidates"], generator: Gene
         row = int(empty.nonzero()[0])
         raise UserError(f"None of the draws for prefix {row} has any weight under the energy: draw more of them.")
     return draw_tokens(torch.log_softmax(-energies, 1), generator)
+
+
+def generate_each(
+    q: Stepwise,
+    energy: Energy[Sequences],
+    contexts: Sequence[Context | None],
+    *,
+    generator: Generator,
+    workers: Workers | None = None,
+    **options: Any,
+) -> Iterator[Generated]:
+    """`generate`, with its options, for each prefix; with `workers`, each is a shard with random numbers of its own."""
+    if workers is None:
+        for context in contexts:
+            yield generate(q, energy, context, generator=generator, **options)
+        return
+    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    common = (q, energy, options, seed, str(generator.device))
+    for _, made in run_shards(_shard, common, enumerate(contexts), workers=workers, in_order=True):
+        yield made
+
+
+def _shard(common: tuple[Stepwise, Energy[Sequences], dict[str, Any], int, str], job: tuple[int, Any]) -> Generated:
+    (q, energy, options, seed, device), (number, context) = common, job
+    return generate(q, energy, context, generator=Generator(device).manual_seed(shard_seed(seed, number)), **options)
 
 
 @torch.no_grad()

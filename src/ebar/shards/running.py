@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ebar.errors import UserError
@@ -44,7 +44,7 @@ def run_shards(
     common: Common,
     jobs: Iterable[Job],
     *,
-    workers: Workers = Workers(),  # noqa: B008 — immutable
+    workers: Workers | None = Workers(),  # noqa: B008 — immutable
     in_order: bool = False,
     ahead: int = AHEAD,
 ) -> Generator[tuple[int, Made], None, None]:
@@ -52,11 +52,12 @@ def run_shards(
 
     `common` (a model, say) is sent to each worker once. Jobs are taken from their iterable as workers come free,
     `ahead` of them for each worker, and in order no more than a few lie finished: memory is bounded by shard and
-    worker. A shard whose worker dies is done again. An error ends it; what was yielded before stands.
+    worker. A shard whose worker dies is done again. An error ends it; what was yielded before stands. Without workers
+    (None) shards are done here, on all threads that torch has.
     """
-    if workers.backend == "process":
+    if workers is None or workers.backend == "process":
         for number, job in enumerate(jobs):
-            with on_threads(workers.threads):
+            with nullcontext() if workers is None else on_threads(workers.threads):
                 made = work(common, job)
             yield number, made
         return

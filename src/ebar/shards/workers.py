@@ -33,6 +33,25 @@ class Workers:
         return {} if self.threads == 1 else {"threads": int(self.threads)}
 
 
+@dataclass(frozen=True, kw_only=True)
+class OptionalWorkers:
+    """The same for what is done here, on all cores, where nothing is said of it."""
+
+    backend: Literal["process", "joblib", "ray"] | None = None
+    """Where work is done in shards: in this process, in several of this machine, or on Ray; by default it is done here,
+    on all cores, whose number decides the last digits."""
+    workers: Natural = 0
+    """Processes that joblib or Ray use; 0 means one per core."""
+    threads: Count = 1
+    """Of each shard."""
+
+    @property
+    def chosen(self) -> Workers | None:
+        if self.backend is None:
+            return None
+        return Workers(backend=self.backend, workers=self.workers, threads=self.threads)
+
+
 @contextmanager
 def on_threads(number: int) -> Iterator[None]:
     """Inside, torch computes on so many threads of this process."""

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +49,12 @@ from ebar.journeys.control.tuning import WAYS, Tuning, tune
 from ebar.maths.importance import all_warnings
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted, measured_energy
-from ebar.samplers.draw import draw, shares
+from ebar.samplers.draw import draw, draw_in_shards, shares
 from ebar.samplers.guided import Guided
 from ebar.samplers.importance import Resampling, multinomial
 from ebar.samplers.learning import Learning
 from ebar.samplers.look_ahead import LookAhead, ScoredDraws, draw_scored, guided, unguided
+from ebar.shards import Workers
 from ebar.store import Store, open_store
 from ebar.store.writing import from_plain, once, saving, to_json
 from ebar.store.writing import replace as put
@@ -137,15 +138,17 @@ class Controlled:
 
     def sample(
         self, n: int = 10, *, sampler: Sampler | None = None, proposal: Distribution | None = None,
-        generator: Generator | None = None,
+        generator: Generator | None = None, workers: Workers | None = None,
     ) -> Texts:  # fmt: skip
-        """n texts and their weights; by default looking ahead or, where that is not possible, by resampling.
+        """n texts and their weights; by default looking ahead or, where that is not possible, by resampling. With
+        `workers`, they are drawn in shards by them.
 
         Trap: weights differ, so that the texts as they come are draws of p only as far as `draws.log_weights` are even.
         """
         if sampler is None and (self.foresees or self.rounds):
             sampler, proposal = LookAhead(batch_size=max(self.rows, 2)), proposal or self.ahead
-        drawn = draw(sampler or Resampling(), self.p, n, proposal=proposal, generator=generator)
+        how = draw if workers is None else partial(draw_in_shards, workers=workers)
+        drawn = how(sampler or Resampling(), self.p, n, proposal=proposal, generator=generator)
         return Texts(self.text(drawn.x), drawn)
 
     def scored(self, n: int, generator: Generator, *, ahead: Guided | None = None) -> ScoredDraws:

@@ -39,6 +39,7 @@ from ebar.samplers.guided import Guided
 from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead
 from ebar.samplers.rejection import Rejection
+from ebar.shards import Workers
 from ebar.store.writing import plain
 from ebar.training.moment_matching.matching import Fitted
 from ebar.types import Estimate, Sequences, Stepwise
@@ -129,12 +130,12 @@ class GamFigures:
 @torch.no_grad()
 def measure(
     data: Corpus, features: Features, rounds: Sequence[GamRound], *, seed: int, exact: bool, draws: int,
-    seconds: Mapping[str, float],
+    seconds: Mapping[str, float], workers: Workers | None = None,
 ) -> GamFigures:  # fmt: skip
     """Cross-entropies, frequencies, moments, lengths and divergences.
 
     `exact`: cross-entropies over the whole language too, where it is known and small enough. `draws` of P_λ are made
-    for its log Z, and for KL(p‖π).
+    for its log Z, and for KL(p‖π). `workers` share the exact cross-entropies.
     """
     if data.sources("test") is not None:
         return _measure_pairs(data, features, rounds, seed=seed, draws=draws, seconds=seconds)
@@ -158,9 +159,13 @@ def measure(
         own = {} if motif is None else {MOTIF: frequencies(x, Features([motif]))[motif.name]}
         models[name] = {**cost, **ratio, **own, LENGTH: mean_length(x)}
 
+    def whole_cost(model: Stepwise) -> Estimate:
+        assert truth is not None
+        return exact_cross_entropy(truth, model, workers=workers).per_token
+
     def add_autoregressive(name: str, model: Stepwise) -> None:
         x = model.sample(DRAWS, generator=generator)
-        whole = {EXACT: exact_cross_entropy(truth, model).per_token} if small and truth is not None else {}
+        whole = {EXACT: whole_cost(model)} if small else {}
         add(name, {COST: cross_entropy(model, data.test).per_token, **whole}, x)
 
     add_autoregressive("r", rounds[0].base)
@@ -170,7 +175,7 @@ def measure(
         cost = {COST: cross_entropy(one.tilted(features), data.test, log_z=z).per_token}
         if number == 1 and truth is not None and length is not None and EXACT in models["r"]:
             same = one.teacher is one.base
-            base = models["r"][EXACT] if same else exact_cross_entropy(truth, one.teacher).per_token
+            base = models["r"][EXACT] if same else whole_cost(one.teacher)
             of_base = base._replace(value=base.value * length, low=base.low * length, high=base.high * length)
             cost[EXACT] = per_token(truth, tilted_cross_entropy(truth, one.tilted(features), z, of_base))
         add(f"P_λ{suffix}", cost, one.draws)

@@ -97,11 +97,15 @@ class Gam:
         """r, P_λ and π compared, with intervals; computed when first asked for."""
         return self.measure()
 
-    def measure(self, *, exact: bool = False, draws: int = CHECKS) -> GamFigures:
-        """The figures from `draws` draws of P_λ; `exact`: over the whole language too, where it is known and small."""
+    def measure(
+        self, *, exact: bool = False, draws: int = CHECKS, workers: Workers | None = None
+    ) -> GamFigures:  # fmt: skip
+        """The figures from `draws` draws of P_λ; `exact`: over the whole language too, where it is known and small,
+        which `workers` share."""
         return measure(
-            self.data, self.features, self.rounds, seed=self.seed, exact=exact, draws=draws, seconds=self.seconds
-        )
+            self.data, self.features, self.rounds, seed=self.seed, exact=exact, draws=draws, seconds=self.seconds,
+            workers=workers,
+        )  # fmt: skip
 
     def report(self, path: Path | str, *, figures: GamFigures | None = None, history: History | None = None) -> Path:
         """Writes a page that needs no other file. `history` is that of the training of r, to be shown with π's."""
