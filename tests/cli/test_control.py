@@ -118,6 +118,9 @@ def test_samples_have_what_they_must_have(run: Path, capsys: pytest.CaptureFixtu
     drawn = answer(capsys, "sample", str(run), "--n", "40")
     assert len(drawn["samples"]) == 40
     assert all("ab" in one["text"] and "log_weight" in one for one in drawn["samples"])
+    in_shards = answer(capsys, "sample", str(run), "--n", "40", "--backend", "process")
+    assert len(in_shards["samples"]) == 40
+    assert all("ab" in one["text"] and "log_weight" in one for one in in_shards["samples"])
     worth = drawn["effective_samples_per_draw"]
     assert worth["these draws"]["value"] > 2 * worth["the model"]["value"]
     other = answer(

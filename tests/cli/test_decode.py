@@ -154,6 +154,9 @@ def test_translations_are_evaluated(translates: Path, capsys: pytest.CaptureFixt
 
 def test_text_is_evaluated(continues: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(output(["evaluate", str(continues), "--stride", "4", "--json"], capsys))
+    words = ["evaluate", str(continues), "--stride", "4", "--backend", "process", "--json"]
+    in_shards = json.loads(output(words, capsys))["cross_entropy_per_token"]
+    assert in_shards["value"] == pytest.approx(found["cross_entropy_per_token"]["value"], rel=1e-5)
     per_token, bits = found["cross_entropy_per_token"]["value"], found["bits_per_byte"]["value"]
     assert bits == pytest.approx(per_token / 0.6931471805599453)  # every character here is a byte
     assert found["perplexity_per_word, line breaks counted"]["value"] > found["perplexity_per_token"]["value"]

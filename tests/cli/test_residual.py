@@ -151,6 +151,9 @@ def test_prompts_come_from_a_file_or_the_pipe(runs, capsys, tmp_path, monkeypatc
                    "--candidates", "120", "--top_k", "5")  # fmt: skip
     assert [one["prompt"] for one in found["prompts"]] == ["the cat", "nobody"]
     assert all(isinstance(one["pareto_k"], float) or one["pareto_k"] is None for one in found["prompts"])
+    words = ["generate", str(runs / "unit"), "--prompts", str(tmp_path / "prompts.txt"), "--backend", "process"]
+    found = answer(capsys, runs, *words, "--candidates", "5")
+    assert [one["prompt"] for one in found["prompts"]] == ["the cat", "nobody"]
     import io
 
     monkeypatch.setattr("sys.stdin", io.StringIO("a dog\n"))

@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import tee
 from typing import Any
 
 import torch
@@ -62,11 +63,12 @@ def main(words: Sequence[str]) -> int:
     way = arguments.sampler.kind
     sampler: Sampler = arguments.sampler.make(WAYS)
     generator = Generator(device=trained.base.device).manual_seed(arguments.seed)
-    prompts = [arguments.prompt or ""] if arguments.prompts is None else input_lines(arguments.prompts)
+    prompts = iter([arguments.prompt or ""] if arguments.prompts is None else input_lines(arguments.prompts))
     found = []
     with shown(not arguments.json):
+        prompts, read_again = tee(prompts)  # from a pipe they come once
         each = generate_each(
-            trained.base.q, trained.energy, [trained.base.context_of(prompt) for prompt in prompts],
+            trained.base.q, trained.energy, map(trained.base.context_of, read_again),
             count=arguments.count, candidates=arguments.candidates, way=way, sampler=sampler,
             truncation=arguments, generator=generator, workers=arguments.chosen,
         )  # fmt: skip

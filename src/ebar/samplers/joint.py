@@ -4,7 +4,7 @@ With a truncated base the draws follow q_topk·e⁻ᴱ, not q·e⁻ᴱ: what tru
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -71,7 +71,7 @@ def chosen_by_energy(energies: Float[Tensor, "rows candidates"], generator: Gene
 def generate_each(
     q: Stepwise,
     energy: Energy[Sequences],
-    contexts: Sequence[Context | None],
+    contexts: Iterable[Context | None],
     *,
     generator: Generator,
     workers: Workers | None = None,
