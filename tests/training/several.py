@@ -23,6 +23,7 @@ from ebar.training.run import open_run
 from ebar.training.train import Plan, train_run
 from ebar.types import Clock, Loss
 from tests.journeys.game.killed import game_trajectory, run_game
+from tests.training import every_objective
 from tests.training.tiny import Bigram, data, run_pretraining, run_stream
 
 
@@ -60,7 +61,8 @@ def game(players: dict[str, Player]) -> Game:
     return Game(*(MaximumLikelihood(model=modules[name], player=name) for name in ("leader", "follower")))
 
 
-CASES = list(product(("adam", "sgd"), (torch.float32, torch.float64)))
+DTYPES = (torch.float32, torch.float64)
+CASES = list(product(("adam", "sgd"), DTYPES))
 
 # 49 rows: the last batch of an epoch has one row, so that of two processes one has none.
 BATCHES = Batches(data=data(49), batch_size=16, seed=5)
@@ -113,6 +115,11 @@ def main(folder: Path) -> None:
         figures = held_out()
         if rank() == 0:
             (folder / "held-out.json").write_text(json.dumps(figures))
+        for number, (case, dtype) in enumerate(product(every_objective.CASES, DTYPES)):
+            weights, metrics = every_objective.trajectory(case, dtype)
+            if rank() == 0:
+                save_file(weights, folder / f"objective-{number}.safetensors")
+                (folder / f"objective-{number}.json").write_text(json.dumps(metrics))
         run(folder / "whole", 8)
         run(folder / "stopped", 4)
         run(folder / "stopped", 8)

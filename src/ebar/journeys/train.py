@@ -236,6 +236,8 @@ def plan_of(training: Training, device: str, *, until: int | None = None, monito
     """How long a training goes on, and what decides its best weights."""
     if training.autocast:
         check_bfloat16(device)
+    if training.batch_tokens is None:
+        distributed.check_batch(training.batch_size, training.accumulate)
     return Plan(
         steps=training.max_steps,
         minutes=training.max_minutes,
