@@ -12,8 +12,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Generator, nn
 
+from ebar.errors import UserError
+from ebar.journeys.train import plan_of
 from ebar.objectives import MaximumLikelihood
 from ebar.training.batches import Batches
+from ebar.training.course import Training
 from ebar.training.distributed import processes, rank, same_everywhere
 from ebar.training.loop import evaluate_objective, fit
 from ebar.training.optimisers import OPTIMISERS
@@ -97,6 +100,15 @@ def run(folder: Path, steps: int) -> None:
         train_run(opened, game(players), BATCHES, players, plan, generator=seeded(4, rank=rank()))
 
 
+def refusal(training: Training) -> str | None:
+    """What is said of a training that cannot be shared out."""
+    try:
+        plan_of(training, "cpu")
+    except UserError as error:
+        return str(error)
+    return None
+
+
 def assert_close_everywhere(found: Any, expected: Any, tolerance: float) -> None:
     """Tensors by name."""
     assert set(found) == set(expected)
@@ -120,6 +132,8 @@ def main(folder: Path) -> None:
             if rank() == 0:
                 save_file(weights, folder / f"objective-{number}.safetensors")
                 (folder / f"objective-{number}.json").write_text(json.dumps(metrics))
+        refused = [refusal(Training(batch_size=3)), refusal(Training(batch_size=6, accumulate=2))]
+        (folder / f"refused-{rank()}.json").write_text(json.dumps(refused))
         run(folder / "whole", 8)
         run(folder / "stopped", 4)
         run(folder / "stopped", 8)

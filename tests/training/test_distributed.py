@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from ebar.training.course import Training
 from ebar.training.run import Run
 from ebar.training.train import History
 from tests.journeys.game.killed import game_trajectory, run_game
@@ -78,6 +79,16 @@ def test_two_processes_reproduce_one_with_every_objective(number, case, dtype, t
         if name.startswith(last)
     ]
     assert max(moved) > 0.01
+
+
+def test_a_batch_that_cannot_be_shared_out_evenly_is_refused_in_a_sentence(two):
+    """Before anything is read or written: by all processes alike."""
+    sentence = "A batch of {} sequences cannot be shared out evenly to 2 processes × {} parts: choose a " \
+        "training.batch_size that is a multiple of {}."  # fmt: skip
+    for rank in (0, 1):
+        refused = json.loads((two / f"refused-{rank}.json").read_text())
+        assert refused == [sentence.format(3, 1, 2), sentence.format(6, 2, 4)]
+    assert several.refusal(Training(batch_size=6, accumulate=2)) is None
 
 
 def test_held_out_figures_of_two_processes_are_those_of_one(two):

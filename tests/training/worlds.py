@@ -9,6 +9,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint
+import torch.distributed.fsdp  # before there are children, each of which would import it
 
 LIMIT = timedelta(seconds=300)  # a process that waits longer waits for ever: the others have taken fewer steps
 

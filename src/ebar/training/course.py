@@ -26,6 +26,11 @@ class Training:
     training, and at least 1,024 sequences of a language or of lines."""
     accumulate: Count = 1
     """Parts a batch is computed in, to save memory; the result does not change, unless the objective says so."""
+    shard: Count = field(default=1, metadata=PASSING)
+    """Processes over which weights, gradients and the optimiser's state are spread, for a model that does not fit in
+    one (FSDP2); the result does not change."""
+    replicate: Count | None = field(default=None, metadata=PASSING)
+    """Groups of `shard` processes, each of which has all the weights; by default as many as there are."""
     patience: Count = 10
     """Stop after so many evaluations in a row without a better validation loss."""
     patience_in_all: bool = False

@@ -6,6 +6,7 @@ for the time of a step. With `replicate` above 1 there are so many groups of `sh
 among them (hybrid sharding). Gradients are summed over all processes, as they are without sharding.
 """
 
+import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -27,12 +28,22 @@ Found = TypeVar("Found")
 class Sharded(nn.Module):
     """A module whose weights are spread over processes. What is computed with them is computed in a call of this one.
 
-    It has no weights of its own: `module` goes on to be what it is, with the names that its weights have.
+    It has no weights of its own: `module` goes on to be what it is, with the names that its weights have. `blank` is a
+    copy of it, made before, whose weights are empty.
     """
 
-    def __init__(self, module: nn.Module):
+    def __init__(self, module: nn.Module, blank: nn.Module):
         super().__init__()
         self.module = module
+        self._blank = (blank,)  # no part of this module
+
+    def plain(self) -> nn.Module:
+        """The module with whole weights in each process, to use as any other; all processes must call it."""
+        (blank,) = self._blank
+        given = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+        for name, own in (*blank.named_parameters(), *blank.named_buffers()):
+            own.data = whole(given[name]).detach().clone()
+        return blank.train(self.module.training)
 
     def forward(self, compute: Callable[[], Found]) -> Found:
         """What is computed, and its gradient, with weights that are whole."""
@@ -58,6 +69,11 @@ def check_degrees(replicate: int | None, shard: int) -> tuple[int, int]:
     """How many copies of the weights there are, and over how many processes each is spread."""
     processes = together.world_size()
     copies = processes // shard if replicate is None else replicate
+    if replicate is None and processes % shard:
+        raise UserError(
+            f"training.shard {shard} must divide the number of processes, {processes}: choose another, or launch as many "
+            "with torchrun."
+        )
     if copies * shard != processes:
         raise UserError(
             f"training.shard {shard} × training.replicate {copies} must be the number of processes, {processes}: "
@@ -80,13 +96,15 @@ def spread_weights(module: nn.Module, *, replicate: int | None = None, shard: in
     # A layer's memory is a view of what it computed, and nobody writes to it.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     same_everywhere([module])
+    empty = {id(one): nn.Parameter(one.new_empty(0), one.requires_grad) for one in module.parameters()}
+    blank = copy.deepcopy(module, empty)
     kind = next(module.parameters()).device.type
     mesh = init_device_mesh(kind, (copies, shard), mesh_dim_names=("replicate", "shard"))
     mesh = mesh["shard"] if copies == 1 else mesh
     for layer in module.modules():
         if isinstance(layer, TransformerLayer) and layer.cross is None:
             fully_shard(layer, mesh=mesh)
-    shell = Sharded(module)
+    shell = Sharded(module, blank)
     fully_shard(shell, mesh=mesh)
     for part in shell.modules():
         if isinstance(part, FSDPModule):
