@@ -25,6 +25,7 @@ from ebar.training.loop import fit
 from ebar.training.optimisers import Sgd, for_steps
 from ebar.training.players import Player
 from ebar.training.randomness import seeded
+from ebar.training.sharding import spread_weights, whole
 from ebar.training.streams import Columns, OnStream, PretrainingColumns
 from ebar.types import Context, Space
 from tests.training.tiny import data, to_pretrain_on
@@ -61,9 +62,9 @@ def of_table(name: str) -> Any:
     return made
 
 
-def earm(space: Space, *, sources: bool = False, **options: Any) -> Any:
+def earm(space: Space, *, sources: bool = False, layered: bool = False, **options: Any) -> Any:
     def made(dtype: torch.dtype) -> tuple[Any, Any, Autoregressive]:
-        model = small(space).to(dtype)
+        model = small(space, **LAYERED if layered else {}).to(dtype)
         rows = data(ROWS)
         if space.end is None:
             rows = rows._replace(lengths=torch.full_like(rows.lengths, space.length))
@@ -108,6 +109,7 @@ CASES: dict[str, Callable[[torch.dtype], tuple[Any, Any, Autoregressive]]] = {
     "earm, weights by source": earm(ENDING, sources=True, normalise="context", steps="mean"),
     "earm, windows anywhere": earm(FIXED, window=3, contexts="real", normalise="context", steps="sum"),
     "earm, langevin": earm(ENDING, negatives="langevin", langevin_steps=2, langevin_step_size=0.1),
+    "earm, layers called one by one": earm(ENDING, layered=True),
     "earm on a stream": earm_on_a_stream,
     "policy gradient": policy_gradient(divergence="jensen_shannon", baseline="running"),
     "policy gradient, another proposal": policy_gradient(replace=True),
@@ -116,15 +118,19 @@ CASES: dict[str, Callable[[torch.dtype], tuple[Any, Any, Autoregressive]]] = {
 }
 
 
-def trajectory(case: str, dtype: torch.dtype, *, accumulate: int = 1) -> Trajectory:
-    """Weights and metrics after each of five steps."""
+def trajectory(case: str, dtype: torch.dtype, *, accumulate: int = 1, shard: int = 1) -> Trajectory:
+    """Weights and metrics after each of five steps; the weights spread over `shard` processes."""
     seeded(3, rank=together.rank())  # ranks start apart, on purpose: what they share they must be given
     objective, source, model = CASES[case](dtype)
     objective = for_steps(objective, 20)
     memory = getattr(objective, "memory", None)
+    if isinstance(memory, nn.Module):
+        same_everywhere([memory])
+    sharded = spread_weights(model, shard=shard)
     learnt = [*model.parameters(), *(memory.parameters() if isinstance(memory, nn.Module) else ())]
     moved = [parameter for parameter in learnt if parameter.requires_grad]
-    players = {"model": Player(module=model, optimiser=Sgd(learning_rate=0.3).build(moved), clip_norm=1.0)}
+    optimiser = Sgd(learning_rate=0.3, momentum=0.9).build(moved)
+    players = {"model": Player(module=model, optimiser=optimiser, clip_norm=1.0, sharded=sharded)}
     if isinstance(memory, nn.Module):
         players["objective"] = Player(module=memory)
     same_everywhere(player.module for player in players.values())
@@ -132,6 +138,6 @@ def trajectory(case: str, dtype: torch.dtype, *, accumulate: int = 1) -> Traject
     steps = fit(objective, source, players, generator=Generator().manual_seed(4), accumulate=accumulate)
     for step in islice(steps, STEPS):
         for key, value in model.state_dict().items():
-            weights[f"{step.number}.{key}"] = value.clone()
+            weights[f"{step.number}.{key}"] = whole(value).clone()
         metrics.append(step.metrics)
     return weights, metrics

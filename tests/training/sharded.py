@@ -4,7 +4,6 @@ import json
 import shutil
 import sys
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,60 +15,41 @@ from ebar import together
 from ebar.data import LanguageData
 from ebar.journeys.train import train
 from ebar.models.drawing import draw_fakes
-from ebar.objectives import OBJECTIVES, MaximumLikelihood
+from ebar.objectives import OBJECTIVES, Earm
 from ebar.training.batches import Batches
 from ebar.training.course import Training
-from ebar.training.distributed import same_everywhere
-from ebar.training.loop import evaluate_objective, fit
-from ebar.training.optimisers import Adam, Sgd
+from ebar.training.loop import evaluate_objective
+from ebar.training.optimisers import Adam
 from ebar.training.players import Player, evaluating
 from ebar.training.randomness import seeded
 from ebar.training.run import open_run
-from ebar.training.sharding import spread_weights, whole
+from ebar.training.sharding import spread_weights
 from ebar.training.train import Plan, train_run
-from tests.training.every_objective import BATCH, ENDING, LAYERED, OPTIONS, ROWS, STEPS, Trajectory, small
+from tests.training import every_objective
+from tests.training.every_objective import BATCH, ENDING, LAYERED, ROWS, small
 from tests.training.tiny import data
 from tests.training.worlds import in_world
 
-# Objective, backbone, parts of a batch, precision. A Transformer's layers are gathered one by one, an LSTM for a step.
-CASES: dict[str, tuple[str, dict[str, Any], int, torch.dtype]] = {
-    "single precision": ("earm", LAYERED, 1, torch.float32),
-    "in parts": ("maximum_likelihood", LAYERED, 3, torch.float64),
-    "draws": ("earm", LAYERED, 1, torch.float64),
-    "draws of an lstm": ("earm", {}, 1, torch.float64),
-    "a head of its own": ("auxiliary_losses", LAYERED, 1, torch.float64),
-}
+# Every objective of the table, in double precision; and one in single precision, and with its batches in parts.
+LAYERED_EARM = "earm, layers called one by one"
+CASES: dict[str, dict[str, Any]] = {case: {"dtype": torch.float64} for case in (*OBJECTIVES, LAYERED_EARM)}
+CASES["in parts"] = {"dtype": torch.float64, "accumulate": 3}
+CASES["single precision"] = {"dtype": torch.float32}
 BATCHES = Batches(data=data(ROWS), batch_size=BATCH)
 SAVED, ENDED = 4, 8  # steps
 
 
-def players_of(name: str, options: dict[str, Any], dtype: torch.dtype, *, shard: int) -> tuple[Any, dict[str, Player]]:
+def trajectory(case: str, *, shard: int) -> every_objective.Trajectory:
+    """Weights and metrics after each of five steps."""
+    objective = case if case in OBJECTIVES else LAYERED_EARM
+    return every_objective.trajectory(objective, **CASES[case], shard=shard)
+
+
+def player_of(*, shard: int, **options: Any) -> Player:
     seeded(3, rank=together.rank())
-    model = small(ENDING, **options).to(dtype)
-    objective = OBJECTIVES.make(name, OPTIONS.get(name, {}), model=model)
-    head = getattr(objective, "memory", None)
-    own = [] if head is None else [head]
-    same_everywhere(own)
+    model = small(ENDING, **LAYERED | options).double()
     sharded = spread_weights(model, shard=shard)
-    learnt = [parameter for module in (model, *own) for parameter in module.parameters()]
-    optimiser = Sgd(learning_rate=0.3, momentum=0.9).build(learnt)
-    players = {"model": Player(module=model, optimiser=optimiser, clip_norm=1.0, sharded=sharded)}
-    return objective, players | ({"objective": Player(module=head)} if own else {})
-
-
-def trajectory(case: str, *, shard: int) -> Trajectory:
-    """Weights and metrics after each of five steps, and held-out figures at last."""
-    name, options, parts, dtype = CASES[case]
-    objective, players = players_of(name, options, dtype, shard=shard)
-    same_everywhere(player.module for player in players.values())
-    weights, metrics = {}, []
-    for step in islice(fit(objective, BATCHES, players, generator=Generator().manual_seed(4), accumulate=parts), STEPS):
-        for key, value in players["model"].module.state_dict().items():
-            weights[f"{step.number}.{key}"] = whole(value).clone()
-        metrics.append(step.metrics)
-    with evaluating(*players.values()):
-        metrics.append(evaluate_objective(objective.validation, BATCHES, generator=Generator()))
-    return weights, metrics
+    return Player(module=model, optimiser=Adam(learning_rate=0.01).build(model.parameters()), sharded=sharded)
 
 
 CAPS = torch.tensor([1, 1, 6, 5])
@@ -77,22 +57,22 @@ CAPS = torch.tensor([1, 1, 6, 5])
 
 def fakes(*, shard: int) -> tuple[Tensor, Tensor]:
     """Four draws, of which the first process has those that end first: it takes one step, the other up to six."""
-    _, players = players_of("maximum_likelihood", LAYERED, torch.float64, shard=shard)
+    player = player_of(shard=shard)
     rank, ranks = together.rank(), together.world_size()
     own = CAPS[4 * rank // ranks : 4 * (rank + 1) // ranks]
-    with evaluating(*players.values()), together.sharing():
-        found: Any = draw_fakes(players["model"].module, own, generator=Generator().manual_seed(5))  # type: ignore[arg-type]
+    model: Any = player.module
+    with evaluating(player), together.sharing():
+        found = draw_fakes(model, own, generator=Generator().manual_seed(5))
         return together.joined(found.tokens), together.joined(found.lengths)
 
 
 def run(folder: Path, steps: int, *, shard: int) -> None:
     """By Adam and E-ARM, in double precision; a checkpoint every two steps."""
-    objective, players = players_of("earm", LAYERED, torch.float64, shard=shard)
-    model = players["model"]
-    players["model"] = Player(
-        module=model.module, optimiser=Adam(learning_rate=0.01).build(model.parameters()), sharded=model.sharded
-    )
-    judge = MaximumLikelihood(model=objective.model)
+    player = player_of(shard=shard)
+    model: Any = player.module
+    objective = Earm(model=model, weight=0.5)
+    players = {"model": player, "objective": Player(module=objective.memory)}
+    judge = objective.validation
     with open_run(folder, config="", seed=3) as opened:
         train_run(
             opened, objective, BATCHES, players, Plan(steps=steps, log_every=1, checkpoint_every=2, validate_every=3),

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file
 
 from ebar.errors import UserError
+from ebar.objectives.earm import EarmMemory
+from ebar.training.players import Player
 from ebar.training.run import Run
 from ebar.training.sharding import check_degrees
 from ebar.training.state import restore_weights
 from ebar.training.train import History
 from tests.training import sharded
-from tests.training.every_objective import LAYERED
 from tests.training.several import assert_close_everywhere
 from tests.training.test_distributed import assert_same
 
@@ -41,7 +41,7 @@ def found_by(rank: int, spread: Path) -> Any:
 @pytest.mark.parametrize("case", sharded.CASES)
 def test_weights_spread_over_two_processes_take_the_steps_of_one(case, spread):
     found = load_file(spread / f"{case}.safetensors"), json.loads((spread / f"{case}.json").read_text())
-    assert_same(found, sharded.trajectory(case, shard=1), sharded.CASES[case][-1])
+    assert_same(found, sharded.trajectory(case, shard=1), sharded.CASES[case]["dtype"])
 
 
 def test_processes_draw_rows_that_end_at_different_lengths(spread):
@@ -107,7 +107,7 @@ def test_a_checkpoint_without_one_of_its_shares_is_named_and_the_one_before_is_u
 def test_shares_of_another_model_are_refused_in_a_sentence(spread):
     checkpoint = Run(spread / "broken").checkpoints.newest()
     assert checkpoint is not None
-    _, players = sharded.players_of("earm", {**LAYERED, "hidden": 4}, torch.float64, shard=1)
+    players = {"model": sharded.player_of(shard=1, hidden=4), "objective": Player(module=EarmMemory())}
     with pytest.raises(UserError, match="does not fit this model: size mismatch"):
         restore_weights(checkpoint, players)
 

@@ -8,9 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import torch
+import torch._dynamo  # these three before there are children, each of which would import them
 import torch.distributed as dist
 import torch.distributed.checkpoint
-import torch.distributed.fsdp  # before there are children, each of which would import it
+import torch.distributed.fsdp
 
 LIMIT = timedelta(seconds=300)  # a process that waits longer waits for ever: the others have taken fewer steps
 

@@ -309,7 +309,7 @@ class PolicyGradient:
             policy, proposal = lately.means().tolist() if lately.effective_sample_size() > 0 else (0.0, 0.0)
             if policy < proposal:
                 assert isinstance(self.model, nn.Module)
-                self.memory.policy.load_state_dict(self.model.state_dict())
+                _copy(self.model, self.memory.policy)
                 self.memory.replaced += 1
         if (problem := self._problem()) is not None and not bool(self.memory.warned):
             self.memory.warned.fill_(True)
@@ -343,3 +343,13 @@ class PolicyGradient:
         if (known := self._divergences(context is not None)) is not None:
             metrics["kl"], metrics["kl_proposal"] = known
         return metrics
+
+
+@torch.no_grad()
+def _copy(module: nn.Module, to: nn.Module) -> None:
+    """All weights, whole where they are spread over processes."""
+    with together.whole_weights(module):
+        for own, other in zip(
+            (*to.parameters(), *to.buffers()), (*module.parameters(), *module.buffers()), strict=True
+        ):
+            own.copy_(other)

@@ -71,8 +71,8 @@ def check_degrees(replicate: int | None, shard: int) -> tuple[int, int]:
     copies = processes // shard if replicate is None else replicate
     if replicate is None and processes % shard:
         raise UserError(
-            f"training.shard {shard} must divide the number of processes, {processes}: choose another, or launch as many "
-            "with torchrun."
+            f"training.shard {shard} must divide the number of processes, {processes}: choose another, or launch as "
+            "many with torchrun."
         )
     if copies * shard != processes:
         raise UserError(
