@@ -64,8 +64,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("processes", ["one", "two", "four"])
+@pytest.mark.parametrize("processes", ["one", "two", "four", "grown"])
 def test_what_two_have_saved_others_go_on_from_to_the_same_numbers(processes, spread, alone):
+    """Four are two pairs, each with all the weights; "grown" was saved by one process, and gone on with by two."""
     newest, expected = (Run(folder).checkpoints.newest() for folder in (spread / processes, alone))
     assert newest is not None
     assert expected is not None

@@ -16,7 +16,7 @@ import torch.distributed.fsdp
 LIMIT = timedelta(seconds=300)  # a process that waits longer waits for ever: the others have taken fewer steps
 
 
-def in_world(processes: int, work: Callable[[], None], store: Path) -> None:
+def in_world(processes: int, work: Callable[[], object], store: Path) -> None:
     """Calls `work` on each of so many processes, which can talk; an error of one of them ends them all."""
     children = []
     for rank in range(processes):
