@@ -32,11 +32,16 @@ __all__ = [
 
 @contextmanager
 def processes(device: str = "cpu") -> Iterator[None]:
-    """Inside, the processes that torchrun launched can talk. Launched alone, nothing happens."""
+    """Inside, the processes that torchrun launched can talk. Launched alone, nothing happens.
+
+    A device without a number, such as cuda, is each process's own.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield
         return
     kind = torch.device(device).type
+    if kind != "cpu" and torch.device(device).index is None:
+        torch.accelerator.set_device_index(int(os.environ.get("LOCAL_RANK", "0")))
     backend = dist.get_default_backend_for_device(kind)
     # Numbers that processes agree on are on the CPU, wherever the model is.
     dist.init_process_group(backend if kind == "cpu" else f"cpu:gloo,{kind}:{backend}")

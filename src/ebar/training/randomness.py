@@ -52,16 +52,18 @@ def restore_random_state(state: dict[str, Tensor], generator: Generator) -> None
 
 
 def restore_among(states: list[dict[str, Tensor]], generator: Generator, *, rank: int, ranks: int) -> None:
-    """This process's state among those saved. With another number of processes global sources have none; the
-    generator, which is the same in all, goes on."""
+    """This process's state among those saved; the generator's is the first one's, for all.
+
+    With another number of processes global sources have no such thing, and are seeded anew.
+    """
     if len(states) == ranks:
         restore_random_state(states[rank], generator)
-        return
-    message = f"saved by {len(states)} processes and resumed by {ranks}: dropout will not be as it would have been"
-    warnings.warn(message, RuntimeWarning, stacklevel=2)
-    drawn = Generator()
-    drawn.set_state(states[0]["torch"])
-    seeded(int(torch.randint(2**62, (), generator=drawn)), rank=rank)
+    else:
+        message = f"saved by {len(states)} processes and resumed by {ranks}: dropout will not be as it would have been"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        drawn = Generator()
+        drawn.set_state(states[0]["torch"])
+        seeded(int(torch.randint(2**62, (), generator=drawn)), rank=rank)
     generator.set_state(states[0]["generator"])
 
 

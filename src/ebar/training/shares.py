@@ -35,6 +35,7 @@ def write_shares(folder: Path, tensors: Mapping[str, Tensor], state: Mapping[str
     """A folder that appears complete or not at all. All processes must call it; on the disk when it returns."""
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint import HuggingFaceStorageWriter
+    from torch.distributed.checkpoint.api import CheckpointException
 
     half = folder.with_name(TEMPORARY + folder.name)
     # Files have no tensors without dimensions that could be read in part.
@@ -47,7 +48,7 @@ def write_shares(folder: Path, tensors: Mapping[str, Tensor], state: Mapping[str
         barrier()
         try:
             dcp.save(content, storage_writer=HuggingFaceStorageWriter(str(half), save_distributed=True))
-        except dcp.api.CheckpointException as error:  # what befell one process is told to all
+        except CheckpointException as error:  # what befell one process is told to all
             raise next((cause for cause, _ in error.failures.values() if isinstance(cause, OSError)), error) from error
         barrier()
         if together.rank() == 0:
