@@ -13,9 +13,11 @@ from torch import Generator, Tensor
 
 from ebar import together
 from ebar.data import LanguageData
+from ebar.errors import UserError
 from ebar.journeys.train import train
 from ebar.models.drawing import draw_fakes
 from ebar.objectives import OBJECTIVES, Earm
+from ebar.objectives.langevin import langevin
 from ebar.training.batches import Batches
 from ebar.training.course import Training
 from ebar.training.loop import evaluate_objective
@@ -91,6 +93,17 @@ def journey(folder: Path, *, shard: int) -> list[list[int]]:
     return trained.model.sample(5, generator=Generator().manual_seed(1)).rows()
 
 
+def refused(*, shard: int) -> str | None:
+    """What is said of gradients in the middle of a step."""
+    model: Any = player_of(shard=shard).module
+    vectors, lengths = torch.zeros(2, 3, 8, dtype=torch.float64), torch.tensor([4, 4])
+    try:
+        langevin(model, vectors, lengths, steps=1, step_size=0.1, noise=1.0, generator=Generator())
+    except UserError as error:
+        return str(error)
+    return None
+
+
 def of_two(folder: Path) -> None:
     for case in CASES:
         weights, metrics = trajectory(case, shard=2)
@@ -98,7 +111,8 @@ def of_two(folder: Path) -> None:
             save_file(weights, folder / f"{case}.safetensors")
             (folder / f"{case}.json").write_text(json.dumps(metrics))
     tokens, lengths = fakes(shard=2)
-    found = {"fakes": [tokens.tolist(), lengths.tolist()], "journey": journey(folder / "journey", shard=2)}
+    found = {"fakes": [tokens.tolist(), lengths.tolist()], "refused": refused(shard=2)}
+    found["journey"] = journey(folder / "journey", shard=2)
     (folder / f"found-{together.rank()}.json").write_text(json.dumps(found))
     run(folder / "two", SAVED, shard=2)
 

@@ -52,6 +52,11 @@ def test_processes_draw_rows_that_end_at_different_lengths(spread):
     assert [found_by(rank, spread)["fakes"] for rank in (0, 1)] == 2 * [[tokens.tolist(), lengths.tolist()]]
 
 
+def test_langevin_dynamics_on_layers_that_are_gathered_one_by_one_is_refused(spread):
+    assert "choose negatives autoregressive, or leave out training.shard" in found_by(1, spread)["refused"]
+    assert sharded.refused(shard=1) is None
+
+
 def test_each_process_ends_with_the_whole_model(spread, tmp_path):
     one = sharded.journey(tmp_path / "one", shard=1)
     assert [found_by(rank, spread)["journey"] for rank in (0, 1)] == [one, one]

@@ -85,6 +85,11 @@ def langevin(
     `vectors` are those of `vectors_of` at the same place. What stands for the beginning stays as it is.
     """
     autoregressive, _ = reader(model)
+    if any(map(together.is_spread, autoregressive.modules())):
+        raise UserError(
+            "Langevin dynamics takes gradients in the middle of a step, when weights that are gathered layer by layer "
+            "are not at hand: choose negatives autoregressive, or leave out training.shard."
+        )
     z = vectors.detach()
     kept = first if at == "input" else first + 1
     with evaluation_mode(autoregressive), torch.enable_grad():

@@ -261,9 +261,8 @@ class PolicyGradient:
             weights = slope + log_b.exp()
         elif kind == "running":
             weights = slope - self.memory.baseline.value * log_b.exp()
-            self.memory.baseline.add(
-                together.joined(slope[seen])
-            )  # only now: a baseline that knows the draws is biased
+            # Only now: a baseline that knows the draws is biased.
+            self.memory.baseline.add(together.joined(slope[seen]))
         else:
             weights = slope
         return torch.where(seen, terms.value, 0.0).mean(), torch.where(seen, weights, 0.0)

@@ -27,7 +27,7 @@ class Player:
     optimiser: optim.Optimizer | None = None
     schedule: Schedule = field(default_factory=Constant)
     clip_norm: float | None = None  # gradients are scaled down to at most this Euclidean norm
-    sharded: Sharded | None = None  # around the module, where its weights are spread over processes
+    sharded: Sharded | None = None  # around the module where its weights are spread over processes; no other may learn
 
     def parameters(self) -> list[nn.Parameter]:
         """Those the optimiser moves, in its own order."""

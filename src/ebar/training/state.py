@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
+from ebar import together
 from ebar.errors import UserError
 from ebar.store.writing import from_plain
 from ebar.training import distributed, randomness
@@ -94,9 +95,7 @@ def restore_weights(checkpoint: Checkpoint, players: Players) -> None:
 
 def _shares(weights: dict[str, Tensor], player: Player) -> dict[str, Tensor]:
     """Of each weight what this process has of it."""
-    if player.sharded is None:
-        return weights
-    own = player.module.state_dict()
+    own = player.module.state_dict() if together.world_size() > 1 else {}
     return {key: share_of(value, own[key]) if key in own else value for key, value in weights.items()}
 
 

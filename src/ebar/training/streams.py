@@ -227,7 +227,7 @@ class OnStream:
         after = yield from self.objective.losses_after(self._before(batch), batch, clock, generator=generator)
         put(self.memory.carried, batch.column, after)
         if together.counts():
-            self.memory.gone_on[batch.column] = 1
+            self.memory.gone_on[batch.column.cpu()] = 1
 
     def _before(self, batch: Any) -> Any:
         if bool(batch.begins.all()):
