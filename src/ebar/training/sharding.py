@@ -116,7 +116,7 @@ def spread_weights(module: nn.Module, *, replicate: int | None = None, shard: in
 
 def whole(tensor: Tensor) -> Tensor:
     """All of a tensor, of which this process may have a share; all processes must call it."""
-    return cast(Any, tensor).full_tensor() if together.is_share(tensor) else tensor  # type: ignore[no-any-return]
+    return cast(Any, tensor).full_tensor() if together.is_share(tensor) else tensor
 
 
 def share_of(tensor: Tensor, like: Tensor) -> Tensor:

@@ -33,9 +33,9 @@ Room = Callable[[str, torch.Size, torch.dtype], Tensor]  # for a tensor of this 
 
 def write_shares(folder: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     """A folder that appears complete or not at all. All processes must call it; on the disk when it returns."""
-    import torch.distributed.checkpoint as dcp
-    from torch.distributed.checkpoint import HuggingFaceStorageWriter
     from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
 
     half = folder.with_name(TEMPORARY + folder.name)
     # Files have no tensors without dimensions that could be read in part.
@@ -47,7 +47,7 @@ def write_shares(folder: Path, tensors: Mapping[str, Tensor], state: Mapping[str
             half.mkdir(parents=True)
         barrier()
         try:
-            dcp.save(content, storage_writer=HuggingFaceStorageWriter(str(half), save_distributed=True))
+            save(content, storage_writer=HuggingFaceStorageWriter(str(half), save_distributed=True))
         except CheckpointException as error:  # what befell one process is told to all
             raise next((cause for cause, _ in error.failures.values() if isinstance(cause, OSError)), error) from error
         barrier()
@@ -57,6 +57,7 @@ def write_shares(folder: Path, tensors: Mapping[str, Tensor], state: Mapping[str
             names = sorted(path.name for path in half.iterdir())
             write(half / SUMS, "".join(f"{digest(half / name)}  {name}\n" for name in names).encode())
             publish_folder(half, folder)
+    barrier()
 
 
 def digest(path: Path) -> str:
@@ -67,8 +68,8 @@ def digest(path: Path) -> str:
 
 def read_shares(folder: Path, room: Room | None = None) -> dict[str, Tensor]:
     """The tensors of a folder, whole or, where `room` has that for a share of one, this process's share."""
-    import torch.distributed.checkpoint as dcp
-    from torch.distributed.checkpoint import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.state_dict_loader import load
 
     reader = HuggingFaceStorageReader(str(folder))
     found: dict[str, Tensor] = {}
@@ -77,7 +78,7 @@ def read_shares(folder: Path, room: Room | None = None) -> dict[str, Tensor]:
         found[name] = torch.empty(size, dtype=dtype) if room is None else room(name, size, dtype)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # each process reads for itself
-        dcp.load(found, storage_reader=reader, no_dist=True)
+        load(found, storage_reader=reader, no_dist=True)
     numbers = json.loads((folder / SHARES).read_bytes())["numbers"]
     return found | {name: found[name][0] for name in numbers}
 
