@@ -117,12 +117,22 @@ def of_two(folder: Path) -> None:
     run(folder / "two", SAVED, shard=2)
 
 
+def of_one(folder: Path) -> None:
+    run(folder / "one", ENDED, shard=1)
+    run(folder / "grown", SAVED, shard=1)
+
+
+def of_two_again(folder: Path) -> None:
+    run(folder / "two", ENDED, shard=2)
+    run(folder / "grown", ENDED, shard=2)
+
+
 def main(folder: Path) -> None:
     in_world(2, partial(of_two, folder), folder / "store")
     for other in ("one", "four", "broken"):
         shutil.copytree(folder / "two", folder / other)
-    in_world(1, lambda: [run(folder / "one", ENDED, shard=1), run(folder / "grown", SAVED, shard=1)], folder / "store")
-    in_world(2, lambda: [run(folder / name, ENDED, shard=2) for name in ("two", "grown")], folder / "store")
+    in_world(1, partial(of_one, folder), folder / "store")
+    in_world(2, partial(of_two_again, folder), folder / "store")
     in_world(4, lambda: run(folder / "four", ENDED, shard=2), folder / "store")
 
 
