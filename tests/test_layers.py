@@ -21,6 +21,7 @@ LAYERS: list[list[set[str]]] = [
             "shards",
             "store",
             "tables",
+            "together",
             "types",
             "maths",
         }

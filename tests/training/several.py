@@ -12,8 +12,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Generator, nn
 
+from ebar.errors import UserError
+from ebar.journeys.train import plan_of
 from ebar.objectives import MaximumLikelihood
 from ebar.training.batches import Batches
+from ebar.training.course import Training
 from ebar.training.distributed import processes, rank, same_everywhere
 from ebar.training.loop import evaluate_objective, fit
 from ebar.training.optimisers import OPTIMISERS
@@ -23,6 +26,7 @@ from ebar.training.run import open_run
 from ebar.training.train import Plan, train_run
 from ebar.types import Clock, Loss
 from tests.journeys.game.killed import game_trajectory, run_game
+from tests.training import every_objective
 from tests.training.tiny import Bigram, data, run_pretraining, run_stream
 
 
@@ -60,7 +64,8 @@ def game(players: dict[str, Player]) -> Game:
     return Game(*(MaximumLikelihood(model=modules[name], player=name) for name in ("leader", "follower")))
 
 
-CASES = list(product(("adam", "sgd"), (torch.float32, torch.float64)))
+DTYPES = (torch.float32, torch.float64)
+CASES = list(product(("adam", "sgd"), DTYPES))
 
 # 49 rows: the last batch of an epoch has one row, so that of two processes one has none.
 BATCHES = Batches(data=data(49), batch_size=16, seed=5)
@@ -95,6 +100,15 @@ def run(folder: Path, steps: int) -> None:
         train_run(opened, game(players), BATCHES, players, plan, generator=seeded(4, rank=rank()))
 
 
+def refusal(training: Training) -> str | None:
+    """What is said of a training that cannot be shared out."""
+    try:
+        plan_of(training, "cpu")
+    except UserError as error:
+        return str(error)
+    return None
+
+
 def assert_close_everywhere(found: Any, expected: Any, tolerance: float) -> None:
     """Tensors by name."""
     assert set(found) == set(expected)
@@ -113,6 +127,13 @@ def main(folder: Path) -> None:
         figures = held_out()
         if rank() == 0:
             (folder / "held-out.json").write_text(json.dumps(figures))
+        for number, (case, dtype) in enumerate(product(every_objective.CASES, DTYPES)):
+            weights, metrics = every_objective.trajectory(case, dtype)
+            if rank() == 0:
+                save_file(weights, folder / f"objective-{number}.safetensors")
+                (folder / f"objective-{number}.json").write_text(json.dumps(metrics))
+        refused = [refusal(Training(batch_size=3)), refusal(Training(batch_size=6, accumulate=2))]
+        (folder / f"refused-{rank()}.json").write_text(json.dumps(refused))
         run(folder / "whole", 8)
         run(folder / "stopped", 4)
         run(folder / "stopped", 8)

@@ -53,12 +53,8 @@ def test_a_batch_loses_the_padding_that_none_of_its_rows_needs():
 @pytest.mark.parametrize(("ranks", "parts"), [(1, 1), (2, 1), (3, 2), (4, 4)])
 def test_the_shares_of_all_processes_make_up_the_batch(ranks, parts):
     batch = (data(9), Context(data(9, seed=1)), {"weight": torch.arange(9.0)})
-    pieces = [
-        piece
-        for rank in range(ranks)
-        for piece, counted in process_share(batch, rank=rank, ranks=ranks, parts=parts)
-        if counted
-    ]
+    shares = [process_share(batch, rank=rank, ranks=ranks, parts=parts) for rank in range(ranks)]
+    pieces = [piece for part in zip(*shares, strict=True) for piece, counted in part if counted]
     whole = named_tensors(batch)
     together = {name: torch.cat([named_tensors(piece)[name] for piece in pieces]) for name in whole}
     assert {name: value.tolist() for name, value in together.items()} == {n: v.tolist() for n, v in whole.items()}

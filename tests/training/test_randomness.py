@@ -32,6 +32,8 @@ def test_a_restored_state_draws_the_same_again_from_every_source():
 def test_ranks_and_seeds_draw_differently():
     assert len({tuple(draws(seeded(seed, rank=rank))) for seed in range(3) for rank in range(3)}) == 9
     assert draws(seeded(1, rank=1)) == draws(seeded(1, rank=1))
+    # What a generator draws, every process draws for the rows of all.
+    assert torch.equal(seeded(1, rank=1).get_state(), seeded(1).get_state())
 
 
 def test_another_number_of_processes_warns_and_gives_each_its_own():
@@ -40,5 +42,6 @@ def test_another_number_of_processes_warns_and_gives_each_its_own():
     for rank in range(3):
         with pytest.warns(RuntimeWarning, match="saved by 2 processes and resumed by 3"):
             restore_among(states, generator, rank=rank, ranks=3)
+        assert torch.equal(generator.get_state(), states[0]["generator"])
         drawn.add(tuple(draws(generator)))
     assert len(drawn) == 3

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from torch import Generator, nn
@@ -32,6 +32,7 @@ from ebar.training.optimisers import Adam, Constant, OptimiserConfig, Schedule, 
 from ebar.training.players import Player, Players
 from ebar.training.randomness import seeded
 from ebar.training.run import Run, continue_from, open_run
+from ebar.training.sharding import Sharded, spread_weights
 from ebar.training.state import restore
 from ebar.training.stopping import Patience
 from ebar.training.streams import Columns, GoesOn, OnStream, PretrainingColumns
@@ -104,6 +105,8 @@ def train(
             model, data, objective=objective, training=training, optimiser=optimiser, schedule=schedule, seed=seed
         )
     if trunk is not None:
+        if training.shard > 1:
+            raise UserError("A run that branches from another keeps its weights whole: leave out training.shard.")
         _check_trunk(trunk, folder, description)
     batches, held_out = training_batches(data, training, seed, device), held_out_batches(data, training, device)
     steps = training_steps(batches, training)
@@ -113,7 +116,8 @@ def train(
         assert not isinstance(batches, OnDevice)
         assert not isinstance(held_out, OnDevice)
         objective, judge = OnStream.of(objective, model, batches), OnStream.of(judge, model, held_out)
-    players = _players(model, objective, training, optimiser, schedule)
+    sharded = spread_weights(model, replicate=training.replicate, shard=training.shard)
+    players = _players(model, objective, training, optimiser, schedule, sharded)
 
     def keep(run: Run) -> None:
         _keep(run, data)
@@ -130,6 +134,8 @@ def train(
     )  # fmt: skip
     if isinstance(objective, MaximumLikelihood) and (words := history.diverged()):
         warnings.warn(words, RuntimeWarning, stacklevel=2)
+    if sharded is not None:
+        model = cast(Model, sharded.plain())
     return Trained(model=model, data=data, history=history, result=result, folder=folder)
 
 
@@ -208,8 +214,9 @@ def seed_of(folder: Path | None) -> int:
 
 
 def _players(
-    model: nn.Module, objective: Objective, training: Training, optimiser: OptimiserConfig, schedule: Schedule
-) -> Players:
+    model: nn.Module, objective: Objective, training: Training, optimiser: OptimiserConfig, schedule: Schedule,
+    sharded: Sharded | None,
+) -> Players:  # fmt: skip
     """The model with its optimiser, and the state of the objective, if it has any.
 
     What an objective learns besides the model, a head of its own, is moved by the model's optimiser.
@@ -220,7 +227,9 @@ def _players(
         moved = optimiser.build(parameter for parameter in (*model.parameters(), *own) if parameter.requires_grad)
     except ValueError as error:
         raise UserError(f"The optimiser {type(optimiser).__name__.lower()} cannot be made: {error}.") from None
-    players = {"model": Player(module=model, optimiser=moved, schedule=schedule, clip_norm=training.clip)}
+    players = {
+        "model": Player(module=model, optimiser=moved, schedule=schedule, clip_norm=training.clip, sharded=sharded)
+    }
     if isinstance(memory, nn.Module):
         players["objective"] = Player(module=memory)
     return players
@@ -236,6 +245,8 @@ def plan_of(training: Training, device: str, *, until: int | None = None, monito
     """How long a training goes on, and what decides its best weights."""
     if training.autocast:
         check_bfloat16(device)
+    if training.batch_tokens is None:
+        distributed.check_batch(training.batch_size, training.accumulate)
     return Plan(
         steps=training.max_steps,
         minutes=training.max_minutes,

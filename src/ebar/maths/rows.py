@@ -67,22 +67,20 @@ def put(tree: Any, rows: Int[Tensor, " selected"], values: Any) -> None:
         tensor[rows.to(tensor.device)] = written[name].to(tensor)
 
 
-def rows_of_process(rows: int, *, rank: int, ranks: int) -> slice:
-    """Which rows of a batch are one process's, however many parts each process cuts its own into."""
-    return slice(rows * rank // ranks, rows * (rank + 1) // ranks)
-
-
 def process_share(batch: Any, *, rank: int, ranks: int, parts: int) -> list[tuple[Any, float]]:
-    """The parts of a batch that are one process's, each with 1 or, to be computed but not counted, 0.
+    """The parts of a batch, each with 1; of several processes, what is one's of each part.
 
-    The rows are cut into ranks × parts consecutive pieces, as even as can be. Where there are fewer rows than
-    processes some get none; they compute on a stand-in that counts for nothing, so that all take part in
-    every reduction.
+    Rows are consecutive, and shared as evenly as can be: first among parts, then each part among processes, so that a
+    part has the same rows on any number of processes. Where a part has fewer rows than there are processes some get
+    none of it; they compute on a stand-in with 0, which counts for nothing, so that all take part in every reduction.
     """
     if ranks * parts == 1:
         return [(batch, 1.0)]  # any object will do
-    rows, pieces = count_rows(batch), ranks * parts
-    bounds = [rows * piece // pieces for piece in range(pieces + 1)]
-    own = [slice(*bounds[piece : piece + 2]) for piece in range(rank * parts, (rank + 1) * parts)]
-    cut = [(take(batch, rows), 1.0) for rows in own if rows.start < rows.stop]
-    return cut or [(take(batch, slice(0, 1)), 0.0)]
+    rows = count_rows(batch)
+    found = []
+    for part in range(min(parts, rows)):
+        first, last = rows * part // min(parts, rows), rows * (part + 1) // min(parts, rows)
+        own = slice(first + (last - first) * rank // ranks, first + (last - first) * (rank + 1) // ranks)
+        counted = own.start < own.stop
+        found.append((take(batch, own if counted else slice(first, first + 1)), float(counted)))
+    return found

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
+from ebar import together
 from ebar.backbones.backbone import Quick, Stepper
 from ebar.modes import evaluation_mode
 from ebar.types import Context, Sequences, Space, State, Stepwise
@@ -25,8 +26,10 @@ def draw_tokens(log_probs: Float[Tensor, "rows vocabulary"], generator: Generato
     In float64 a uniform u < 1 times the whole rounds to less than the whole, so there always is one,
     and it is never one of probability 0.
     """
-    u = torch.rand(len(log_probs), 1, dtype=torch.float64, device=generator.device, generator=generator)
-    u = u.to(log_probs.device)
+    u = together.drawn(
+        len(log_probs),
+        lambda rows: torch.rand(rows, 1, dtype=torch.float64, device=generator.device, generator=generator),
+    ).to(log_probs.device)
     if log_probs.shape[1] > SMALL:
         return _inverted_in_two(log_probs.detach(), u)
     cumulative = log_probs.to(torch.float64).exp().cumsum(1)
@@ -75,7 +78,8 @@ def draw_block(
     """Whole sequences from where the model stands, and the log-probabilities of what was drawn; 0 before that.
 
     `stems` are the tokens read so far, none by default; `space` is the model's after the context, the model's own by
-    default. A row is cut off, without an end, where it has `caps` tokens. Rows that have ended are no longer computed.
+    default. A row is cut off, without an end, where it has `caps` tokens. Rows that have ended are no longer computed;
+    where several processes share the rows, all go on drawing until the last row of any of them has ended.
     """
     stepper = stepper_of(model, state)
     space = model.space if space is None else space
@@ -88,10 +92,13 @@ def draw_block(
     if stems is not None:
         tokens[:, :first] = stems
     picked = torch.zeros(rows, width, dtype=logits.dtype, device=device)
-    alive = torch.arange(rows, device=device)
-    for place in range(first, width):
+    alive = torch.arange(rows if first < width else 0, device=device)
+    logits, place = logits[: len(alive)], first
+    while together.in_all(len(alive)):
         log_probs = torch.log_softmax(logits, -1)
         token = choose(log_probs, generator)
+        if len(alive) == 0:
+            continue  # rows of other processes go on
         tokens[alive, place] = token
         picked[alive, place] = log_probs.gather(1, token[:, None]).squeeze(1)
         if space.end is not None:
@@ -101,9 +108,11 @@ def draw_block(
             kept = going_on.nonzero().squeeze(1)
             alive, token = alive[kept], token[kept]
             if len(alive) == 0:
-                break
+                logits = logits[:0]
+                continue
             stepper.keep(kept)
         logits = stepper.step(token)
+        place += 1
     width = int(lengths.max()) if rows else 0
     return Sequences(tokens[:, :width], lengths), picked[:, :width]
 
@@ -192,7 +201,7 @@ def draw_fakes(
     A row cut off has no end; up to there it is a draw like any other.
     """
     space, rows = model.space.after(context), len(caps)
-    with evaluation_mode(model):
+    with evaluation_mode(model), together.whole_weights(model):
         logits, state = model.start(rows, context)
         if prefix is not None and prefix.shape[1] > 0:
             after, state = model.advance(prefix, state)

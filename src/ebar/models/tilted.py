@@ -12,10 +12,13 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
+from ebar import together
 from ebar.automata.lift import Reading
 from ebar.features.feature import Feature, Features, bind
 from ebar.maths.orders import arranged
-from ebar.maths.rows import count_rows
+from ebar.maths.rows import count_rows, take
+from ebar.models.drawing import drawn_at_once
+from ebar.models.stepwise import ByChainRule
 from ebar.modes import evaluation_mode
 from ebar.shapes import counted, of_shape
 from ebar.types import (
@@ -44,8 +47,12 @@ def propose(
     """n draws for each row of the context and their log-probability, in evaluation mode.
 
     Where the source knows the log-probability from drawing (`SamplesWithLogProb`), the draws are not scored again.
+    Where several processes share the rows each draws its own, if the source draws token by token and all are one block;
+    otherwise each draws all of them and keeps its own.
     """
-    with evaluation_mode(source):
+    if together.is_shared() and not _draws_in_step(source, n * context_rows(context)):
+        return _own_of_all(source, n, context, generator)
+    with evaluation_mode(source), together.whole_weights(source):
         if isinstance(source, SamplesWithLogProb):
             x, log_prob = source.sample_with_log_prob(n, context, generator=generator)
         else:
@@ -57,6 +64,29 @@ def propose(
     else:
         of_shape(x, (*drawn, *source.space.shape), f"The points of {n} draws for each context")
     return x, of_shape(log_prob, drawn, f"The log-probabilities of {n} draws for each context")
+
+
+def _draws_in_step(source: object, rows: int) -> bool:
+    """Whether all processes draw as many tokens in as many steps: a row of one waits for those of the others."""
+    everywhere = together.in_all(rows)
+    return isinstance(source, ByChainRule) and everywhere <= drawn_at_once(source)  # type: ignore[arg-type]
+
+
+def _own_of_all(
+    source: Distribution[X, Any], n: int, context: Context | None, generator: Generator
+) -> tuple[X, Float[Tensor, " batch"]]:
+    """This process's rows of what one process would draw for all of them."""
+    rows = n * context_rows(context)
+    first, everywhere = together.place_of(rows)
+    whole = None
+    if context is not None:
+        tokens, lengths = together.joined(context.given.tokens), together.joined(context.given.lengths)
+        order = None if context.order is None else together.joined(context.order + 1) - 1  # padded with −1
+        whole = Context(Sequences(tokens, lengths), order)
+    with together.sharing(None):
+        x, log_prob = propose(source, n if context is not None else everywhere, whole, generator)
+    own = slice(first, first + rows)
+    return take(x, own), log_prob[own]
 
 
 def checked_energy(energy: Energy[X], x: X, context: Context | None = None) -> Float[Tensor, " batch"]:

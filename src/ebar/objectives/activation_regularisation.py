@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
+from ebar import together
 from ebar.errors import UserError
 from ebar.models.outputs import GivesOutputs
 from ebar.models.stepwise import belongs
@@ -26,9 +27,9 @@ from ebar.types import Clock, Distribution, Loss
 class ActivationRegularised:
     """Cross-entropy per token, and a cost of large hidden vectors and of fast changes of them (AWD-LSTM's AR and TAR).
 
-    Held-out data is measured by cross-entropy alone. Computed in parts (accumulation, several processes), it is the
-    loss of the whole batch where all its sequences have one length, as windows and streams have; where lengths differ
-    the second mean is over each part's own pairs.
+    Held-out data is measured by cross-entropy alone. Several processes compute the means of one. In parts
+    (accumulation), it is the loss of the whole batch where all its sequences have one length, as windows and streams
+    have; where lengths differ the second mean is over each part's own pairs.
     """
 
     model: Distribution
@@ -72,9 +73,13 @@ def size_and_speed(
     dropped: Float[Tensor, "rows length width"],
     counted: Bool[Tensor, "rows length"],
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """mean(dropped²), and mean((rawₜ₊₁ − rawₜ)²) over places that count; 0 where there is no pair of them."""
+    """mean(dropped²), and mean((rawₜ₊₁ − rawₜ)²) over places that count; 0 where there is no pair of them.
+
+    The first weighs with its number of places in a mean over several processes, the second does not: it is of all.
+    """
     squares = dropped.square().mean(2)
     changes = (raw[:, 1:] - raw[:, :-1]).square().mean(2)
     pairs = counted[:, 1:]
     size = torch.where(counted, squares, 0.0).sum() / counted.sum()
-    return size, torch.where(pairs, changes, 0.0).sum() / pairs.sum().clamp(min=1)
+    change = together.joined(torch.where(pairs, changes, 0.0).sum()[None]).sum()
+    return size, change / max(1, together.in_all(int(pairs.sum())))

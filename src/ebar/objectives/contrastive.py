@@ -21,6 +21,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ebar import together
+
 NUMBERS = 2**17  # logits in a block: small enough to stay in the cache between one operation and the next
 
 
@@ -110,6 +112,19 @@ class Contrast(NamedTuple):
     alive: Float[Tensor, "groups steps"]  # number of fakes that reach it
     gap: Float[Tensor, "groups steps"]  # E_q[LSE] − E_data[LSE]
     gain: Float[Tensor, "groups steps"]  # E_data[LSE] − log E_q[e^LSE]: nats by which p_θ fits x₍≤k₎ better than q
+
+
+def of_all_processes(scored: ScoredTokens) -> ScoredTokens:
+    """The rows of all processes that share a batch; the mean of the logits, which no contrast needs, is left out."""
+    if not together.is_shared():
+        return scored
+    scores, weights = scored.scores, scored.weights
+    logit, log_partition = together.joined(torch.stack([scores.logit, scores.log_partition], -1)).unbind(-1)
+    return ScoredTokens(
+        TokenScores(logit, log_partition, torch.zeros_like(logit)),
+        together.joined(scored.mask),
+        None if weights is None else together.joined(weights),
+    )
 
 
 def contrast(

@@ -9,15 +9,24 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
+from ebar import together
 from ebar.backbones.backbone import Reads
 from ebar.errors import UserError, choose
 from ebar.models.construction import Autoregressive
 from ebar.models.drawing import draw_fakes
 from ebar.models.stepwise import teacher_forced
-from ebar.objectives.contrastive import Contrast, ScoredTokens, TokenScores, contrast, past, token_scores
+from ebar.objectives.contrastive import (
+    Contrast,
+    ScoredTokens,
+    TokenScores,
+    contrast,
+    of_all_processes,
+    past,
+    token_scores,
+)
 from ebar.objectives.langevin import Place, check_place, langevin, last_log_partition, vectors_of
 from ebar.objectives.scheduled_sampling import Batch, FromPredictions, inside, parted, token_cross_entropy
-from ebar.types import Clock, Context, Loss, Sequences, context_rows
+from ebar.types import Clock, Context, Loss, Sequences
 
 COLLAPSED = 0.1  # median effective share of the fakes below which their weights are called collapsed
 FEWEST = 10  # fakes at a step that are needed to call weights collapsed
@@ -39,7 +48,8 @@ class Earm(FromPredictions):
     """Cross-entropy + λ·(mean over steps k of Lₖ), Lₖ being that of `contrastive`; before its start, cross-entropy.
 
     Fakes are drawn without dropout, as many as there are sequences, and serve both expectations and the weights.
-    A batch computed in parts has its weights normalised within each part: the smaller, the more biased.
+    Several processes normalise the weights over all their fakes. A batch computed in parts (accumulation) has them
+    normalised within each part: the smaller, the more biased.
     """
 
     weight: float = 0.05
@@ -161,8 +171,8 @@ class Earm(FromPredictions):
         fakes = self._fakes(x, context, begin, end, generator)
         real, fake, logits = self._scores(x, fakes, context, begin, end)
         found = contrast(
-            ScoredTokens(TokenScores(*(each[:, begin:end] for each in real)), x.mask()[:, begin:end]),
-            ScoredTokens(fake, fakes.mask()),
+            of_all_processes(ScoredTokens(TokenScores(*(each[:, begin:end] for each in real)), x.mask()[:, begin:end])),
+            of_all_processes(ScoredTokens(fake, fakes.mask())),
             groups=self._groups(len(x.lengths), context, begin),
             recent=self.recent,
             data_term=self.data_term,
@@ -184,7 +194,7 @@ class Earm(FromPredictions):
             self.model, vectors, lengths, context, first=begin, steps=self.langevin_steps, at=at,
             step_size=self.langevin_step_size, noise=self.langevin_noise, generator=generator,
         )  # fmt: skip
-        negative = last_log_partition(self.model, moved, lengths, context, at=at)
+        negative = together.joined(last_log_partition(self.model, moved, lengths, context, at=at))
         logits = teacher_forced(self.model, x.tokens, context)
         real = token_scores(logits, x.tokens, mean=self.label_smoothing > 0)
         last = (lengths - 1)[:, None]
@@ -192,8 +202,9 @@ class Earm(FromPredictions):
         if self.data_term:
             inside_window = torch.where(x.mask()[:, :end], real.log_prob[:, :end], 0.0)[:, begin:]
             positive = positive + past(inside_window, self.recent).gather(1, last - begin)
-        gap = negative.detach().mean() - real.log_partition.detach().gather(1, last).mean()
-        return real, logits, negative.mean() - positive.mean(), {"log_partition_gap": float(gap)}
+        gap = negative.detach().mean() - together.joined(real.log_partition.detach().gather(1, last)).mean()
+        term = negative.mean() - together.joined(positive).mean()
+        return real, logits, term, {"log_partition_gap": float(gap)}
 
     def _strength(self, clock: Clock) -> float:
         """λ as it is now."""
@@ -272,7 +283,9 @@ class Earm(FromPredictions):
         """How many normalisers Zₖ there are: p_θ after other true tokens, or from another source, is another one."""
         if self.normalise == "batch":
             return 1
-        return rows if begin else context_rows(context)
+        if begin:
+            return together.in_all(rows)
+        return 1 if context is None else together.in_all(context.rows)
 
     def _over_steps(self, found: Contrast) -> Float[Tensor, ""]:
         """Equation 5 sums over the steps of each sequence as the cross-entropy does: by tokens both are means."""

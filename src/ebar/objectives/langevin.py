@@ -5,12 +5,14 @@ first layer makes of them, which is what the paper moves (Table 11). The energy 
 last step, −LSE(z₍<K₎), xₖ summed out; vectors are no tokens, so that no log q(z₍<K₎) comes in.
 """
 
+from functools import partial
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
+from ebar import together
 from ebar.backbones.backbone import Reads, Resumes
 from ebar.errors import UserError
 from ebar.models.construction import Autoregressive
@@ -83,14 +85,23 @@ def langevin(
     `vectors` are those of `vectors_of` at the same place. What stands for the beginning stays as it is.
     """
     autoregressive, _ = reader(model)
+    if any(map(together.is_spread, autoregressive.modules())):
+        raise UserError(
+            "Langevin dynamics takes gradients in the middle of a step, when weights that are gathered layer by layer "
+            "are not at hand: choose negatives autoregressive, or leave out training.shard."
+        )
     z = vectors.detach()
     kept = first if at == "input" else first + 1
     with evaluation_mode(autoregressive), torch.enable_grad():
         for _ in range(steps):
             z.requires_grad_(True)
             (slope,) = torch.autograd.grad(last_log_partition(model, z, lengths, context, at=at).sum(), z)
-            kick = torch.randn(z.shape, dtype=z.dtype, device=generator.device, generator=generator).to(z.device)
+            kick = together.drawn(len(z), partial(_normal, like=z, generator=generator)).to(z.device)
             move = step_size / 2 * slope + noise * step_size**0.5 * kick
             move[:, :kept] = 0.0
             z = z.detach() + move
     return z
+
+
+def _normal(rows: int, *, like: Tensor, generator: Generator) -> Tensor:
+    return torch.randn((rows, *like.shape[1:]), dtype=like.dtype, device=generator.device, generator=generator)

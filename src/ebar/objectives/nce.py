@@ -6,13 +6,14 @@ Masked language modelling: what warms a bidirectional energy up. Devlin et al. 2
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
+from ebar import together
 from ebar.energies.neural import MaskedModel, joined
 from ebar.errors import choose
 from ebar.maths.log_space import log_mean_exp
@@ -177,9 +178,11 @@ def hide(x: Sequences, *, share: float, vocabulary: int, mask_token: int, genera
     The rest stay as they are, so that the encoder cannot trust what it sees there either.
     """
     inside, device = x.mask(), x.tokens.device
-    keys = torch.rand(x.tokens.shape, generator=generator, device=generator.device).to(device)
-    fates = torch.rand(x.tokens.shape, generator=generator, device=generator.device).to(device)
-    others = torch.randint(0, vocabulary, x.tokens.shape, generator=generator, device=generator.device).to(device)
+    rows, length = x.tokens.shape
+    given: dict[str, Any] = {"generator": generator, "device": generator.device}
+    keys = together.drawn(rows, lambda n: torch.rand((n, length), **given)).to(device)
+    fates = together.drawn(rows, lambda n: torch.rand((n, length), **given)).to(device)
+    others = together.drawn(rows, lambda n: torch.randint(0, vocabulary, (n, length), **given)).to(device)
     wanted = (share * x.lengths).round().clamp(min=1)
     rank = keys.masked_fill(~inside, 2.0).argsort(1).argsort(1)
     chosen = (rank < wanted[:, None]) & inside

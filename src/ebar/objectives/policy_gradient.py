@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
+from ebar import together
 from ebar.errors import UserError, choose
 from ebar.maths.divergences import DIVERGENCES
 from ebar.maths.importance import SMALLEST_SAMPLE, check_weights
@@ -158,8 +159,8 @@ class PolicyGradient:
     Z is the mean of P/q over all draws so far; Z(C) that of the present draws of C: self-normalised, with a bias of
     O(1/draws). Until a draw has P > 0 nothing moves. Everything is without dropout, the
     gradient too: what is drawn, weighed and moved is one and the same π, or π/q would be noise.
-    `memory` belongs to a player without optimiser, so that checkpoints have it. One process only: the sums in it are
-    not added up over several.
+    `memory` belongs to a player without optimiser, so that checkpoints have it. Of several processes each draws its own
+    rows, and all remember the draws of all.
     """
 
     target: Target
@@ -237,7 +238,7 @@ class PolicyGradient:
         """−∞ where nothing of the target has been drawn."""
         if context is not None:
             return log_mean_exp(drawn.log_weights)[:, None]
-        self.memory.ever.add(drawn.log_weights.flatten())
+        self.memory.ever.add(together.joined(drawn.log_weights.flatten()))
         return self.memory.ever.log_mean().reshape(1, 1)
 
     @torch.no_grad()
@@ -260,7 +261,8 @@ class PolicyGradient:
             weights = slope + log_b.exp()
         elif kind == "running":
             weights = slope - self.memory.baseline.value * log_b.exp()
-            self.memory.baseline.add(slope[seen])  # only now: a baseline that knows the draws is biased
+            # Only now: a baseline that knows the draws is biased.
+            self.memory.baseline.add(together.joined(slope[seen]))
         else:
             weights = slope
         return torch.where(seen, terms.value, 0.0).mean(), torch.where(seen, weights, 0.0)
@@ -286,7 +288,7 @@ class PolicyGradient:
         log_weights = torch.where(seen, log_weights, -math.inf)
         log_target = log_weights + drawn.log_q
         values = torch.stack([(log_target - log_pi).flatten(), log_weights.flatten()])
-        self.memory.lately.add(log_weights.flatten(), values)
+        self.memory.lately.add(together.joined(log_weights.flatten()), together.joined(values.T).T)
 
     def _divergences(self, context: bool) -> tuple[float, float] | None:
         """KL(p‖π) and KL(p‖q) over the draws since the last check: −log Z + Σ w·log(P/·) / Σ w."""
@@ -306,7 +308,7 @@ class PolicyGradient:
             policy, proposal = lately.means().tolist() if lately.effective_sample_size() > 0 else (0.0, 0.0)
             if policy < proposal:
                 assert isinstance(self.model, nn.Module)
-                self.memory.policy.load_state_dict(self.model.state_dict())
+                _copy(self.model, self.memory.policy)
                 self.memory.replaced += 1
         if (problem := self._problem()) is not None and not bool(self.memory.warned):
             self.memory.warned.fill_(True)
@@ -325,9 +327,13 @@ class PolicyGradient:
         return None
 
     def _metrics(self, drawn: Drawn, log_z: Float[Tensor, "rows 1"], context: Context | None) -> dict[str, float]:
+        if context is None:
+            log_weights = together.joined(drawn.log_weights.flatten())[None]
+        else:
+            log_weights, log_z = together.joined(drawn.log_weights), together.joined(log_z)
         seen = log_z > -math.inf
         metrics = {
-            "effective_sample_size": float(effective_sample_size(drawn.log_weights).mean()),
+            "effective_sample_size": float(effective_sample_size(log_weights).mean()),
             "replaced": float(self.memory.replaced),
             "unseen": float((~seen).double().mean()),  # the share of contexts no draw of which has P > 0
         }
@@ -336,3 +342,13 @@ class PolicyGradient:
         if (known := self._divergences(context is not None)) is not None:
             metrics["kl"], metrics["kl_proposal"] = known
         return metrics
+
+
+@torch.no_grad()
+def _copy(module: nn.Module, to: nn.Module) -> None:
+    """All weights, whole where they are spread over processes."""
+    with together.whole_weights(module):
+        for own, other in zip(
+            (*to.parameters(), *to.buffers()), (*module.parameters(), *module.buffers()), strict=True
+        ):
+            own.copy_(other)

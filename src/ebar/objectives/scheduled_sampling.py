@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
+from ebar import together
 from ebar.backbones.backbone import Reads
 from ebar.errors import UserError, choose
 from ebar.models.construction import Autoregressive
@@ -189,8 +190,11 @@ class FromPredictions:
         """Logits of the true tokens from inputs some of which are replaced, given the logits of the first pass."""
         if predicted is None:
             return teacher_forced(self.model, x.tokens, context)
-        shape, device = x.tokens.shape, generator.device
-        coins = torch.rand(shape, dtype=torch.float64, device=device, generator=generator).to(x.tokens.device)
+        length, device = x.tokens.shape[1], generator.device
+        coins = together.drawn(
+            len(x.tokens),
+            lambda rows: torch.rand((rows, length), dtype=torch.float64, device=device, generator=generator),
+        ).to(x.tokens.device)
         # The last token of a row is read by none.
         replaced = (coins >= chance) & Sequences(x.tokens, x.lengths - 1).mask()
         logits = predicted.detach()[replaced]

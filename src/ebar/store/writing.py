@@ -91,12 +91,17 @@ def replace_folder(path: Path, files: dict[str, bytes]) -> None:
         temporary.mkdir(parents=True)
         for name, content in files.items():
             write(temporary / name, content)
-        sync_folder(temporary)
-        remove_folder(path)
-        os.rename(temporary, path)
+        publish_folder(temporary, path)
     except OSError:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def publish_folder(temporary: Path, path: Path) -> None:
+    """Gives a folder that is complete its name, at once; one that had it before is gone."""
+    sync_folder(temporary)
+    remove_folder(path)
+    os.rename(temporary, path)
     sync_folder(path.parent)
 
 

@@ -18,14 +18,19 @@ class Training:
     max_minutes: Amount | None = field(default=None, metadata=PASSING)
     """Stop after so many minutes, as after an interruption: the same command goes on, for as long again."""
     batch_size: Count = 64
-    """Sequences per step, over all processes together."""
+    """Sequences per step, over all processes together; `accumulate` times their number must divide it."""
     batch_tokens: Count | None = None
     """In place of `batch_size`: tokens per step at most, padding counted, in batches of sequences of like length."""
     held_out_batch: Count | None = None
     """Sequences of held-out data computed together, or tokens where `batch_tokens` is given; by default no more than in
     training, and at least 1,024 sequences of a language or of lines."""
     accumulate: Count = 1
-    """Parts a batch is computed in, to save memory; the result does not change."""
+    """Parts a batch is computed in, to save memory; the result does not change, unless the objective says so."""
+    shard: Count = field(default=1, metadata=PASSING)
+    """Processes over which weights, gradients and the optimiser's state are spread, for a model that does not fit in
+    one (FSDP2); the result does not change."""
+    replicate: Count | None = field(default=None, metadata=PASSING)
+    """Groups of `shard` processes, each of which has all the weights; by default as many as there are."""
     patience: Count = 10
     """Stop after so many evaluations in a row without a better validation loss."""
     patience_in_all: bool = False

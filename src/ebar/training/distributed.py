@@ -11,30 +11,54 @@ from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
+
+from ebar.errors import UserError
+from ebar.together import gather, is_share, rank, world_size
+
+__all__ = [
+    "add",
+    "add_gradients",
+    "any_of",
+    "barrier",
+    "check_batch",
+    "gather",
+    "processes",
+    "rank",
+    "same_everywhere",
+    "world_size",
+]
 
 
 @contextmanager
 def processes(device: str = "cpu") -> Iterator[None]:
-    """Inside, the processes that torchrun launched can talk. Launched alone, nothing happens."""
+    """Inside, the processes that torchrun launched can talk. Launched alone, nothing happens.
+
+    A device without a number, such as cuda, is each process's own.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield
         return
-    dist.init_process_group(dist.get_default_backend_for_device(device))
+    kind = torch.device(device).type
+    if kind != "cpu" and torch.device(device).index is None:
+        torch.accelerator.set_device_index(int(os.environ.get("LOCAL_RANK", "0")))
+    backend = dist.get_default_backend_for_device(kind)
+    # Numbers that processes agree on are on the CPU, wherever the model is.
+    dist.init_process_group(backend if kind == "cpu" else f"cpu:gloo,{kind}:{backend}")
     try:
         yield
     finally:
         dist.destroy_process_group()
 
 
-def world_size() -> int:
-    """How many processes there are."""
-    return dist.get_world_size() if dist.is_initialized() else 1
-
-
-def rank() -> int:
-    """Which of them this one is. Rank 0 writes."""
-    return dist.get_rank() if dist.is_initialized() else 0
+def check_batch(rows: int, parts: int) -> None:
+    """The global batch is the user's; what each process computes at a time follows from it, and must be whole rows."""
+    pieces = world_size() * parts
+    if rows % pieces:
+        raise UserError(
+            f"A batch of {rows:,} sequences cannot be shared out evenly to {world_size()} processes × {parts} parts: "
+            f"choose a training.batch_size that is a multiple of {pieces}."
+        )
 
 
 def add(numbers: list[float]) -> list[float]:
@@ -51,15 +75,6 @@ def any_of(flag: bool) -> bool:
     return add([float(flag)])[0] > 0
 
 
-def gather(tensor: Tensor) -> list[Tensor]:
-    """The tensor of each process, by rank; they share their shape."""
-    if world_size() == 1:
-        return [tensor]
-    gathered = [torch.empty_like(tensor) for _ in range(world_size())]
-    dist.all_gather(gathered, tensor)
-    return gathered
-
-
 def barrier() -> None:
     """Wait for all processes."""
     if world_size() > 1:
@@ -71,7 +86,8 @@ def same_everywhere(modules: Iterable[nn.Module]) -> None:
     if world_size() > 1:
         for module in modules:
             for tensor in module.state_dict().values():
-                dist.broadcast(tensor, 0)
+                if not is_share(tensor):  # which is each process's own
+                    dist.broadcast(tensor, 0)
 
 
 def add_gradients(parameters: Iterable[nn.Parameter]) -> None:

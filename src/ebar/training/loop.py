@@ -2,18 +2,19 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Generator
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from ebar import devices
+from ebar import devices, together
 from ebar.errors import UserError, choose
 from ebar.maths.rows import process_share
 from ebar.training import distributed
 from ebar.training.batches import Source
 from ebar.training.players import Player, Players
+from ebar.training.sharding import clip_gradients
 from ebar.types import Clock, Game, Loss, Objective
 
 
@@ -100,13 +101,14 @@ def _take_step(
     objective: Objective, batch: Any, players: Players, clock: Clock, accumulate: int, generator: Generator,
     autocast: str | None,
 ) -> dict[str, float]:  # fmt: skip
-    if isinstance(objective, Game):
-        parts = [(batch, 1.0)]
-    else:
+    shared = not isinstance(objective, Game)
+    parts = [(batch, 1.0)]
+    if shared:
         parts = process_share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=accumulate)
-    pending = [
-        (_computed(objective.losses(part, clock, generator=generator), autocast), counted) for part, counted in parts
-    ]
+    pending = []
+    for part, counted in parts:
+        losses = objective.losses(part, clock, generator=generator)
+        pending.append((_computed(losses, autocast, bool(counted) if shared else None, players), counted))
     metrics: dict[str, float] = {}
     # Part by part, not all losses first: only one part's graph is alive at a time.
     while (first := next(pending[0][0], None)) is not None:
@@ -126,16 +128,27 @@ def _take_step(
         _clear(player)
     if any(next(losses, None) is not None for losses, _ in pending[1:]):
         raise ValueError("one part of a batch has more losses than another")
+    for player in players.values():
+        if player.sharded is not None:
+            player.sharded.put_away()
     return metrics
 
 
-def _computed(losses: Iterator[Loss], autocast: str | None) -> Iterator[Loss]:
-    """Losses as they come, each computed under autocast where that is wanted; their gradients are the caller's."""
-    while True:
-        with devices.autocast(autocast):
-            loss = next(losses, None)
-        if loss is None:
-            return
+def _computed(losses: Iterator[Loss], autocast: str | None, counted: bool | None, players: Players) -> Iterator[Loss]:
+    """Losses as they come, each computed under autocast where that is wanted; their gradients are the caller's.
+
+    `counted` says whether the rows count, in a batch that processes share; None: each process has the whole batch.
+    """
+
+    def following() -> Loss | None:
+        with devices.autocast(autocast), together.sharing(counted):
+            return next(losses, None)
+
+    compute = following
+    for player in players.values():
+        if player.sharded is not None:
+            compute = partial(player.sharded, compute)
+    while (loss := compute()) is not None:
         yield loss
 
 
@@ -155,22 +168,19 @@ def _accumulate(
         if loss is None or loss.player != name:
             raise ValueError(f"one part of a batch has a loss for player {name!r} where another has not")
         weight = 1.0 if alone else counted * loss.weight
-        torch.autograd.backward(loss.value * weight, inputs=parameters)
+        # What is spread has its gradient by way of the whole weights, which are not among the parameters.
+        torch.autograd.backward(loss.value * weight, inputs=None if player.sharded else parameters)
         for key, value in {"loss": float(loss.value.detach()), **loss.metrics}.items():
             sums[key] = sums.get(key, 0.0) + (weight * value if weight else 0.0)
         total += weight
     if not alone:
-        distributed.add_gradients(parameters)
+        distributed.add_gradients(parameter for parameter in parameters if not together.is_share(parameter))
         total, *added = distributed.add([total, *sums.values()])
         sums = {key: value / total for key, value in zip(sums, added, strict=True)}
         for parameter in parameters:
             if parameter.grad is not None:
                 parameter.grad /= total
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norm = get_total_norm(gradients)
-    if player.clip_norm is not None:
-        clip_grads_with_norm_(parameters, player.clip_norm, norm)
-    return sums, float(norm)
+    return sums, clip_gradients(parameters, player.clip_norm)
 
 
 def _clear(player: Player) -> None:
@@ -187,7 +197,8 @@ def evaluate_objective(objective: Objective, batches: Source, *, generator: Gene
     weights: dict[str, float] = {}
     for batch in batches.at(0, 0):
         for part, counted in process_share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=1):
-            for loss in objective.losses(part, Clock(0, 0), generator=generator):
+            losses = objective.losses(part, Clock(0, 0), generator=generator)
+            for loss in _computed(losses, None, None if isinstance(objective, Game) else bool(counted), {}):
                 weight = counted * loss.weight
                 name = "" if loss.player == "model" else f"{loss.player}."
                 for key, value in {"loss": float(loss.value.detach()), **loss.metrics}.items():

@@ -11,6 +11,7 @@ from torch import Tensor, nn, optim
 from ebar.modes import evaluation_mode
 from ebar.training.layerwise import FACTOR
 from ebar.training.optimisers import Constant, Schedule
+from ebar.training.sharding import Sharded
 from ebar.types import Clock
 
 
@@ -26,6 +27,7 @@ class Player:
     optimiser: optim.Optimizer | None = None
     schedule: Schedule = field(default_factory=Constant)
     clip_norm: float | None = None  # gradients are scaled down to at most this Euclidean norm
+    sharded: Sharded | None = None  # around the module where its weights are spread over processes; no other may learn
 
     def parameters(self) -> list[nn.Parameter]:
         """Those the optimiser moves, in its own order."""
@@ -109,4 +111,6 @@ def evaluating(*players: Player) -> Iterator[None]:
         stack.enter_context(evaluation_mode(*(player.module for player in players)))
         for player in players:
             stack.enter_context(averaged(player))
+            if player.sharded is not None:
+                stack.enter_context(player.sharded.in_use())
         yield

@@ -12,11 +12,15 @@ from ebar.maths.randomness import folded
 
 
 def seeded(seed: int, *, device: str = "cpu", rank: int = 0) -> Generator:
-    """Seeds all global sources, and returns a generator of its own seed. Ranks differ, or all would drop alike."""
+    """Seeds all global sources, and returns a generator of its own seed.
+
+    The sources of ranks differ, or all would drop alike. Their generators do not: each draws for the rows of all
+    (`together.drawn`).
+    """
     torch.manual_seed(folded(seed, rank, 0))
     numpy.random.seed(folded(seed, rank, 1) % 2**32)
     random.seed(folded(seed, rank, 2))
-    return Generator(device).manual_seed(folded(seed, rank, 3))
+    return Generator(device).manual_seed(folded(seed, 0, 3))
 
 
 def capture_random_state(generator: Generator) -> dict[str, Tensor]:
@@ -48,18 +52,19 @@ def restore_random_state(state: dict[str, Tensor], generator: Generator) -> None
 
 
 def restore_among(states: list[dict[str, Tensor]], generator: Generator, *, rank: int, ranks: int) -> None:
-    """This process's state among those saved. With another number of processes there is no such thing."""
+    """This process's state among those saved; the generator's is the first one's, for all.
+
+    With another number of processes global sources have no such thing, and are seeded anew.
+    """
     if len(states) == ranks:
         restore_random_state(states[rank], generator)
-        return
-    message = (
-        f"saved by {len(states)} processes and resumed by {ranks}: what is random will not be as it would have been"
-    )
-    warnings.warn(message, RuntimeWarning, stacklevel=2)
-    drawn = Generator()
-    drawn.set_state(states[0]["torch"])
-    seed = int(torch.randint(2**62, (), generator=drawn))
-    generator.set_state(seeded(seed, device=str(generator.device), rank=rank).get_state())
+    else:
+        message = f"saved by {len(states)} processes and resumed by {ranks}: dropout will not be as it would have been"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        drawn = Generator()
+        drawn.set_state(states[0]["torch"])
+        seeded(int(torch.randint(2**62, (), generator=drawn)), rank=rank)
+    generator.set_state(states[0]["generator"])
 
 
 def _bits(number: float | None) -> tuple[int, int]:

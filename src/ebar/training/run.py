@@ -7,7 +7,8 @@
       SHA256SUMS              of the others, as `sha256sum -c` reads it
 
 A folder appears complete or not at all. What happens to it afterwards (a truncated or garbled file) the sums
-detect. The last two are kept, and the best.
+detect. The last two are kept, and the best. Where weights are spread over processes each writes a file of its own
+(`ebar.training.shares`).
 """
 
 import hashlib
@@ -25,13 +26,13 @@ from typing import Any
 from safetensors.torch import load, save
 from torch import Tensor
 
+from ebar import together
 from ebar.errors import UserError
 from ebar.store.store import open_store
 from ebar.store.writing import TEMPORARY, remove_folder, replace, replace_folder, saving, sweep, to_json
 from ebar.training import distributed
 from ebar.training.players import Players
-
-SUMS = "SHA256SUMS"
+from ebar.training.shares import SHARES, SUMS, Room, digest, read_shares, write_shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,19 @@ class Checkpoints:
         return sorted(int(path.name[5:]) for path in self.folder.glob("step-*") if path.name[5:].isdigit())
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """On the disk when this returns. Where it cannot be, the earlier ones are untouched."""
+        """On the disk when this returns. Where it cannot be, the earlier ones are untouched.
+
+        The writer's alone to call, unless there are shares of tensors in it: then all processes must.
+        """
+        named = {
+            f"weights/{name}/{key}": value for name, own in checkpoint.weights.items() for key, value in own.items()
+        }
+        named |= {f"training/{key}": value for key, value in checkpoint.training.items()}
+        if any(map(together.is_share, named.values())):
+            write_shares(self.path(checkpoint.step), named, checkpoint.state)
+            if together.rank() == 0:
+                self._prune()
+            return
         files = {f"{name}.safetensors": _pack(tensors) for name, tensors in checkpoint.weights.items()}
         files["training.safetensors"] = _pack(checkpoint.training)
         files["state.json"] = to_json(checkpoint.state, indent=1)
@@ -67,11 +80,13 @@ class Checkpoints:
             replace_folder(self.path(checkpoint.step), {**files, SUMS: sums.encode()})
             self._prune()
 
-    def read(self, step: int) -> Checkpoint:
-        """One checkpoint, verified; ValueError says what is wrong with it."""
+    def read(self, step: int, room: Room | None = None) -> Checkpoint:
+        """One checkpoint, verified; ValueError says what is wrong with it. `room` is for shares (`read_shares`)."""
         folder = self.path(step)
         try:
             sums = [line.split("  ", 1) for line in (folder / SUMS).read_text().splitlines()]
+            if any(name == SHARES for _, name in sums):
+                return self._read_shares(step, sums, room)
             files = {name: (folder / name).read_bytes() for _, name in sums}
             for digest, name in sums:
                 if hashlib.sha256(files[name]).hexdigest() != digest:
@@ -84,12 +99,29 @@ class Checkpoints:
             raise ValueError(f"{error} is missing") from error
         return Checkpoint(step=step, weights=tensors, training=training, state=state)
 
-    def newest(self) -> Checkpoint | None:
+    def _read_shares(self, step: int, sums: list[list[str]], room: Room | None) -> Checkpoint:
+        folder = self.path(step)
+        for expected, name in sums:
+            if digest(folder / name) != expected:
+                raise ValueError(f"{name} is not what was saved")
+        weights: dict[str, dict[str, Tensor]] = {}
+        training = {}
+        for path, tensor in read_shares(folder, room).items():
+            kind, name = path.split("/", 1)
+            if kind == "training":
+                training[name] = tensor
+            else:
+                player, key = name.split("/", 1)
+                weights.setdefault(player, {})[key] = tensor
+        state = json.loads((folder / "state.json").read_bytes())
+        return Checkpoint(step=step, weights=weights, training=training, state=state)
+
+    def newest(self, room: Room | None = None) -> Checkpoint | None:
         """The newest that can be read, with a warning for each that cannot; None where there is none at all."""
         steps = self.steps()
         for step in reversed(steps):
             try:
-                return self.read(step)
+                return self.read(step, room)
             except ValueError as error:
                 message = f"the checkpoint of step {step} in {self.folder} is damaged ({error}): using the one before"
                 warnings.warn(message, RuntimeWarning, stacklevel=2)
@@ -97,21 +129,21 @@ class Checkpoints:
             raise UserError(f"None of the checkpoints in {self.folder} can be read: delete that folder to start anew.")
         return None
 
-    def best(self) -> Checkpoint | None:
+    def best(self, room: Room | None = None) -> Checkpoint | None:
         """The best on held-out data; the newest where nothing was held out."""
-        newest = self.newest()
+        newest = self.newest(room)
         step = None if newest is None else newest.state.get("best_step")
         if step is None:
             return newest
         try:
-            return self.read(step)
+            return self.read(step, room)
         except ValueError as error:
             raise UserError(f"The best checkpoint, of step {step} in {self.folder}, is damaged ({error}).") from error
 
-    def resume(self) -> Checkpoint | None:
+    def resume(self, room: Room | None = None) -> Checkpoint | None:
         """The newest that can be read, those after it put aside and leftovers removed: the writer's alone to call."""
         sweep(self.folder)
-        newest = self.newest()
+        newest = self.newest(room)
         for step in self.steps():
             if newest is not None and step > newest.step:
                 aside = self.folder / f"damaged-{step:09d}"

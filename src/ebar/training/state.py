@@ -5,12 +5,14 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
+from ebar import together
 from ebar.errors import UserError
 from ebar.store.writing import from_plain
 from ebar.training import distributed, randomness
 from ebar.training.loop import Position
 from ebar.training.players import Player, Players, averaged
 from ebar.training.run import Checkpoint
+from ebar.training.sharding import share_of
 from ebar.training.stopping import Best
 from ebar.training.streams import gather_memories
 
@@ -68,7 +70,7 @@ def restore(checkpoint: Checkpoint, players: Players, generator: Generator) -> t
         for number, parameter in _averaged_parameters(player).items():
             # Checkpoints of earlier versions have these among the weights, in place of the averages.
             if (moved := checkpoint.training.get(f"moved.{name}.{number}")) is not None:
-                parameter.data.copy_(moved)
+                parameter.data.copy_(share_of(moved, parameter))
     states: list[dict[str, Tensor]] = [{} for _ in range(state["processes"])]
     for key, value in checkpoint.training.items():
         kind, *rest = key.split(".", 2)
@@ -85,10 +87,16 @@ def restore_weights(checkpoint: Checkpoint, players: Players) -> None:
         raise UserError(f"The checkpoint of step {checkpoint.step} is of other players ({had}) than these ({has}).")
     for name, player in players.items():
         try:
-            player.module.load_state_dict(checkpoint.weights[name])
+            player.module.load_state_dict(_shares(checkpoint.weights[name], player))
         except RuntimeError as error:
             cause = str(error).splitlines()[-1].strip().rstrip(".")
             raise UserError(f"The checkpoint of step {checkpoint.step} does not fit this model: {cause}.") from error
+
+
+def _shares(weights: dict[str, Tensor], player: Player) -> dict[str, Tensor]:
+    """Of each weight what this process has of it."""
+    own = player.module.state_dict() if together.world_size() > 1 else {}
+    return {key: share_of(value, own[key]) if key in own else value for key, value in weights.items()}
 
 
 def _averaged_parameters(player: Player) -> dict[int, nn.Parameter]:
@@ -130,6 +138,7 @@ def _set_optimiser_state(player: Player, entries: dict[str, Any]) -> None:
         number, key = name.split(".", 1)
         parameter = parameters[int(number)]
         if isinstance(value, Tensor):
+            value = share_of(value, parameter) if value.shape == parameter.shape else value
             value = value.clone() if value.dim() == 0 else value.to(parameter.device, copy=True)
         player.optimiser.state[parameter][key] = value
     if torch.is_grad_enabled():

@@ -18,13 +18,13 @@ import torch
 from jaxtyping import Int
 from torch import Generator, Tensor, nn
 
+from ebar import together
 from ebar.data.pretraining_inputs import PretrainingBatch, PretrainingText, read_inputs
 from ebar.data.stream import Stream
 from ebar.errors import UserError
-from ebar.maths.rows import count_rows, named_tensors, put, rows_of_process, take
+from ebar.maths.rows import count_rows, named_tensors, put, take
 from ebar.models.construction import Autoregressive
 from ebar.models.continued import Carried, Continued, Segment, begin, carrying
-from ebar.training import distributed
 from ebar.training.batches import to_device
 from ebar.types import Clock, Loss, Objective, Sequences
 
@@ -134,6 +134,7 @@ class StreamMemory(nn.Module):
         for name, tensor in named_tensors(carried, "carried").items():
             self.register_buffer(name.replace(".", "_"), tensor.clone())
         self.objective = objective
+        self.gone_on = torch.zeros(self.columns, dtype=torch.uint8)  # which columns this process has, since `gather`
 
     @property
     def carried(self) -> Any:
@@ -142,13 +143,13 @@ class StreamMemory(nn.Module):
 
     def gather(self) -> None:
         """Each process has gone on with its own rows only: now all have all of them. All processes must call it."""
-        ranks = distributed.world_size()
-        if ranks == 1:
+        if together.world_size() == 1:
             return
+        owned = [mask.bool() for mask in together.gather(self.gone_on)]
         for tensor in self.buffers(recurse=False):
-            parts = distributed.gather(tensor)
-            own = [rows_of_process(self.columns, rank=rank, ranks=ranks) for rank in range(ranks)]
-            tensor.copy_(torch.cat([part[rows] for part, rows in zip(parts, own, strict=True)]))
+            for part, columns in zip(together.gather(tensor), owned, strict=True):
+                tensor[columns] = part[columns]
+        self.gone_on.zero_()
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, missing_keys: list[str],
@@ -225,6 +226,8 @@ class OnStream:
         """The objective's own; the memory after them is written back when all have been taken."""
         after = yield from self.objective.losses_after(self._before(batch), batch, clock, generator=generator)
         put(self.memory.carried, batch.column, after)
+        if together.counts():
+            self.memory.gone_on[batch.column.cpu()] = 1
 
     def _before(self, batch: Any) -> Any:
         if bool(batch.begins.all()):

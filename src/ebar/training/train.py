@@ -24,6 +24,7 @@ from ebar.training.optimisers import AdamW, Constant, OptimiserConfig, Schedule
 from ebar.training.players import Player, Players, evaluating
 from ebar.training.randomness import seeded
 from ebar.training.run import Checkpoints, Run, open_run
+from ebar.training.shares import room_for
 from ebar.training.state import restore_weights
 from ebar.training.stopping import Best, Patience, interruptible
 from ebar.training.triggered import Watches
@@ -116,7 +117,7 @@ def train_run(
         def checkpoint() -> None:
             logged = 0 if metrics is None else metrics.sync()
             captured = state.capture(players, position, best, generator, metrics_bytes=logged)
-            if writes:
+            if writes or any(player.sharded is not None for player in players.values()):
                 run.checkpoints.save(captured)
             distributed.barrier()
 
@@ -172,10 +173,10 @@ def _ended(run: Run, result: Result, writes: bool) -> Result:
 
 def _resume(run: Run, players: Players, generator: Generator) -> tuple[Position, Best, int | None]:
     """Where the run stands, and how many bytes of metrics there were; None for those at the very start."""
-    first = distributed.rank() == 0
-    checkpoint = run.checkpoints.resume() if first else None  # puts damaged ones aside, before the others look
+    first, room = distributed.rank() == 0, room_for(players)
+    checkpoint = run.checkpoints.resume(room) if first else None  # puts damaged ones aside, before the others look
     distributed.barrier()
-    checkpoint = checkpoint if first else run.checkpoints.newest()
+    checkpoint = checkpoint if first else run.checkpoints.newest(room)
     if checkpoint is None:
         return Position(), Best(), None
     return *state.restore(checkpoint, players, generator), checkpoint.state["metrics_bytes"]
@@ -271,7 +272,7 @@ def train_to_best(
     )  # fmt: skip
     if result.status == "interrupted":
         raise Interrupted(result)
-    checkpoint = run.checkpoints.best()
+    checkpoint = run.checkpoints.best(room_for(players))
     assert checkpoint is not None  # the first is written before the first step
     restore_weights(checkpoint, {name: Player(module=player.module) for name, player in players.items()})
     for player in players.values():

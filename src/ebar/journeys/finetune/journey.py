@@ -119,6 +119,8 @@ def finetune(
     passes the `generator` that `seeded` returned. Stopped by SIGINT or SIGTERM, or after `training.max_minutes`, it
     saves a checkpoint and raises `Interrupted`.
     """
+    if training.shard > 1 or training.replicate is not None:
+        raise UserError("Fine-tuning keeps weights whole: leave out training.shard and training.replicate.")
     folder = None if folder is None else Path(folder)
     drawn = seed_of(folder) if seed is None else seed
     tasks = tasks_of(model, data, drawn)
