@@ -27,11 +27,6 @@ def cross_entropy_gain(result: Mapping[str, Any]) -> float:
     return float(cost("π")(result)["value"] - cost("r")(result)["value"])
 
 
-def _told(size: int) -> str | None:
-    """Of the weights of distractors, at |D| = 5,000 alone (caption of Table 2)."""
-    return "close to 0" if size == 5000 else None
-
-
 def distractors(results: Sequence[Result]) -> list[Row]:
     """λ of d₀ … d₃: 0 where the model tilted already knows how often they hold, as r need not in the first round.
 
@@ -57,7 +52,7 @@ def distractors(results: Sequence[Result]) -> list[Row]:
                         value=interval.value,
                         low=interval.low,
                         high=interval.high,
-                        document=_told(cell["size"]),
+                        document="close to 0" if cell["size"] == 5000 else None,  # the caption of Table 2
                         warning=said[0].removeprefix(start) if said else None,
                     )
                 )

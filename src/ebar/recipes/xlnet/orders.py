@@ -84,10 +84,6 @@ def _per_token(cost: Float[Tensor, " rows"], size: int) -> dict[str, Any]:
     return found
 
 
-def _orders(result: Mapping[str, Any]) -> dict[str, str]:
-    return {name: name for name in result["nats"]}
-
-
 def by_gaps(cell: Cell, result: dict[str, Any]) -> list[Any]:
     """A run as one for each kind of gap."""
     return [({**cell, "predicted": name}, own) for name, own in result.items()]
@@ -115,8 +111,8 @@ RECIPE = Recipe(
     ),
     run=run_cell,
     figures=Figures(
-        Figure(name=NATS, at="nats.{order}", each={"order": _orders}, range=(0.0, 100.0)),
-        Figure(name=APART, at="apart.{order}", each={"order": lambda result: {name: name for name in result["apart"]}}),
+        Figure(name=NATS, at="nats.{order}", each={"order": "nats"}, range=(0.0, 100.0)),
+        Figure(name=APART, at="apart.{order}", each={"order": "apart"}),
         Figure(name=SPREAD, at="spread", range=(0.0, 100.0)),
         by=("model", "predicted"), parts=by_gaps,
     ),
