@@ -18,17 +18,15 @@ from ebar.config.reader import Manual, argument, list_option, read_file
 MANUAL = Manual.of(__doc__, defaults={"name": "control"})
 
 
-def _features_help() -> str:
-    return f"what is wanted of the text; ! in front of KIND means absent. {kinds_help()}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Constrained:
     """A language model, what is wanted of its text, and how much is drawn."""
 
     model: Location
     """A folder or a hub name of a causal language model, a .gguf or llama2.c .bin file, or a run of `ebar train`."""
-    features: tuple[Term, ...] = list_option("KIND:ARGUMENT=MOMENT", _features_help)
+    features: tuple[Term, ...] = list_option(
+        "KIND:ARGUMENT=MOMENT", lambda: f"what is wanted of the text; ! in front of KIND means absent. {kinds_help()}"
+    )
     length: Count = 40
     """Tokens of a draw, its end included where it may end; of a run at most as many as it was trained to make."""
     ends: bool = False

@@ -240,14 +240,6 @@ TABLE_B3 = Recipe(
 # Figure B.6 -------------------------------------------------------------------------------------------------------
 
 
-def _drawn(results: Sequence[Result]) -> list[Row]:
-    return [
-        Row(name="steps", settings={"set": cell["set"], "method": cell["method"]}, value=float(result["steps"]),
-            low=None, high=None, picture=result["sheet"])
-        for cell, result in results
-    ]  # fmt: skip
-
-
 FIGURE_B6 = Recipe(
     title="Images drawn from generators that were trained with an entropy",
     source=f"{PAPER}, Figure B.6 (CIFAR-10 and CelebA)",
@@ -261,7 +253,11 @@ FIGURE_B6 = Recipe(
         },
     ),
     run=run_cell,
-    figures=_drawn,
+    figures=lambda results: [
+        Row(name="steps", settings={"set": cell["set"], "method": cell["method"]}, value=float(result["steps"]),
+            low=None, high=None, picture=result["sheet"])
+        for cell, result in results
+    ],
     picture=lambda rows, path: write_sheets({row.settings["set"]: row.picture or "" for row in rows}, path),
     notes=lambda rows: [
         "The authors let the weight of the entropy fall from 0.5 to 0.1 on CelebA (×0.9 an epoch); here it is 0.1 "

@@ -78,11 +78,6 @@ def shares(result: Mapping[str, Any]) -> dict[str, str]:
     return {NAMES.get(name, name): name for name in result["features"]}
 
 
-def closer(result: Mapping[str, Any], feature: str) -> dict[str, Any]:
-    """How much oftener π agrees with its source than r does."""
-    return difference(result["moments"]["π"][feature], result["moments"]["r"][feature])
-
-
 ITEMS = "test sentences"
 WHO = ("data", "r", "P_λ", "π")
 LESS = {letter: f"CE(r) − CE({letter}), nats per token" for letter in ("P_λ", "π")}
@@ -109,7 +104,10 @@ RECIPE = Recipe(
             name="agreement", at="moments.{who}.{feature}", each={"feature": shares, "who": WHO}, shared=ITEMS,
             range=SHARE,
         ),
-        Figure(name=MORE, at=closer, each={"feature": shares}, shared=ITEMS, range=(-1.0, 1.0)),
+        Figure(
+            name=MORE, each={"feature": shares}, shared=ITEMS, range=(-1.0, 1.0),
+            at=lambda run, feature: difference(run["moments"]["π"][feature], run["moments"]["r"][feature]),
+        ),
         Figure(name="λ", at="lambda.0.{feature}", each={"feature": shares}),
         by=("size",),
     ),
