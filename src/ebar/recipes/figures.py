@@ -112,11 +112,11 @@ def _labels(each: Each, result: dict[str, Any]) -> Mapping[Any, Any]:
     """What a figure stands for in one result, and what stands in the path for it."""
     if callable(each):
         return each(result)
-    if isinstance(each, str):
-        each = found(result, each)
-        if isinstance(each, Mapping):
-            return {int(label) if label.isdigit() else label: label for label in each}
-    return each if isinstance(each, Mapping) else {label: label for label in each}
+    if not isinstance(each, str):
+        return each if isinstance(each, Mapping) else {label: label for label in each}
+    keys = found(result, each)
+    whole = isinstance(keys, Mapping)  # JSON has numbers as keys only in words
+    return {int(label) if whole and label.isdigit() else label: label for label in keys}
 
 
 def _rows(

@@ -1,7 +1,7 @@
 """Tables B.1 and B.3, Figure B.6 and the ranking of digits (Figures B.4, B.5, B.7, B.9) of Dai 2019 (thesis)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +200,11 @@ def _percent(result: Mapping[str, Any], **each: Any) -> Estimate:
     return found._replace(value=100 * found.value, low=100 * found.low, high=100 * found.high)
 
 
+def _probed(place: int) -> Callable[[Mapping[str, Any]], float | None]:
+    """The paper's figure, which is of MNIST."""
+    return lambda known: PROBED[known["method"]][place] if known["set"] == "mnist" else None
+
+
 def _alone(name: str, settings: Mapping[str, Any], values: Sequence[float]) -> Row:
     """The least of all runs, or their standard deviation."""
     mean = math.fsum(values) / len(values)
@@ -222,8 +227,7 @@ TABLE_B3 = Recipe(
     run=run_cell,
     figures=Figures(
         *(Figure(name=name, at=_percent, summary=None if name == TEST_ERROR else _alone, range=(0.0, 100.0),
-                 shared=SHARED, warns="halted",
-                 paper=lambda known, at=place: PROBED[known["method"]][at] if known["set"] == "mnist" else None)
+                 shared=SHARED, warns="halted", paper=_probed(place))
           for place, name in enumerate((TEST_ERROR, DEVIATION, LEAST))),
         by=("set", "method"),
     ),
