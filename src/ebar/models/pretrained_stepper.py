@@ -59,11 +59,7 @@ def copied_cache(cache: Any) -> Any:
     for layer in made.layers:
         for name, value in vars(layer).items():
             if isinstance(value, dict):
-                setattr(
-                    layer,
-                    name,
-                    {key: item.clone() if isinstance(item, Tensor) else item for key, item in value.items()},
-                )
+                setattr(layer, name, {key: _own(item) for key, item in value.items()})
     return made
 
 
@@ -75,6 +71,10 @@ def held_rows(cache: Any) -> int:
                 if isinstance(item, Tensor) and item.dim() > 1:
                     return len(item)
     return 0
+
+
+def _own(item: Any) -> Any:
+    return item.clone() if isinstance(item, Tensor) else item
 
 
 class PretrainedStepper:

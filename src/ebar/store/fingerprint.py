@@ -96,13 +96,13 @@ def _arguments(thing: object) -> dict[str, object]:
             value = inspect.getattr_static(thing, name)
         except AttributeError:
             value = None
-        if (
-            name in getattr(thing, "__dict__", {})
-            or name in getattr(thing, "_modules", {})
-            or inspect.ismemberdescriptor(value)
-        ):
+        if name in getattr(thing, "__dict__", {}) or name in getattr(thing, "_modules", {}) or _slot(value):
             found[name] = getattr(thing, name)
     return found
+
+
+def _slot(value: object) -> bool:
+    return inspect.ismemberdescriptor(value)
 
 
 def _weights(module: nn.Module, described: Mapping[str, object]) -> dict[str, str]:

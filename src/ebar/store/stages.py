@@ -206,12 +206,7 @@ def _known(path: Path, wanted: dict[str, Any], *, rebuild: bool) -> Header | Non
         if header is not None and header.description != wanted:
             place = folder if path.name == HEADER else path.with_suffix("")
             raise made_from_something_else(place, changed(header.description, wanted))
-        if (
-            header is None
-            and path.name == HEADER
-            and not (folder / CONFIG).exists()
-            and any(one.name != LOCK for one in folder.iterdir())
-        ):
+        if header is None and path.name == HEADER and not (folder / CONFIG).exists() and _filled(folder):
             raise UserError(f"{folder} holds files, and no header that says of what: delete it, or choose another.")
     except UserError:
         if not rebuild:
@@ -223,6 +218,10 @@ def _known(path: Path, wanted: dict[str, Any], *, rebuild: bool) -> Header | Non
                 entry.unlink()
         return None
     return header
+
+
+def _filled(folder: Path) -> bool:
+    return any(entry.name != LOCK for entry in folder.iterdir())
 
 
 def stage_seconds(folder: Path) -> dict[str, float]:

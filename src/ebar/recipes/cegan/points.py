@@ -177,6 +177,15 @@ TABLE_B2 = Recipe(
 # Figures B.1 to B.3 -----------------------------------------------------------------------------------------------
 
 
+def _fields(results: Sequence[Result]) -> list[Row]:
+    """What is drawn of each run, beside its divergence."""
+    return [
+        Row(name=CALIBRATED, settings={"mixture": cell["mixture"], "method": cell["method"]},
+            value=result["kl"][f"{DATA}‖{LEARNT}"], low=None, high=None, values=[result["shown"]])
+        for cell, result in results
+    ]  # fmt: skip
+
+
 def _read(rows: Sequence[str]) -> list[list[float]]:
     return [[float(word) for word in row.split()] for row in rows]
 
@@ -204,18 +213,7 @@ FIGURES_B2_B3 = Recipe(
     source=f"{PAPER}, Figures B.1, B.2 and B.3",
     grid=lambda scale: cells(scale, 1),  # the first seed is enough to be looked at
     run=run_cell,
-    # What is drawn of each run, beside its divergence.
-    figures=lambda results: [
-        Row(
-            name=CALIBRATED,
-            settings={"mixture": cell["mixture"], "method": cell["method"]},
-            value=result["kl"][f"{DATA}‖{LEARNT}"],
-            low=None,
-            high=None,
-            values=[result["shown"]],
-        )
-        for cell, result in results
-    ],
+    figures=_fields,
     picture=_picture,
     runs="cegan/points",
     notes=lambda rows: [

@@ -191,6 +191,11 @@ def all_motifs(motifs: int, *sets: str) -> list[dict[str, Any]]:
     return [*({"motif": motif, "ft": ft} for ft in sets for motif in PURE[:motifs]), *mixed]
 
 
+def cost_ratio(result: Mapping[str, Any]) -> float:
+    """CE(r)/CE(π)."""
+    return float(cost("r")(result)["value"] / cost("π")(result)["value"])
+
+
 def frequency_ratio(result: Mapping[str, Any]) -> float:
     """How much oftener π has the motif than r, of which 2,000 draws may have none."""
     r, student = (float(of(letter, "motif_frequency")(result)["value"]) for letter in "rπ")
@@ -217,12 +222,7 @@ TABLE3 = Recipe(
         "language",
         "1",
         [
-            Figure(
-                name="CE(r)/CE(π)",
-                at=lambda run: float(cost("r")(run)["value"] / cost("π")(run)["value"]),
-                summary=deviation,
-                **COUNTED,
-            ),
+            Figure(name="CE(r)/CE(π)", at=cost_ratio, summary=deviation, **COUNTED),
             replace(STANDARD[4], summary=deviation, **COUNTED),
             Figure(name="motif frequency π/r", at=frequency_ratio, summary=extremes, **COUNTED),
         ],
