@@ -172,8 +172,8 @@ def main() -> None:
         return
     print(f"| part | draws | bytes on disk | GPU-hours | at {options.price:g} an hour |\n|---|---|---|---|---|")
     for name, draws, space, hours in rows:
-        told = f"{draws:,.0f}" if draws else "–", f"{space / 1e6:,.0f} MB" if space else "–"
-        print(f"| {name} | {told[0]} | {told[1]} | {hours:,.2f} | {hours * options.price:,.2f} |")
+        size = f"{draws:,.0f}" if draws else "–", f"{space / 1e6:,.0f} MB" if space else "–"
+        print(f"| {name} | {size[0]} | {size[1]} | {hours:,.2f} | {hours * options.price:,.2f} |")
 
 
 if __name__ == "__main__":

@@ -16,11 +16,11 @@ from ebar.backbones.transformer import Transformer as Transformer
 from ebar.backbones.transformer_xl import TransformerXl as TransformerXl
 from ebar.backbones.xlnet import XlNet as XlNet
 from ebar.backbones.xlnet_bidirectional import XlNetBidirectional as XlNetBidirectional
-from ebar.build.any_run import load as load
 from ebar.build.export import export_run as export_run
 from ebar.build.hub import pull as pull
 from ebar.build.hub import push as push
 from ebar.build.runs import list_runs as list_runs
+from ebar.build.runs import load as load
 from ebar.data import language as language
 from ebar.data import read_images as read_images
 from ebar.data import read_labelled as read_labelled

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ebar.build.any_run import OPENERS
-from ebar.build.runs import LOOKS, list_runs, summarise
+from ebar.build.runs import LOOKS, OPENERS, list_runs, summarise
 from ebar.cli import main
 from tests.cli.conftest import TINY
 from tests.cli.test_commands import answer, complaint, contents

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ebar.backbones.decoder import each_row
+from ebar.backbones.decoder import served
 from ebar.backbones.local_attention import aligned, known
 from ebar.backbones.transformer_layer import dropped, linear
 from ebar.types import Context, Sequences
@@ -138,10 +138,7 @@ class BoundedBackbone(nn.Module):
         place: Tensor | int = places if bool((given.lengths == places - 1).all()) else given.lengths + 1
         memory = tuple(_last(part, place, mixer.kept) for part, mixer in zip(whole, self._mixers(), strict=True))
         first, state = aligned(hidden, place - 1, 1)[:, 0], BoundedState(memory, place)
-        if rows == len(first):
-            return first, state
-        each = each_row(len(first), rows, first.device)
-        return first[each], state.select(each)
+        return served(first, state, rows)
 
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: BoundedState

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from ebar.backbones.transformer_layer import Activation, Learnt, Sinusoidal, Tra
 from ebar.types import Sequences
 
 Positions = Literal["sinusoidal", "learnt", "learnt_by_layer"]
+Selected = TypeVar("Selected", bound=Any)  # the state of a backbone, of which rows can be selected
 
 
 class DecoderState(NamedTuple):
@@ -53,8 +54,8 @@ def each_row(contexts: int, rows: int, device: torch.device) -> Int[Tensor, " ro
 
 
 def served(
-    first: Float[Tensor, "contexts width"], state: DecoderState, rows: int
-) -> tuple[Float[Tensor, "rows width"], DecoderState]:
+    first: Float[Tensor, "contexts width"], state: Selected, rows: int
+) -> tuple[Float[Tensor, "rows width"], Selected]:
     """What was read once for each context, for all rows that share it."""
     if rows == len(first):
         return first, state

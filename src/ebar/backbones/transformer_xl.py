@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ebar.backbones.adaptive import AdaptiveEmbedding
 from ebar.backbones.backbone import check_layers
-from ebar.backbones.decoder import each_row
+from ebar.backbones.decoder import served
 from ebar.backbones.relative import relative_sinusoids
 from ebar.backbones.relative_attention import Positions, RelativeAttention, View, view
 from ebar.backbones.transformer_xl_layer import Dropout, Normalise, TransformerXlLayer
@@ -119,10 +119,7 @@ class TransformerXl(nn.Module):
         tokens, state = self._prefix(context, 1)
         hidden, state = self._advance(self.embed(tokens), state)
         first = self.dropout(hidden[-1][:, -1:])[:, 0]
-        if rows == len(first):
-            return first, state
-        each = each_row(len(first), rows, first.device)
-        return first[each], state.select(each)
+        return served(first, state, rows)
 
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: TransformerXlState

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from ebar.build.train import load_trained
-from ebar.config.classify import MANUAL, ClassifyConfig, read_classify
-from ebar.config.reader import described, to_yaml
+from ebar.build.train import load_trained, training_arguments
+from ebar.config.classify import MANUAL, ClassifyConfig
+from ebar.config.reader import read_file
 from ebar.data.labelled_images import FewLabels
 from ebar.devices import device_at_hand, device_named
 from ebar.energies.discriminators import MlpDiscriminator
@@ -19,8 +19,9 @@ from ebar.models.generators import GENERATORS
 from ebar.models.inference import GaussianInference
 from ebar.models.raster_density import RasterDensity
 from ebar.objectives.bad_gan import CLASSIFIER, GENERATOR, Density
+from ebar.store.stages import CONFIG
 from ebar.training import distributed
-from ebar.training.optimisers import OPTIMISERS, SCHEDULES
+from ebar.training.optimisers import OPTIMISERS
 from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import Checkpoints
@@ -45,21 +46,12 @@ def classify_as(
     networks = build_networks(config, data)
     return classify(
         data,
-        classifier=networks.classifier,
-        generator=networks.generator,
-        encoder=networks.encoder,
+        **networks._asdict(),
         density=density_of(config),
         terms=config.terms,
-        training=config.training,
-        optimiser=config.optimiser.make(OPTIMISERS),
         generator_optimiser=config.generator_optimiser.make(OPTIMISERS),
-        schedule=config.schedule.make(SCHEDULES),
-        seed=config.seed,
         randomness=randomness,
-        folder=folder,
-        description=to_yaml(config) if folder is None else described(folder, MANUAL, config),
-        replace_config=replace_config,
-        quiet=quiet,
+        **training_arguments(config, folder, MANUAL, replace_config=replace_config, quiet=quiet),
     )
 
 
@@ -88,7 +80,7 @@ def density_of(config: ClassifyConfig) -> Density | None:
 
 def load_classified(folder: Path) -> Classified:
     """The best and the last players of a run folder, and its data."""
-    config = read_classify(folder)
+    config = read_file(folder / CONFIG, MANUAL, ClassifyConfig)
     data = config.data.read(labels=config.labels, seed=config.seed)
     networks = build_networks(config, data)
     checkpoint = Checkpoints(folder / "checkpoints").best()

@@ -10,9 +10,9 @@ import yaml
 from torch import nn
 
 from ebar.backbones import BACKBONES
-from ebar.build.train import load_model
-from ebar.config.finetune import MANUAL, FinetuneConfig, FurtherTask, read_finetune
-from ebar.config.reader import Manual, described, read_tree, to_yaml
+from ebar.build.train import load_model, training_arguments
+from ebar.config.finetune import MANUAL, FinetuneConfig, FurtherTask
+from ebar.config.reader import Manual, read_file, read_tree
 from ebar.config.train import read_train
 from ebar.data.built_tokeniser import TOKENISER, read_tokeniser
 from ebar.data.labelled import LabelledCorpus, LabelledData
@@ -26,8 +26,8 @@ from ebar.journeys.finetune.journey import Finetuned, finetune
 from ebar.journeys.finetune.made import ONE, new_model
 from ebar.models.task.encoders import ENCODERS, is_xlnet, task_encoder
 from ebar.models.xlnet_weights import xlnet_from_hugging_face
+from ebar.store.stages import CONFIG
 from ebar.training import distributed
-from ebar.training.optimisers import OPTIMISERS, SCHEDULES
 from ebar.training.randomness import seeded
 from ebar.training.train import History, load_best
 from ebar.types import Space
@@ -63,15 +63,8 @@ def finetune_as(
         layer_decay=config.layer_decay,
         mixing=config.mixing,
         monitor=config.monitor,
-        training=config.training,
-        optimiser=config.optimiser.make(OPTIMISERS),
-        schedule=config.schedule.make(SCHEDULES),
-        seed=config.seed,
         generator=generator,
-        folder=folder,
-        description=to_yaml(config) if folder is None else described(folder, MANUAL, config),
-        replace_config=replace_config,
-        quiet=quiet,
+        **training_arguments(config, folder, MANUAL, replace_config=replace_config, quiet=quiet),
     )
 
 
@@ -81,7 +74,7 @@ def load_finetuned(folder: Path) -> Finetuned:
         from ebar.build.kinds import something_else  # which knows every kind of run, this one too
 
         raise something_else(folder, MANUAL.command)
-    config = read_finetune(folder)
+    config = read_file(folder / CONFIG, MANUAL, FinetuneConfig)
     tasks, device = read_tasks(config, _tokeniser_of(folder), folder), device_at_hand(config.device)
     kept = folder / ENCODER
     if kept.exists():

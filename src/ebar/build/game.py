@@ -5,8 +5,9 @@ from typing import Any
 
 import torch
 
-from ebar.config.game import MANUAL, GameConfig, read_game
-from ebar.config.reader import described, to_yaml
+from ebar.build.train import training_arguments
+from ebar.config.game import MANUAL, GameConfig
+from ebar.config.reader import read_file
 from ebar.devices import device_at_hand, device_named
 from ebar.energies.discriminators import DISCRIMINATORS
 from ebar.journeys.game.data import GAME_DATA, GameData, game_data
@@ -16,8 +17,8 @@ from ebar.models.generators import GENERATORS
 from ebar.objectives.adversarial_costs import COSTS
 from ebar.objectives.energy_gan import CONTROLS
 from ebar.objectives.entropy_terms import ENTROPIES
+from ebar.store.stages import CONFIG
 from ebar.training import distributed
-from ebar.training.optimisers import OPTIMISERS, SCHEDULES
 from ebar.training.randomness import seeded
 from ebar.training.train import History, load_players
 
@@ -58,21 +59,14 @@ def game_as(
         control=config.control.make(CONTROLS),
         halt=config.halt,
         smoothness=config.smoothness,
-        training=config.training,
-        optimiser=config.optimiser.make(OPTIMISERS),
-        schedule=config.schedule.make(SCHEDULES),
-        seed=config.seed,
         random=random,
-        folder=folder,
-        description=to_yaml(config) if folder is None else described(folder, MANUAL, config),
-        replace_config=replace_config,
-        quiet=quiet,
+        **training_arguments(config, folder, MANUAL, replace_config=replace_config, quiet=quiet),
     )
 
 
 def load_game(folder: Path) -> Played:
     """The networks of a run folder with their last good weights, and its data."""
-    config = read_game(folder)
+    config = read_file(folder / CONFIG, MANUAL, GameConfig)
     rows = read_game_data(config)
     made = build_networks(config, rows.shape)
     load_players(made, folder)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ebar.build.next_commands import next_commands
-from ebar.build.runs import RunSummary, model_of_gam, summarise
+from ebar.build.runs import model_of_gam, summarise
 from ebar.errors import UserError
 from ebar.store.stages import CONFIG
 
@@ -19,7 +19,8 @@ def something_else(folder: Path, command: str, error: UserError | None = None) -
     if not (folder / CONFIG).exists():
         return _no_run(folder, command)
     run = summarise(folder)
-    if run.state == "broken" or _makes(run, command):
+    own = command == run.kind or command.startswith(f"{run.kind} ") or (command == "train" and run.kind == "pretrain")
+    if run.state == "broken" or own:  # this command made it: it is the configuration that cannot be read
         why = str(error or "it is damaged") if not run.problem else run.problem
         return UserError(f"{folder} holds no run of `ebar {command}`: {why.rstrip('.')}.")
     if run.kind == "gam" and command == "train":
@@ -29,11 +30,6 @@ def something_else(folder: Path, command: str, error: UserError | None = None) -
     return UserError(
         f"{folder} is {NAMES.get(run.kind, 'something else')}, and holds no run of `ebar {command}`: {advice}."
     )
-
-
-def _makes(run: RunSummary, command: str) -> bool:
-    """Whether this command made the run: it is the configuration that cannot be read."""
-    return command == run.kind or command.startswith(f"{run.kind} ") or (command == "train" and run.kind == "pretrain")
 
 
 def _no_run(folder: Path, command: str) -> UserError:

@@ -51,11 +51,7 @@ def _figures(folder: Path) -> list[tuple[str, object]]:
     except (OSError, ValueError):
         return []
     rows = flattened_tree(tree if isinstance(tree, dict) else {})
-    return [(name, value) for name, value in rows if isinstance(value, int | float | str) and not _long(value)]
-
-
-def _long(value: object) -> bool:
-    return isinstance(value, str) and len(value) > 200
+    return [(name, value) for name, value in rows if isinstance(value, int | float | str) and len(str(value)) <= 200]
 
 
 def _asked(folder: Path) -> list[Section]:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from ebar.build.train import build_model, load_model
-from ebar.config.residual import ResidualConfig, read_residual
+from ebar.config.reader import read_file
+from ebar.config.residual import MANUAL, ResidualConfig
 from ebar.config.train import TrainConfig, read_train
 from ebar.data.built_tokeniser import TOKENISER, build_tokeniser, read_tokeniser_file
 from ebar.data.chunks import CHUNKS, Chunks, stored_chunks
@@ -25,6 +26,7 @@ from ebar.models.rolling import remembers
 from ebar.models.xlnet_weights import xlnet_from_hugging_face
 from ebar.shards import Workers
 from ebar.store.differences import refuse_earlier_version
+from ebar.store.stages import CONFIG
 from ebar.store.writing import saving
 from ebar.training.randomness import seeded
 from ebar.types import Space
@@ -72,7 +74,7 @@ def train_residual(
 
 def load_residual(folder: Path) -> journey.Residual:
     """A trained residual model from its folder."""
-    residual = read_residual(folder)
+    residual = read_file(folder / CONFIG, MANUAL, ResidualConfig)
     residual = replace(residual, device=device_at_hand(residual.device))
     if not (folder / CHUNKS).exists():
         raise UserError(f"{folder} is not trained yet: run `ebar residual train` to its end.")

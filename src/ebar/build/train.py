@@ -10,10 +10,11 @@ A trained run, opened: its best model and its data.
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from ebar.config.reader import described, to_yaml
+from ebar.config.reader import Manual, described, to_yaml
 from ebar.config.train import MANUAL, TrainConfig, read_train
 from ebar.data import DATA
 from ebar.data.corpus import Corpus
@@ -53,6 +54,18 @@ def load_model(run: TrainConfig, folder: Path, space: Space) -> Autoregressive:
     return model.eval()
 
 
+def training_arguments(
+    config: Any, folder: Path | None, manual: Manual, *, replace_config: bool, quiet: bool
+) -> dict[str, Any]:
+    """What a configuration says alike to every journey that trains."""
+    return {
+        "training": config.training, "optimiser": config.optimiser.make(OPTIMISERS),
+        "schedule": config.schedule.make(SCHEDULES), "seed": config.seed, "folder": folder,
+        "description": to_yaml(config) if folder is None else described(folder, manual, config),
+        "replace_config": replace_config, "quiet": quiet,
+    }  # fmt: skip
+
+
 TRUNK = "trunk"
 
 
@@ -75,18 +88,11 @@ def train_as(
         model,
         data,
         objective=run.objective.make(OBJECTIVES, model=model),
-        training=run.training,
-        optimiser=run.optimiser.make(OPTIMISERS),
-        schedule=run.schedule.make(SCHEDULES),
-        seed=run.seed,
         generator=generator,
-        folder=folder,
-        description=to_yaml(run) if folder is None else described(folder, MANUAL, run),
-        replace_config=replace_config,
         trunk=trunk,
         until=until,
-        quiet=quiet,
         sinks=sinks,
+        **training_arguments(run, folder, MANUAL, replace_config=replace_config, quiet=quiet),
     )
 
 

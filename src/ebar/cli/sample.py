@@ -139,7 +139,9 @@ def _write(batches: Iterator[Weighted], opened: Opened, config: SampleConfig) ->
     weights: list[Weighted] = []
     seen: set[str] = set()
     tilted = opened.target is not None
-    between = f"{config.separator}\n" if _several_lines(opened.data) or config.separator != DASHES else ""
+    data = opened.data
+    several = data.tokeniser is not None and data.space.end is None and not data.space.completes  # lines of a text
+    between = f"{config.separator}\n" if several or config.separator != DASHES else ""
     for batch in batches:
         weighted = tilted and batch.estimates_z
         if tilted:
@@ -159,11 +161,6 @@ def _write(batches: Iterator[Weighted], opened: Opened, config: SampleConfig) ->
         found = log_z(drawn._replace(target=None))[0].estimate
         summary |= {"effective_sample_size": found.effective_sample_size, "warning": found.warning}
     return {**summary, "samples": samples}
-
-
-def _several_lines(data: Corpus) -> bool:
-    """Whether texts may have some, so that a line must tell one from the next."""
-    return data.tokeniser is not None and data.space.end is None and not data.space.completes
 
 
 def _complete(config: SampleConfig, trained: Trained[Any]) -> int:

@@ -10,11 +10,10 @@ Example:
 """
 
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal
 
 from ebar.bounds import Amount, Count, Location, Natural
-from ebar.config.reader import Chosen, Manual, choice, read_file
+from ebar.config.reader import Chosen, Manual, choice
+from ebar.config.train import Computed
 from ebar.data.labelled_images import LabelledImagesData
 from ebar.journeys.classify.journey import GENERATOR_OPTIMISER, OPTIMISER, ClassifyTraining
 from ebar.models.classifiers import CLASSIFIERS
@@ -46,15 +45,11 @@ class EncoderOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyConfig:
+class ClassifyConfig(Computed):
     """Everything that decides the result."""
 
     seed: Natural = 0
     """Of the choice of labelled and held-out images, of weights, order and noise."""
-    device: str = "cpu"
-    """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""
-    precision: Literal["float32", "float64"] = "float32"
-    """Of the weights."""
     labels: Count = 100
     """Labelled images, equally many of each class."""
     data: LabelledImagesData
@@ -68,8 +63,3 @@ class ClassifyConfig:
     generator_optimiser: Chosen = choice(OPTIMISERS, "adam")
     schedule: Chosen = choice(SCHEDULES, "held_linear")
     training: ClassifyTraining = field(default_factory=ClassifyTraining)
-
-
-def read_classify(folder: Path) -> ClassifyConfig:
-    """The configuration that a run keeps."""
-    return read_file(folder / "config.yaml", MANUAL, ClassifyConfig)

@@ -12,10 +12,10 @@ Example:
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from ebar.bounds import Amount, Location, Natural, Share
-from ebar.config.reader import Chosen, Manual, choice, list_option, read_file
+from ebar.config.reader import Chosen, Manual, choice, list_option
+from ebar.config.train import Computed
 from ebar.data.labelled import LabelledData
 from ebar.journeys.finetune.journey import COURSE, OPTIMISER
 from ebar.journeys.finetune.made import Head
@@ -35,15 +35,11 @@ MANUAL = Manual.of(
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneConfig:
+class FinetuneConfig(Computed):
     """Everything that decides the result of fine-tuning."""
 
     seed: Natural = 0
     """Of new weights, order and dropout, and of which training examples data.limit leaves."""
-    device: str = "cpu"
-    """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""
-    precision: Literal["float32", "float64"] = "float32"
-    """Of the weights."""
     pretrained: Location | None = None
     """What to start from, also called --from: folder of a run of `ebar pretrain` or `ebar finetune`; or folder or hub
     name of an XLNet or another encoder of transformers. By default the backbone is trained from scratch."""
@@ -75,8 +71,3 @@ class FurtherTask:
     """A file of `also`."""
 
     data: LabelledData = field(default_factory=LabelledData)
-
-
-def read_finetune(folder: Path) -> FinetuneConfig:
-    """The configuration that a fine-tuned run keeps."""
-    return read_file(folder / "config.yaml", MANUAL, FinetuneConfig)

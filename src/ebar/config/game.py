@@ -11,11 +11,10 @@ Example:
 """
 
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal
 
 from ebar.bounds import Natural, NonNegative
-from ebar.config.reader import Chosen, Manual, choice, read_file
+from ebar.config.reader import Chosen, Manual, choice
+from ebar.config.train import Computed
 from ebar.energies.discriminators import DISCRIMINATORS
 from ebar.journeys.game.data import GAME_DATA
 from ebar.journeys.game.journey import OPTIMISER, GameTraining
@@ -32,15 +31,11 @@ MANUAL = Manual.of(
 
 
 @dataclass(frozen=True, kw_only=True)
-class GameConfig:
+class GameConfig(Computed):
     """Everything that decides the result of a game."""
 
     seed: Natural = 0
     """Of data, weights, order and noise."""
-    device: str = "cpu"
-    """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""
-    precision: Literal["float32", "float64"] = "float32"
-    """Of the weights."""
     data: Chosen = choice(GAME_DATA, "points")
     generator: Chosen = choice(GENERATORS, "mlp")
     discriminator: Chosen = choice(DISCRIMINATORS, "mlp")
@@ -53,8 +48,3 @@ class GameConfig:
     optimiser: Chosen = choice(OPTIMISERS, "adam")
     schedule: Chosen = choice(SCHEDULES, "epoch_decay")
     training: GameTraining = field(default_factory=GameTraining)
-
-
-def read_game(folder: Path) -> GameConfig:
-    """The configuration that a game's run keeps."""
-    return read_file(folder / "config.yaml", MANUAL, GameConfig)

@@ -11,11 +11,10 @@ Example:
 """
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 from ebar.bounds import Location, Natural
-from ebar.config.reader import Chosen, Manual, choice, read_file
+from ebar.config.reader import Chosen, Manual, choice
 from ebar.data.chunks import ChunksData
 from ebar.energies.kinds import ENERGIES
 from ebar.errors import UserError
@@ -47,8 +46,3 @@ class ResidualConfig:
         draws, wanted = self.negatives.draws, self.training.negatives
         if draws is not None and draws < wanted:
             raise UserError(f"negatives.draws is {draws}, fewer than the {wanted} of training.negatives: give more.")
-
-
-def read_residual(folder: Path) -> ResidualConfig:
-    """The configuration that a residual model keeps."""
-    return read_file(folder / "config.yaml", MANUAL, ResidualConfig)

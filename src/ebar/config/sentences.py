@@ -73,7 +73,8 @@ def sentence_of(message: str, command: str, known: Sequence[str], files: Sequenc
         key, why = wrong.groups()
         value = GIVEN.search(why)
         if "Unable to load config" in why:
-            return f"{key} is a group of options: give them one by one, such as --{_member(key, known)}."
+            member = next((name for name in known if name.startswith(f"--{key}.")), f"--{key}.NAME")
+            return f"{key} is a group of options: give them one by one, such as {member}."
         wanted = _wanted(why)
         if wanted and value:
             return f"{place_of(key, files)}{key} must be {wanted}, not {value[1].strip()!r}."
@@ -99,10 +100,6 @@ def nearest(wanted: str, known: Sequence[str]) -> str:
     listed = sorted(siblings or (name for name in known if "." not in name and name.startswith("--")))
     rest = "" if len(listed) <= 12 else ", …"
     return f"the options are {', '.join(listed[:12])}{rest}."
-
-
-def _member(key: str, known: Sequence[str]) -> str:
-    return next((name.removeprefix("--") for name in known if name.startswith(f"--{key}.")), f"{key}.NAME")
 
 
 def _wanted(why: str) -> str | None:

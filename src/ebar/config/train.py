@@ -25,8 +25,8 @@ MANUAL = Manual.of(__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """The data, and the model that is made for them."""
+class Computed:
+    """What decides every result of a training besides its own options."""
 
     seed: Natural = 0
     """Of data, weights, order, dropout and draws."""
@@ -34,6 +34,12 @@ class ModelConfig:
     """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""
     precision: Literal["float32", "float64"] = "float32"
     """Of the weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Computed):
+    """The data, and the model that is made for them."""
+
     data: Chosen = choice(DATA, "language")
     backbone: Chosen = choice(BACKBONES, "lstm", suits="data")
     head: Chosen = choice(HEADS, "softmax")

@@ -217,6 +217,8 @@ def _from_draws(
 
 
 # f(0, 1): what mass of q where p has none adds.
+# Which of the two ratios multiplies the terms, so that its tail is the terms' tail; both, where neither is named.
+WEIGHING = {"kl": (0,), "reverse_kl": (1,)}
 OUTSIDE = {"kl": 0.0, "total_variation": 0.5, "jensen_shannon": math.log(2) / 2}
 
 
@@ -273,7 +275,7 @@ def sampled(
     widths = half_width(
         influence / (n * (1 - leverage)), level, strata=None if pool.groups is not None else pool.strata
     )
-    used = [index for index in (0, 1) if not normalised[index] or index in _weighing(kind)]
+    used = [index for index in (0, 1) if not normalised[index] or index in WEIGHING.get(kind, (0, 1))]
     reasons = [diagnose(logs[index]) for index in used]
     if pool.groups is not None:  # weights of one group are no sample whose tail could be judged
         reasons = [[few_groups(influence.shape[1])] * len(values)]
@@ -297,11 +299,6 @@ def sampled(
 def _by_group(values: Float[Tensor, "rows draws"], groups: Int[Tensor, " draws"]) -> Float[Tensor, "rows groups"]:
     _, group = torch.unique(groups.to(values.device), return_inverse=True)
     return values.new_zeros(len(values), int(group.max()) + 1).index_add_(1, group, values)
-
-
-def _weighing(kind: str) -> tuple[int, ...]:
-    """Which of the two ratios multiplies the terms, so that its tail is the terms' tail."""
-    return {"kl": (0,), "reverse_kl": (1,)}.get(kind, (0, 1))
 
 
 def kl_to_model(

@@ -16,10 +16,6 @@ class Speed(NamedTuple):
     tokens_per_second: float
     seconds: tuple[float, ...]  # of each run
 
-    @property
-    def seconds_per_token(self) -> float:
-        return 1 / self.tokens_per_second
-
 
 def speed(
     work: Callable[[], object], tokens: int, *, runs: int = 3, clock: Callable[[], float] = time.perf_counter

@@ -49,7 +49,20 @@ class Components(nn.Module):
         return latent.view(*log_prior.shape, self.size), log_prior
 
 
-class MixtureOfSoftmaxes(nn.Module):
+class OfComponents(nn.Module):
+    """Vectors of components, and one output layer."""
+
+    def __init__(
+        self, width: int, vocabulary: int, embedding: Any = None, *, components: int = 10, size: int | None = None,
+        dropout: float = 0.0, tied: bool = False,
+    ):  # fmt: skip
+        super().__init__()
+        size = chosen_size(size, width, embedding, tied=tied)
+        self.components = Components(width, components, size, dropout)
+        self.linear = output_layer(size, vocabulary, embedding, tied=tied)
+
+
+class MixtureOfSoftmaxes(OfComponents):
     """log p = log Σₖ πₖ·softmax(W·hₖ + b): several softmaxes mixed, which has no bound on its rank.
 
     The matrix of its log-probabilities, contexts × tokens, can have any rank, where that of a softmax and of a mixture
@@ -61,15 +74,6 @@ class MixtureOfSoftmaxes(nn.Module):
     """
 
     free_logits = False
-
-    def __init__(
-        self, width: int, vocabulary: int, embedding: Any = None, *, components: int = 10, size: int | None = None,
-        dropout: float = 0.0, tied: bool = False,
-    ):  # fmt: skip
-        super().__init__()
-        size = chosen_size(size, width, embedding, tied=tied)
-        self.components = Components(width, components, size, dropout)
-        self.linear = output_layer(size, vocabulary, embedding, tied=tied)
 
     @in_full_precision
     def forward(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
@@ -90,7 +94,7 @@ class MixtureOfSoftmaxes(nn.Module):
         return torch.logsumexp(log_prior + layer_log_probs(self.linear, latent, each), -1)
 
 
-class MixtureOfContexts(nn.Module):
+class MixtureOfContexts(OfComponents):
     """logits = W·(Σₖ πₖ·hₖ) + b: the vectors mixed before one softmax, whose rank is bounded as that of a softmax.
 
     The baseline to a mixture of softmaxes, with the same parameters and options: its log-probabilities have at most
@@ -98,15 +102,6 @@ class MixtureOfContexts(nn.Module):
     """
 
     free_logits = True
-
-    def __init__(
-        self, width: int, vocabulary: int, embedding: Any = None, *, components: int = 10, size: int | None = None,
-        dropout: float = 0.0, tied: bool = False,
-    ):  # fmt: skip
-        super().__init__()
-        size = chosen_size(size, width, embedding, tied=tied)
-        self.components = Components(width, components, size, dropout)
-        self.linear = output_layer(size, vocabulary, embedding, tied=tied)
 
     @in_full_precision
     def forward(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:

@@ -81,9 +81,10 @@ class Grammatical:
         log_weights = drawn.log_weights.double().cpu()[None]
         cut = (log_weights == -math.inf).double()
         log_g = drawn.log_q.double().cpu() - torch.where(cut[0] > 0, 0.0, log_weights[0])
+        count, total = float(cut.sum()), float(cut.numel())
         figures: dict[str, Estimate | float] = {
             "log_z": log_mean(log_weights)[0].estimate,
-            "share cut off": _share(int(cut.sum()), cut.numel()),
+            "share cut off": Estimate(count / total, *wilson(count, total), total),
             "KL(p‖masking), nats": kl_to_model(log_weights[0], log_g, log_g),
             "effective samples per draw": float(effective_sample_size(log_weights)[0]) / log_weights.shape[1],
         }
@@ -108,10 +109,6 @@ class Grammatical:
     def text(self, x: Sequences) -> list[str]:
         """What sequences spell."""
         return [self.reading.text(row) for row in x.rows()]
-
-
-def _share(count: int, total: int) -> Estimate:
-    return Estimate(count / total, *wilson(float(count), float(total)), float(total))
 
 
 def grammar(

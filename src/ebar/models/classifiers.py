@@ -76,7 +76,21 @@ class Noise(nn.Module):
         return str(self.deviation)
 
 
-class MlpClassifier(nn.Module):
+class ByFeatures(nn.Module):
+    """A classifier whose last layer reads its features."""
+
+    head: nn.Module
+    features: Any  # x → the features that the last layer reads
+
+    def logits(self, x: Float[Tensor, "batch ..."]) -> Float[Tensor, "batch classes"]:
+        found: Tensor = self.head(self.features(x))
+        return found
+
+    def forward(self, x: Float[Tensor, "batch ..."], context: Context | None = None) -> Float[Tensor, " batch"]:
+        return class_energy(self.logits(x))
+
+
+class MlpClassifier(ByFeatures):
     """Fully connected layers with weight normalisation and noise, as for MNIST in Salimans et al. 2016."""
 
     def __init__(
@@ -108,15 +122,8 @@ class MlpClassifier(nn.Module):
             h = self.hidden_noise(F.leaky_relu(h, self.leak) if self.leak else F.relu(h))
         return h
 
-    def logits(self, x: Float[Tensor, "batch ..."]) -> Float[Tensor, "batch classes"]:
-        found: Tensor = self.head(self.features(x))
-        return found
 
-    def forward(self, x: Float[Tensor, "batch ..."], context: Context | None = None) -> Float[Tensor, " batch"]:
-        return class_energy(self.logits(x))
-
-
-class ConvolutionalClassifier(nn.Module):
+class ConvolutionalClassifier(ByFeatures):
     """Nine convolutions with weight normalisation, as for SVHN and CIFAR-10 in Salimans et al. 2016."""
 
     def __init__(
@@ -164,13 +171,6 @@ class ConvolutionalClassifier(nn.Module):
     def features(self, x: Float[Tensor, "batch ..."]) -> Float[Tensor, "batch width"]:
         found: Tensor = self.layers(2 * of_points(x, PointSpace(self.shape)) - 1)
         return found.mean((2, 3))
-
-    def logits(self, x: Float[Tensor, "batch ..."]) -> Float[Tensor, "batch classes"]:
-        found: Tensor = self.head(self.features(x))
-        return found
-
-    def forward(self, x: Float[Tensor, "batch ..."], context: Context | None = None) -> Float[Tensor, " batch"]:
-        return class_energy(self.logits(x))
 
 
 # A line here puts a classifier in the configuration and on the command line. The data give `shape` and `classes`.

@@ -58,7 +58,16 @@ def sample_generator(
     return torch.cat(drawn)
 
 
-class MlpGenerator(nn.Module):
+class FromNoise(nn.Module):
+    """A network that draws by what it makes of noise."""
+
+    def sample(
+        self, n: int, context: Context | None = None, *, generator: Generator
+    ) -> Float[Tensor, "n ..."]:  # fmt: skip
+        return sample_generator(self, n, context, generator=generator)
+
+
+class MlpGenerator(FromNoise):
     """Fully connected layers with batch normalisation, as for the points of Dai et al. 2017a (B.8.1)."""
 
     def __init__(
@@ -87,13 +96,8 @@ class MlpGenerator(nn.Module):
         made: Tensor = self.layers(noise)
         return made.view(len(noise), *self.shape)
 
-    def sample(
-        self, n: int, context: Context | None = None, *, generator: Generator
-    ) -> Float[Tensor, "n ..."]:  # fmt: skip
-        return sample_generator(self, n, context, generator=generator)
 
-
-class DcganGenerator(nn.Module):
+class DcganGenerator(FromNoise):
     """Transposed convolutions, for images of 28×28, 32×32 or 64×64 pixels in [0, 1] (B.8.1)."""
 
     def __init__(self, *, shape: tuple[int, ...], latent: Count = 10, law: Law = "normal", features: Count = 64):
@@ -113,13 +117,8 @@ class DcganGenerator(nn.Module):
         made: Tensor = self.layers(noise)
         return made
 
-    def sample(
-        self, n: int, context: Context | None = None, *, generator: Generator
-    ) -> Float[Tensor, "n channels height width"]:  # fmt: skip
-        return sample_generator(self, n, context, generator=generator)
 
-
-class SoftplusGenerator(nn.Module):
+class SoftplusGenerator(FromNoise):
     """Layers with batch normalisation and softplus, as for MNIST in Salimans et al. 2016: x in [0, 1]."""
 
     def __init__(
@@ -158,13 +157,8 @@ class SoftplusGenerator(nn.Module):
         made: Tensor = self.last(self.layers(noise)).sigmoid()
         return made.view(len(noise), *self.shape)
 
-    def sample(
-        self, n: int, context: Context | None = None, *, generator: Generator
-    ) -> Float[Tensor, "n ..."]:  # fmt: skip
-        return sample_generator(self, n, context, generator=generator)
 
-
-class UpsamplingGenerator(nn.Module):
+class UpsamplingGenerator(FromNoise):
     """Transposed convolutions of 5×5, as for SVHN and CIFAR-10 in Salimans et al. 2016; x in [0, 1]."""
 
     def __init__(self, *, shape: tuple[int, ...], latent: Count = 100, law: Law = "uniform", channels: Count = 512):
@@ -205,11 +199,6 @@ class UpsamplingGenerator(nn.Module):
     def forward(self, noise: Float[Tensor, "rows latent"]) -> Float[Tensor, "rows channels height width"]:
         made: Tensor = (self.layers(noise) + 1) / 2
         return made
-
-    def sample(
-        self, n: int, context: Context | None = None, *, generator: Generator
-    ) -> Float[Tensor, "n channels height width"]:  # fmt: skip
-        return sample_generator(self, n, context, generator=generator)
 
 
 # A line here puts a generator in the configuration and on the command line. `shape` is that of one x.

@@ -43,13 +43,10 @@ def remembers(model: object) -> bool:
     return any(tensor.numel() for tensor in kept)
 
 
-class Unending(ByChainRule):
-    """A model whose state is of a fixed size, over longer sequences than it was trained on, read piece by piece."""
+class Longer(ByChainRule):
+    """A model over longer sequences than it was trained on."""
 
-    def __init__(self, model: Stepwise, length: int):
-        super().__init__()
-        self.model, self.piece = model, model.space.length
-        self.space: Space = replace(model.space, length=length)
+    model: Stepwise
 
     @property
     def free_logits(self) -> bool:
@@ -59,6 +56,15 @@ class Unending(ByChainRule):
     def rows_at_once(self) -> int:
         """How many rows are drawn together: as many as of the model itself."""
         return drawn_at_once(self.model)
+
+
+class Unending(Longer):
+    """A model whose state is of a fixed size, over longer sequences than it was trained on, read piece by piece."""
+
+    def __init__(self, model: Stepwise, length: int):
+        super().__init__()
+        self.model, self.piece = model, model.space.length
+        self.space: Space = replace(model.space, length=length)
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], State]:
         return self.model.start(rows, context)
@@ -87,7 +93,7 @@ class Window(NamedTuple):
         return Window(self.inner.select(rows), self.recent[rows], self.inside)
 
 
-class Rolling(ByChainRule):
+class Rolling(Longer):
     """A model that sees a window of W tokens, over longer sequences: p(xₜ | as much of x₍<t₎ as its window holds).
 
     A window is what the model's sequences are: the mark of a beginning, or without a mark the token before the window,
@@ -106,15 +112,6 @@ class Rolling(ByChainRule):
         # Within a window without a mark, the model is one that goes on from the middle of a text.
         self.model: Stepwise = model if marked else Continued(carrying(model)[0], begin(model, 1))
         self.space: Space = replace(model.space, length=length)
-
-    @property
-    def free_logits(self) -> bool:
-        return self.model.free_logits
-
-    @property
-    def rows_at_once(self) -> int:
-        """How many rows are drawn together: as many as of the model itself."""
-        return drawn_at_once(self.model)
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], Window]:
         if context is None:

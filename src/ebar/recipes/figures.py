@@ -16,7 +16,7 @@ from ebar.recipes.recipe import Cell, Items, Range, Result, Row
 from ebar.types import Estimate
 
 Read = str | Callable[..., Any]  # a path in a run's result such as "models.π.exact", or a function of it
-Each = Mapping[Any, Any] | Callable[[dict[str, Any]], Mapping[Any, Any]]
+Each = Mapping[Any, Any] | Sequence[Any] | str | Callable[[dict[str, Any]], Mapping[Any, Any]]
 SMALLEST = 1e-12  # of a divisor: a ratio to 0 is large, and finite
 
 
@@ -27,7 +27,8 @@ class Figure:
     name: str  # with settings of `each` in it where they belong: "moment of {feature}"
     at: Read
     # The figure stands for several, such as one for each feature: setting → label → what stands in the path for it, or
-    # a function from a result to such a mapping. A setting that the name has is not shown beside it.
+    # a function from a result to such a mapping; labels alone, where they stand for themselves; or the path of what has
+    # them as its keys, whole numbers among them. A setting that the name has is not shown beside it.
     each: Mapping[str, Each] = field(default_factory=dict)
     where: Mapping[str, Any] = field(default_factory=dict)  # only runs with these settings
     # Less the same of the run that differs from this one in these settings, or in those that a function of its settings
@@ -54,7 +55,11 @@ class Figure:
     @property
     def labelled(self) -> list[str]:
         """Its name with each of its labels, where it has some that are known before any run."""
-        known = {key: list(one) for key, one in self.each.items() if not callable(one) and f"{{{key}}}" in self.name}
+        known = {
+            key: list(one)
+            for key, one in self.each.items()
+            if not callable(one) and not isinstance(one, str) and f"{{{key}}}" in self.name
+        }
         try:
             return [self.name.format(**dict(zip(known, labels, strict=True))) for labels in product(*known.values())]
         except KeyError:
@@ -103,6 +108,17 @@ def found(result: Any, read: Read, **each: Any) -> Any:
     return Estimate.from_dict(value) if isinstance(value, Mapping) and "low" in value else value
 
 
+def _labels(each: Each, result: dict[str, Any]) -> Mapping[Any, Any]:
+    """What a figure stands for in one result, and what stands in the path for it."""
+    if callable(each):
+        return each(result)
+    if not isinstance(each, str):
+        return each if isinstance(each, Mapping) else {label: label for label in each}
+    keys = found(result, each)
+    whole = isinstance(keys, Mapping)  # JSON has numbers as keys only in words
+    return {int(label) if whole and label.isdigit() else label: label for label in keys}
+
+
 def _rows(
     figure: Figure, group: Mapping[str, Any], runs: Sequence[Result], results: Sequence[Result], by: Sequence[str]
 ) -> Iterator[Row]:
@@ -111,7 +127,7 @@ def _rows(
     if not runs:
         return
     first = runs[0][1]
-    each = {key: one(first) if callable(one) else one for key, one in figure.each.items()}
+    each = {key: _labels(one, first) for key, one in figure.each.items()}
     for place, labels in enumerate(product(*each.values())):
         said = dict(zip(each, labels, strict=True))
         parts = {key: each[key][label] for key, label in said.items()}

@@ -94,6 +94,11 @@ def toy_file(name: str, folder: Path) -> Path:
     return path
 
 
+def cell_file(name: str, folder: Path) -> str:
+    """A file that a cell names, as a path: made up in the folder where its name begins with toy/."""
+    return str(toy_file(name, folder) if name.startswith("toy/") else file_of(name))
+
+
 def toy_pairs(n: int, seed: int) -> list[tuple[str, str]]:
     """German and English: one to four numbers; "und" turns the order round, so that order has to be learnt."""
     generator = Generator().manual_seed(seed)

@@ -9,7 +9,7 @@ from ebar.config.reader import read_tree
 from ebar.config.train import MANUAL, TrainConfig
 from ebar.journeys.train import Trained
 from ebar.models.construction import Autoregressive
-from ebar.recipes.grid import PARTS, Grid, file_of, toy_file
+from ebar.recipes.grid import PARTS, Grid, cell_file
 from ebar.recipes.recipe import Cell
 
 Groups = dict[str, dict[str, Any]]
@@ -41,13 +41,9 @@ def grouped_options(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Groups
 
 def configuration(tree: Mapping[str, Any], folder: Path, **other: Any) -> TrainConfig:
     """As `ebar train --config` reads it; files are looked for below EBAR_DATA, those of toy/ are made in the folder."""
-    data = {key: _path(value, folder) if key.removesuffix("_target") in PARTS else value
+    data = {key: cell_file(value, folder) if key.removesuffix("_target") in PARTS else value
             for key, value in tree["data"].items()}  # fmt: skip
     return read_tree({**tree, "data": data, **other}, MANUAL, TrainConfig)
-
-
-def _path(name: str, folder: Path) -> str:
-    return str(toy_file(name, folder) if name.startswith("toy/") else file_of(name))
 
 
 def trained(cell: Cell, folder: Path) -> Trained[Autoregressive]:

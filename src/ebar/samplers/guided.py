@@ -9,20 +9,18 @@ from torch import Generator, Tensor
 
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
-from ebar.maths.randomness import default_generator
 from ebar.models.drawing import BLOCK, stepper_of
 from ebar.models.hidden import shows_hidden, split
-from ebar.models.stepwise import sequence_log_prob
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
 from ebar.samplers.correction import Correction
 from ebar.samplers.gaps import Gaps, Layout, Outlook, foreseen, gaps_of
 from ebar.samplers.guided_states import JointStates
-from ebar.samplers.guided_walk import Walk, walk_block
+from ebar.samplers.guided_walk import Walk, Walking, walk_block
 from ebar.samplers.kept_draws import Trace
 from ebar.samplers.steering import Steering
 from ebar.samplers.surrogate import Law, Tally, log_expected_weights, log_largest_ratio
-from ebar.types import Context, Sequences, Space, Stepwise, context_rows, room
+from ebar.types import Context, Sequences, Stepwise, context_rows, room
 
 STEP = 2**23  # logits of one step at most: a large vocabulary comes with a large cache for each row
 
@@ -49,7 +47,7 @@ class GuidedState(NamedTuple):
 Tables = tuple[Float[Tensor, "places states"], Float[Tensor, " states"]]  # log hₜ(s), and log h of an ended sequence
 
 
-class Guided:
+class Guided(Walking):
     """g(xₜ|x₍<t₎) ∝ q(xₜ|x₍<t₎)·hₜ₊₁(sₜ₊₁), with hₜ(s) = E_u[exp Σλφ | s at t] and s the joint automaton's state.
 
     With Nₜ = Σᵥ q(v|x₍<t₎)·hₜ₊₁(δ(sₜ, v)), and with every feature followed,
@@ -68,8 +66,6 @@ class Guided:
     With a correction c, learnt from the base's hidden state, h·exp c stands in the place of h wherever what follows
     still matters (`JointStates.open`).
     """
-
-    free_logits = False
 
     def __init__(
         self,
@@ -118,10 +114,6 @@ class Guided:
         still follow, however unlikely.
         """
         return None if self.allowed is None else Guided(self.base, self.states, *self.allowed)
-
-    @property
-    def space(self) -> Space:
-        return self.base.space
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], GuidedState]:
         gaps, outlook = self._ahead(context)
@@ -190,13 +182,6 @@ class Guided:
     def expected_log_weight(self, state: GuidedState) -> Float[Tensor, " rows"]:
         """Particles that target q(x₍≤t₎)·Nₜ have this weight: the next step's Nₜ/hₜ, which no choice changes, is in."""
         return state.log_weight
-
-    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-        with evaluation_mode(self.base):
-            return sequence_log_prob(self, x, context)
-
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator | None = None) -> Sequences:
-        return self.walk(n, context, generator=generator or default_generator()).x
 
     def sample_with_log_prob(
         self, n: int, context: Context | None = None, *, generator: Generator

@@ -7,13 +7,38 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from ebar.backbones.backbone import Stepper
+from ebar.maths.randomness import default_generator
 from ebar.models.drawing import draw_tokens
 from ebar.models.hidden import split
+from ebar.models.stepwise import sequence_log_prob
+from ebar.modes import evaluation_mode
 from ebar.samplers.gaps import Outlook
 from ebar.samplers.kept_draws import Trace
 from ebar.samplers.steering import Steering
 from ebar.samplers.surrogate import Tally
-from ebar.types import Sequences
+from ebar.types import Context, Sequences, Space, Stepwise
+
+
+class Walking:
+    """A proposal that steers its base token by token: what follows from `start`, `advance` and `walk`."""
+
+    free_logits = False
+    base: Stepwise
+    start: Any
+    advance: Any
+    walk: Any
+
+    @property
+    def space(self) -> Space:
+        return self.base.space
+
+    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        with evaluation_mode(self.base):
+            return sequence_log_prob(self, x, context)
+
+    def sample(self, n: int, context: Context | None = None, *, generator: Generator | None = None) -> Sequences:
+        x: Sequences = self.walk(n, context, generator=generator or default_generator()).x
+        return x
 
 
 class Walk(NamedTuple):

@@ -15,10 +15,9 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from ebar.features.rules import Rule
-from ebar.maths.randomness import default_generator
 from ebar.models.drawing import BLOCK, draw_tokens, stepper_of
-from ebar.models.stepwise import sequence_log_prob
 from ebar.modes import evaluation_mode
+from ebar.samplers.guided_walk import Walking
 from ebar.types import Context, Sequences, Space, Stepwise, context_rows
 
 STEP = 2**23  # logits of one step at most
@@ -44,22 +43,16 @@ class MaskedDraws(NamedTuple):
     log_q: Float[Tensor, " draws"]
 
 
-class Masked:
+class Masked(Walking):
     """g(v|x₍<t₎) = q(v|x₍<t₎)·1[v may follow]/Mₜ, Mₜ = Σ q over what may follow.
 
     Where q gives all of that probability 0 (in the last place, to the end of a text that is not whole) the text is
     cut off: P is 0 whatever follows, and g goes on as q would. Rows with equal beginnings share their masks.
     """
 
-    free_logits = False
-
     def __init__(self, base: Stepwise, rule: Rule):
         self.base = base
         self.rule = rule
-
-    @property
-    def space(self) -> Space:
-        return self.base.space
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], MaskedState]:
         logits, base = self.base.start(rows, context)
@@ -82,13 +75,6 @@ class Masked:
     def expected_log_weight(self, state: MaskedState) -> Float[Tensor, " rows"]:
         """What sequential Monte Carlo weighs particles by: Π M over the steps so far, that of the token to come too."""
         return state.log_weight
-
-    def log_prob(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
-        with evaluation_mode(self.base):
-            return sequence_log_prob(self, x, context)
-
-    def sample(self, n: int, context: Context | None = None, *, generator: Generator | None = None) -> Sequences:
-        return self.walk(n, context, generator=generator or default_generator()).x
 
     @torch.no_grad()
     def walk(self, n: int, context: Context | None = None, *, generator: Generator) -> MaskedDraws:

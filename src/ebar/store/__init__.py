@@ -11,22 +11,11 @@ refused with the names of what differs.
 """
 
 from ebar.store.fingerprint import describe, fingerprint, source_fingerprint
-from ebar.store.stages import Stage, open_stage, stage_seconds
+from ebar.store.stages import open_stage, stage_seconds
 from ebar.store.store import Store, open_store
-from ebar.store.writing import locked, once, replace, saving, to_json
+from ebar.store.writing import locked, to_json
 
 __all__ = [
-    "Stage",
-    "Store",
-    "describe",
-    "fingerprint",
-    "locked",
-    "once",
-    "open_stage",
-    "open_store",
-    "replace",
-    "saving",
-    "source_fingerprint",
-    "stage_seconds",
+    "Store", "describe", "fingerprint", "locked", "open_stage", "open_store", "source_fingerprint", "stage_seconds",
     "to_json",
-]
+]  # fmt: skip

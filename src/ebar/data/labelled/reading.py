@@ -116,7 +116,9 @@ class LabelledData(FilesOrDataset):
         return self._limited(self._whole(), seed)
 
     def _whole(self) -> dict[str, list[Example]]:
-        found = {part: list(self._read(part)) for part in PARTS if self._has(part)}
+        found = {
+            part: list(examples_of(self._rows(part), self.task, self._columns())) for part in PARTS if self._has(part)
+        }
         for part, own in found.items():
             if not own:
                 raise UserError(f"{self._name(part)} has no example: it needs one at least.")
@@ -159,9 +161,6 @@ class LabelledData(FilesOrDataset):
             text=self.text_column, pair=self.pair_column, label=self.label_column, options=self.options_column,
             group=self.group_column,
         )  # fmt: skip
-
-    def _read(self, part: str) -> Sequence[Example]:
-        return list(examples_of(self._rows(part), self.task, self._columns()))
 
     def _rows(self, part: str) -> Rows:
         split = self.split(part)  # which refuses files and a data set together

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ebar.errors import UserError
-from ebar.journeys.finetune.figures import figures
 from ebar.journeys.finetune.journey import Finetuned, task_name
-from ebar.journeys.finetune.predictions import BATCH, Prediction, predictions
+from ebar.journeys.finetune.predictions import BATCH, Prediction, figures, predictions
 from ebar.types import Estimate
 
 

@@ -10,7 +10,6 @@ from torch import Generator, nn
 from ebar.data.labelled import LabelledCorpus
 from ebar.errors import UserError, choose
 from ebar.journeys.finetune.description import ENCODER, description_of, encoder_origin
-from ebar.journeys.finetune.figures import figures
 from ebar.journeys.finetune.made import (
     Data,
     Head,
@@ -22,7 +21,7 @@ from ebar.journeys.finetune.made import (
     optimiser_of,
     tasks_of,
 )
-from ebar.journeys.finetune.predictions import BATCH, Prediction, predictions
+from ebar.journeys.finetune.predictions import BATCH, Prediction, figures, predictions
 from ebar.journeys.train import plan_of, seed_of, train_in_folder, training_steps
 from ebar.models.task.encoders import task_encoder
 from ebar.store.writing import to_json

@@ -9,30 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from torch import Generator, nn
+from torch import nn
 
-from ebar.journeys.residual.negatives import Negatives
 from ebar.models.construction import Autoregressive
-from ebar.models.tilted import Tilted, measured_energy
+from ebar.models.tilted import Tilted
 from ebar.objectives.policy_gradient import PolicyGradient
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
-from ebar.samplers.joint import chosen_by_energy
 from ebar.training.batches import Batches, Source
 from ebar.training.train import Course, train_best
 from ebar.types import Context, Energy, Sequences
 
 Chunks = tuple[Sequences, Context]
-
-
-@torch.no_grad()
-def chosen_draws(energy: Energy[Sequences], drawn: Negatives, context: Context, *, generator: Generator) -> Sequences:
-    """One of the draws of each prefix, in proportion to e⁻ᴱ."""
-    chosen = []
-    for row in torch.arange(len(drawn)):
-        costs = measured_energy(energy, drawn.fetch(row[None]), context.select(row[None]))
-        chosen.append(chosen_by_energy(costs[None], generator))
-    return drawn.one_each(torch.cat(chosen))
 
 
 def distil_joint_model(

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ebar.journeys.sweep.journey import Swept, trial_folder
-from ebar.journeys.sweep.search import OneOf, Search, Trial
+from ebar.journeys.sweep.search import OneOf, Search
 from ebar.report.page import PageFigure, PageTable, Part, Samples, Section, Text, Warnings, write_page
 from ebar.report.parallel_coordinates import Coordinate, plot_parallel_coordinates
 
@@ -18,7 +18,9 @@ def write_sweep_page(found: Swept, search: Search, command: str) -> Path:
         [one.number, *(one.values[name] for name in names), one.state or "under way",
          "–" if one.figure is None else f"{one.figure:.6f}", "–" if one.step is None else one.step,
          trial_folder(found.folder, one.number).name]
-        for one in sorted(found.trials, key=_rank)
+        for one in sorted(
+            found.trials, key=lambda one: (one.figure is None or one.state == "failed", one.figure or 0.0, one.number)
+        )
     ]  # fmt: skip
     best = Text("No trial has a figure.") if found.best is None else Samples([command])
     sections = [
@@ -39,10 +41,6 @@ def _about(found: Swept) -> str:
         f"{len(found.trials)} trials: {told}. The figure is the lowest {FIGURE} of each run. It served to choose among "
         "them, and flatters the best: `ebar evaluate` measures it on the test data, with an interval."
     )
-
-
-def _rank(trial: Trial) -> tuple[bool, float, int]:
-    return trial.figure is None or trial.state == "failed", trial.figure or 0.0, trial.number
 
 
 def _picture(found: Swept, search: Search) -> Part:

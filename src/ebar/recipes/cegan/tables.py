@@ -122,8 +122,8 @@ DIGITS = Recipe(
         Figures(
             Figure(name=CORRELATION, at="ranking.correlation.all", range=(-1.0, 1.0), shared=SHARED, warns="halted"),
             Figure(name=OF_REAL, at="ranking.correlation.real", range=(-1.0, 1.0), shared=SHARED, warns="halted"),
-            Figure(name=REAL, at="ranking.real.{end}", each={"end": {end: end for end in ENDS}}, range=(0.0, 1.0)),
-            Figure(name=DISTANCE, at="ranking.distance.{end}", each={"end": {end: end for end in ENDS}}),
+            Figure(name=REAL, at="ranking.real.{end}", each={"end": ENDS}, range=(0.0, 1.0)),
+            Figure(name=DISTANCE, at="ranking.distance.{end}", each={"end": ENDS}),
             Figure(name=f"{CORRELATION}, less that of {CONST}", at="ranking.correlation.all", minus={"method": CONST}),
             Figure(name=f"{CORRELATION}, less that of {GAN}", at="ranking.correlation.all", minus={"method": GAN}),
             by=("method",),
@@ -244,14 +244,6 @@ TABLE_B3 = Recipe(
 # Figure B.6 -------------------------------------------------------------------------------------------------------
 
 
-def _drawn(results: Sequence[Result]) -> list[Row]:
-    return [
-        Row(name="steps", settings={"set": cell["set"], "method": cell["method"]}, value=float(result["steps"]),
-            low=None, high=None, picture=result["sheet"])
-        for cell, result in results
-    ]  # fmt: skip
-
-
 FIGURE_B6 = Recipe(
     title="Images drawn from generators that were trained with an entropy",
     source=f"{PAPER}, Figure B.6 (CIFAR-10 and CelebA)",
@@ -265,7 +257,11 @@ FIGURE_B6 = Recipe(
         },
     ),
     run=run_cell,
-    figures=_drawn,
+    figures=lambda results: [
+        Row(name="steps", settings={"set": cell["set"], "method": cell["method"]}, value=float(result["steps"]),
+            low=None, high=None, picture=result["sheet"])
+        for cell, result in results
+    ],
     picture=lambda rows, path: write_sheets({row.settings["set"]: row.picture or "" for row in rows}, path),
     notes=lambda rows: [
         "The authors let the weight of the entropy fall from 0.5 to 0.1 on CelebA (×0.9 an epoch); here it is 0.1 "

@@ -152,7 +152,8 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     return made
 
 
-def _about(runs: Sequence[Result]) -> dict[str, Any]:
+def about(runs: Sequence[Result]) -> dict[str, Any]:
+    """The feature, and the moment that was asked for."""
     return {name: runs[0][1][name] for name in ("feature", "wanted")}
 
 
@@ -166,32 +167,21 @@ def _moment(run: Mapping[str, Any], of: str) -> Any:
     return None if moments is None else moments[run["feature"]]
 
 
-def _names(*path: str) -> Any:
-    """The keys of a part of a result, as settings."""
-
-    def of(run: Mapping[str, Any]) -> dict[str, str]:
-        for part in path:
-            run = run[part]
-        return {name: name for name in run}
-
-    return of
-
-
 FIGURES = Figures(
     Figure(
-        name=MOMENT, at=_moment, about=_about,
+        name=MOMENT, at=_moment, about=about,
         each={"of": {"q": "before", STEERED: "steered", AFTER: "after", POLICY: "end"}},
     ),
-    Figure(name=LAMBDA, at="λ", about=_about),
+    Figure(name=LAMBDA, at="λ", about=about),
     Figure(
         name=GAIN, at="checked.effective_samples_per_draw.{of}",
-        each={"of": _names("checked", "effective_samples_per_draw")},
+        each={"of": "checked.effective_samples_per_draw"},
     ),
     Figure(name=DISTANCE, at="checked.kl_of_p_from_model"),
     Figure(
         name="{figure}", at=lambda run, figure, step: run["tuned"]["curves"][figure][step],
         each={
-            "figure": _names("tuned", "curves"),
+            "figure": "tuned.curves",
             "step": lambda run: {step: place for place, step in enumerate(run["tuned"]["steps"])},
         },
     ),

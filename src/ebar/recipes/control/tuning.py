@@ -4,7 +4,7 @@ A cell is a configuration of `ebar control fit`, and one of `ebar control tune -
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from ebar.build.control import fit_control
 from ebar.config.control import ControlConfig
 from ebar.journeys.control.report import TARGET
 from ebar.journeys.control.tuning import Tuning
-from ebar.recipes.control.tables import PAPER, PAPER_CONTROL, TOY, write_toy
+from ebar.recipes.control.tables import PAPER, PAPER_CONTROL, TOY, about, write_toy
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.grid import Grid
 from ebar.recipes.layout import Layout, Points
@@ -74,14 +74,6 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     return made
 
 
-def _ways(run: Mapping[str, Any]) -> dict[str, str]:
-    return {name: name for name in run["ways"]}
-
-
-def _about(runs: Sequence[Any]) -> dict[str, Any]:
-    return {name: runs[0][1][name] for name in ("feature", "wanted")}
-
-
 def notes(rows: Sequence[Row]) -> list[str]:
     """Whether the better of the two came as near as was asked."""
     said = []
@@ -106,7 +98,7 @@ def items(row: Row, cells: Sequence[Cell]) -> str:
     return f"{count:,} draws, one seed of λ, look-ahead and π"
 
 
-EACH = {"method": _ways}
+EACH = {"method": "ways"}
 RECIPE = Recipe(
     title="Tuning that arrives: policy gradient and distillation to the same p",
     source="ebar's own, after Khalifa et al. 2021 (arXiv:2012.11635)",
@@ -114,7 +106,7 @@ RECIPE = Recipe(
     run=run_cell,
     figures=[
         Figures(
-            Figure(name=MOMENT, at="ways.{method}.moment", each=EACH, about=_about, range=(0.0, 1.0)),
+            Figure(name=MOMENT, at="ways.{method}.moment", each=EACH, about=about, range=(0.0, 1.0)),
             Figure(name=TARGET, at="ways.{method}.distance", each=EACH),
             Figure(name=SECONDS, at="ways.{method}.seconds", each=EACH, bare=True),
             Figure(name=RATE, at="ways.{method}.nats_per_second", each=EACH, bare=True),

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Entry:
     """A table or figure of a document, and the recipe that asks whether what it says holds."""
 
     place: str  # as the document numbers it; a slide by its title
+    recipe: str | None
     says: str  # its claim, in words
-    recipe: str | None = None
     claims: Sequence[str] | None = (
         None  # those of the recipe's claims that are meant, by their words; None: all of them
     )
@@ -22,13 +22,13 @@ class Entry:
 
 def illustration(place: str, says: str) -> Entry:
     """A figure that shows nothing measured."""
-    return Entry(place=place, says=says, why="illustration, nothing to measure", measurable=False)
+    return Entry(place, None, says, why="illustration, nothing to measure", measurable=False)
 
 
 def settings(place: str, says: str, family: str) -> Entry:
     """A table of settings: those of scale paper."""
     why = f"settings, nothing to measure: scale paper of {family}/* has them, which a test checks"
-    return Entry(place=place, says=says, why=why, measurable=False)
+    return Entry(place, None, says, why=why, measurable=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""Dai 2019 (thesis), the chapters."""
+"""Dai 2019 (thesis): the chapters, and appendices A to C."""
 
-from ebar.recipes.documents.entry import Document, Entry, illustration
+from ebar.recipes.documents.entry import Document, Entry, illustration, settings
 
 HUB = "needs XLNet-Large and so a GPU, and data that ebar may not hand on: scale paper finds them below EBAR_DATA"
 THESIS = Document(
@@ -9,87 +9,133 @@ THESIS = Document(
     entries=(
         illustration("Figure 3.1", "segments of the vanilla model"),
         illustration("Figure 3.2", "segments of Transformer-XL"),
-        Entry(
-            place="Table 3.1", recipe="xl/table3_1",
-            says="on WikiText-103 Transformer-XL has perplexity 24.0 (151M parameters), an LSTM 48.7; large 18.3, "
-            "before 20.5",
-        ),
-        Entry(
-            place="Table 3.2", recipe="xl/table3_2",
-            says="on enwik8 12 layers of Transformer-XL need 1.06 bits a byte, of a Transformer 1.11, recurrent "
-            "networks 1.24 or more; 24 layers 0.99",
-        ),
-        Entry(
-            place="Table 3.3", recipe="xl/table3_3",
-            says="on text8 24 layers of Transformer-XL need 1.08 bits, 64 of a Transformer 1.13, recurrent networks "
-            "1.27",
-        ),
-        Entry(
-            place="Table 3.4", recipe="xl/table3_4",
-            says="on One Billion Word, sentences in no order, Transformer-XL has perplexity 21.8, adaptive inputs 23.7",
-        ),
-        Entry(
-            place="Table 3.5", recipe="xl/table3_5",
-            says="on Penn Treebank Transformer-XL has perplexity 54.52, AWD-LSTM 58.8",
-        ),
-        Entry(
-            place="section 3.2.2", recipe="xl/ablations",
-            says="recurrence needs relative positions, and terms that Shaw et al. lack (no figures)",
-        ),
-        Entry(
-            place="section 3.2.1", recipe="xl/evaluation_speed",
-            says="with a memory, evaluation need not read the context anew for each token: much faster (no figures)",
-        ),
-        Entry(
-            place="chapter 3", recipe="xl/long_text",
-            says="Transformer-XL writes long coherent texts (no figures)",
-        ),
+        Entry("Table 3.1", "xl/table3_1",
+              "on WikiText-103 Transformer-XL has perplexity 24.0 (151M parameters), an LSTM 48.7; large 18.3, "
+              "before 20.5"),
+        Entry("Table 3.2", "xl/table3_2",
+              "on enwik8 12 layers of Transformer-XL need 1.06 bits a byte, of a Transformer 1.11, recurrent "
+              "networks 1.24 or more; 24 layers 0.99"),
+        Entry("Table 3.3", "xl/table3_3",
+              "on text8 24 layers of Transformer-XL need 1.08 bits, 64 of a Transformer 1.13, recurrent networks "
+              "1.27"),
+        Entry("Table 3.4", "xl/table3_4",
+              "on One Billion Word, sentences in no order, Transformer-XL has perplexity 21.8, adaptive inputs 23.7"),
+        Entry("Table 3.5", "xl/table3_5", "on Penn Treebank Transformer-XL has perplexity 54.52, AWD-LSTM 58.8"),
+        Entry("section 3.2.2", "xl/ablations",
+              "recurrence needs relative positions, and terms that Shaw et al. lack (no figures)"),
+        Entry("section 3.2.1", "xl/evaluation_speed",
+              "with a memory, evaluation need not read the context anew for each token: much faster (no figures)"),
+        Entry("chapter 3", "xl/long_text", "Transformer-XL writes long coherent texts (no figures)"),
         illustration("Figure 4.1", "one token predicted under four orders"),
         illustration("Figure 4.2", "two-stream attention"),
-        Entry(place="Table 4.1", recipe="xlnet/table4_1", says="on RACE XLNet has accuracy 81.75, BERT 72.0", why=HUB),
-        Entry(
-            place="Table 4.2", recipe="xlnet/table4_2", why=HUB,
-            says="on SQuAD XLNet has F1 94.52 (1.1) and 88.79 (2.0), BERT 90.9 and 81.77",
-        ),
-        Entry(
-            place="Table 4.3", recipe="xlnet/table4_3", why=HUB,
-            says="XLNet errs less than BERT on seven text classifications, on IMDB 3.79 % against 4.51 %",
-        ),
-        Entry(
-            place="Table 4.4", recipe="xlnet/table4_4", why=HUB,
-            says="XLNet is better than BERT on all tasks of GLUE, by 13.4 points on RTE",
-        ),
-        Entry(
-            place="Table 4.5", recipe="xlnet/table4_5", why=HUB,
-            says="by frozen token vectors XLNet ranks documents of ClueWeb09-B better than BERT (NDCG 31.10, 30.53)",
-        ),
-        Entry(
-            place="Table 4.6", recipe="xlnet/table4_6",
-            says="permutation language modelling, memory, spans and both directions each help, by up to 1.6 points on "
-            "RACE; next-sentence prediction does not",
-        ),
-        Entry(
-            place="Table 5.1", recipe="xlnet/table5_1",
-            says="local attention loses nothing on short texts (SST-2 94.8, full 94.9) and some on long ones (SQuAD "
-            "2.0 86.9, full 87.8)",
-        ),
-        Entry(
-            place="sections 5.3 and 5.4", recipe="local/scaling",
-            says="chunks make local attention about twice as fast, in time that grows with the length alone",
-        ),
-        Entry(place="Table 6.1", recipe="mos/table_a1", says="as Table A.1"),
-        Entry(place="Table 6.2", recipe="mos/table_a2", says="as Table A.2"),
-        Entry(place="Table 6.3", recipe="mos/table_a3", says="as Table A.3"),
-        Entry(place="Figure 6.1", recipe="cegan/figures_b2_b3", says="as Figure B.1"),
-        Entry(
-            place="Figure 6.2", recipe="cegan/table_b2", claims=("it is nearer than that of EGAN-Const",),
-            says="as Figures B.2 and B.3",
-        ),
-        Entry(place="Figure 6.3", recipe="cegan/digits", says="as Figure B.4"),
-        Entry(place="Figure 6.4", recipe="cegan/digits", says="as Figure B.5"),
+        Entry("Table 4.1", "xlnet/table4_1", "on RACE XLNet has accuracy 81.75, BERT 72.0", why=HUB),
+        Entry("Table 4.2", "xlnet/table4_2",
+              "on SQuAD XLNet has F1 94.52 (1.1) and 88.79 (2.0), BERT 90.9 and 81.77", why=HUB),
+        Entry("Table 4.3", "xlnet/table4_3",
+              "XLNet errs less than BERT on seven text classifications, on IMDB 3.79 % against 4.51 %", why=HUB),
+        Entry("Table 4.4", "xlnet/table4_4",
+              "XLNet is better than BERT on all tasks of GLUE, by 13.4 points on RTE", why=HUB),
+        Entry("Table 4.5", "xlnet/table4_5",
+              "by frozen token vectors XLNet ranks documents of ClueWeb09-B better than BERT (NDCG 31.10, 30.53)",
+              why=HUB),
+        Entry("Table 4.6", "xlnet/table4_6",
+              "permutation language modelling, memory, spans and both directions each help, by up to 1.6 points on "
+              "RACE; next-sentence prediction does not"),
+        Entry("Table 5.1", "xlnet/table5_1",
+              "local attention loses nothing on short texts (SST-2 94.8, full 94.9) and some on long ones (SQuAD 2.0 "
+              "86.9, full 87.8)"),
+        Entry("sections 5.3 and 5.4", "local/scaling",
+              "chunks make local attention about twice as fast, in time that grows with the length alone"),
+        Entry("Table 6.1", "mos/table_a1", "as Table A.1"),
+        Entry("Table 6.2", "mos/table_a2", "as Table A.2"),
+        Entry("Table 6.3", "mos/table_a3", "as Table A.3"),
+        Entry("Figure 6.1", "cegan/figures_b2_b3", "as Figure B.1"),
+        Entry("Figure 6.2", "cegan/table_b2",
+              "as Figures B.2 and B.3", claims=("it is nearer than that of EGAN-Const",)),
+        Entry("Figure 6.3", "cegan/digits", "as Figure B.4"),
+        Entry("Figure 6.4", "cegan/digits", "as Figure B.5"),
         illustration("Figure 6.5", "as Figure B.7: the mean digit"),
         illustration("Figure 6.6", "why telling real from fake helps to classify"),
-        Entry(place="Table 6.4", recipe="badgan/table_c1", says="as Table C.1"),
+        Entry("Table 6.4", "badgan/table_c1", "as Table C.1"),
         illustration("Figure 7.1", "the thesis's timeline"),
+    ),
+)  # fmt: skip
+APPENDICES = Document(
+    title="Dai 2019 (thesis), appendices A to C",
+    entries=(
+        Entry("Table A.1", "mos/table_a1",
+              "on Penn Treebank a mixture of softmaxes has perplexity 54.44, AWD-LSTM 57.3; with dynamic evaluation "
+              "47.69 and 51.1"),
+        Entry("Table A.2", "mos/table_a2", "on WikiText-2 61.45 and 65.8; with dynamic evaluation 40.68 and 44.3"),
+        Entry("Table A.3", "mos/table_a3",
+              "on One Billion Word, without dropout, the mixture has perplexity 37.10, the softmax 42.77"),
+        Entry("Table A.4", "mos/table_a4",
+              "in a decoder of dialogues the mixture has perplexity 32.7, the softmax 34.7, and more BLEU"),
+        Entry("Table A.5", "mos/table_a5", "neither a mixture of contexts nor the mixture's settings explain its gain"),
+        Entry("Table A.6", "mos/table_a6",
+              "log-probabilities have rank 400 with a softmax, 280 with a mixture of contexts (their dimensions), "
+              "and 9,981 of 10,000 with a mixture of softmaxes"),
+        Entry("Table A.7", "mos/table_a7", "more softmaxes give a higher rank and a lower perplexity, up to 15"),
+        settings("Table A.8", "settings of the mixtures", "mos"),
+        settings("Table A.9", "settings of dynamic evaluation", "mos"),
+        settings("Table A.10", "settings on One Billion Word", "mos"),
+        Entry("Figure A.1", "mos/figure_a1",
+              "most singular values of softmax and mixture of contexts are very small, those of the mixture of "
+              "softmaxes orders larger"),
+        Entry("Table A.11", "mos/table_a11",
+              "predictions after different contexts differ more with a mixture of softmaxes (5.28 nats) than with a "
+              "softmax (4.76)"),
+        Entry("Table A.12", "mos/table_a12",
+              "of characters, where a softmax is no bottleneck, a mixture gains nothing (1.49 bits each)"),
+        Entry("Table A.13", "mos/table_a13",
+              "15 softmaxes make a training step 1.9 to 2.5 times as long, 7 on One Billion Word 3.8 times"),
+        Entry("Table A.14", "mos/table_a14",
+              "six steps at which the mixture of softmaxes expects the next word more than that of contexts"),
+        Entry("Figure B.1", "cegan/figures_b2_b3", "true energies of three mixtures, and samples"),
+        Entry("Figure B.2", "cegan/table_b2",
+              "GAN and EGAN-Const draw good samples and learn flat energies",
+              claims=("it is nearer than that of EGAN-Const",)),
+        Entry("Figure B.3", "cegan/table_b2",
+              "EGAN-Ent-NN learns the true energies; EGAN-Ent-VI less well, and gives the minor mode the lower "
+              "energy",
+              claims=("the energy of EGAN-Ent-NN is near the data's on the Gaussian mixture",
+                      "and on the biased one", "its energy of the minor mode is above that of the major one")),
+        Entry("Figure B.4", "cegan/digits",
+              "of digits, those of the lowest energy under EGAN-Ent-NN are like the mean digit; not so under others"),
+        Entry("Figure B.5", "cegan/digits", "… and those of the highest are rotated, thick or thin"),
+        Entry("Table B.1", "cegan/table_b1",
+              "on CIFAR-10 samples of EGAN-Ent-VI have Inception score 7.07, EGAN-Const 6.74, improved GAN 6.86"),
+        Entry("Figure B.6", "cegan/figure_b6", "images of CIFAR-10 and CelebA by EGAN-Ent-VI"),
+        illustration("Figure B.7", "the mean digit"),
+        Entry("Table B.2", "cegan/table_b2",
+              "KL(data‖energy) of EGAN-Ent-NN is 0.12 and 0.33 on two mixtures of Gaussians, of EGAN-Const 2.1 and "
+              "2.5"),
+        Entry("Figure B.8", "cegan/figure_b8",
+              "the entropy gradient by nearest neighbours points the right way, the variational one does not"),
+        Entry("Figure B.9", "cegan/digits", "all 1,000 digits ranked, as in Figures B.4 and B.5"),
+        Entry("Table B.3", "cegan/table_b3",
+              "linear classifiers on features of EGAN-Ent-NN's discriminator err on 1.19 % of MNIST, of EGAN-Const's "
+              "1.34, GAN's 1.26, random 3.4"),
+        Entry("Figure C.1", "badgan/synthetic", "two sets of points with few labels", claims=()),
+        Entry("Figure C.2", "badgan/synthetic",
+              "with a complement generator both boundaries are almost perfect",
+              claims=("with a complement generator no point of the manifold is taken for another class",
+                      "its class boundary lies in the fake data area")),
+        Entry("Figure C.3", "badgan/synthetic",
+              "feature matching puts generated features between those of the classes",
+              claims=("feature matching classifies two circles perfectly, with features of 2 dimensions",)),
+        Entry("Figure C.4", "badgan/synthetic",
+              "many of its samples fall into the data manifold, which costs it errors",
+              claims=("many samples of feature matching fall into the data manifold",)),
+        Entry("Table C.1", "badgan/table_c1",
+              "with few labels bad GANs err less than feature matching: 79.5 images of MNIST (93), 4.25 % of SVHN "
+              "(8.11), 14.41 % of CIFAR-10 (18.63)"),
+        Entry("Figure C.5", "badgan/figure_c5",
+              "feature matching draws collapsed images, the bad GAN diverse bad ones"),
+        Entry("Table C.2", "badgan/table_c2",
+              "low density helps on MNIST (85.0 to 79.5 errors), entropy of the generator on SVHN and CIFAR-10, "
+              "conditional entropy on SVHN alone; a lower threshold is better"),
+        Entry("Figure C.6", "badgan/figure_c6",
+              "over 90 % of test images and of generated ones satisfy the theory's assumption"),
     ),
 )  # fmt: skip

@@ -1,9 +1,8 @@
 """How little data is enough: r and π against |D|, from the authors' r and from the best r we could train."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.gam.cells import ENTROPY, READING, STANDARD, cost, departures, gam_grid, run_cell
@@ -20,16 +19,6 @@ SEEDS = {
 # Table 3, rs: mean of CE(π)/H over five motifs and three feature sets.
 PAPER = {(start, size): cost for start in ("authors_then_ours", "tuned") for size, cost in ((500, 1.19), (5000, 1.09))}
 DIFFERENCE = "CE(π) − CE(r), paired, nats per token"
-
-
-def cross_entropy_gain(result: Mapping[str, Any]) -> float:
-    """CE(π) − CE(r), exact."""
-    return float(cost("π")(result)["value"] - cost("r")(result)["value"])
-
-
-def _told(size: int) -> str | None:
-    """Of the weights of distractors, at |D| = 5,000 alone (caption of Table 2)."""
-    return "close to 0" if size == 5000 else None
 
 
 def distractors(results: Sequence[Result]) -> list[Row]:
@@ -57,7 +46,7 @@ def distractors(results: Sequence[Result]) -> list[Row]:
                         value=interval.value,
                         low=interval.low,
                         high=interval.high,
-                        document=_told(cell["size"]),
+                        document="close to 0" if cell["size"] == 5000 else None,  # the caption of Table 2
                         warning=said[0].removeprefix(start) if said else None,
                     )
                 )
@@ -94,7 +83,7 @@ RECIPE = Recipe(
         lambda results: Figures(ENTROPY, by=KEYS)(results)[:1],
         Figures(
             *(replace(one, paper=PAPER) if one.name == "CE(π)/H" else one for one in STANDARD),
-            Figure(name=DIFFERENCE, at=cross_entropy_gain),
+            Figure(name=DIFFERENCE, at=lambda run: float(cost("π")(run)["value"] - cost("r")(run)["value"])),
             by=KEYS,
         ),
         distractors,

@@ -102,11 +102,6 @@ TABLE1 = Recipe(
 )
 
 
-def names(result: Mapping[str, Any]) -> dict[str, str]:
-    """Features, by name."""
-    return {name: name for name in result["features"]}
-
-
 def examples(results: Sequence[Result]) -> list[Row]:
     """One string of each model."""
     [(_, result)] = results
@@ -132,7 +127,7 @@ RUN = {
     "cross-entropy of r": 0.5646, "cross-entropy of P": 0.4662, "cross-entropy of π": 0.4689, "entropy": 0.4491,
     "motif frequency of r": 0.045, "motif frequency of π": 0.9595, "mean length of r": 27.8, "mean length of π": 30.7,
 }  # fmt: skip
-OF_MODELS: dict[str, Any] = {"model": {"r": "r", "π": "π"}, "feature": names}
+OF_MODELS: dict[str, Any] = {"model": ("r", "π"), "feature": "features"}
 TABLE2 = Recipe(
     title="One run by the authors' settings: motif 10001011111000, ft 1001111, |D| = 5000, λ by rejection",
     source=f"{PAPER}, Table 2, and the authors' recorded run",
@@ -144,14 +139,14 @@ TABLE2 = Recipe(
             Figure(
                 name="λ of {feature}",
                 at="lambda.0.{feature}",
-                each={"feature": names},
+                each={"feature": "features"},
                 paper=(-10.09, -0.151, -0.062, 0.0, -0.142),
             ),
             Figure(name="moment of {feature}", at="moments.{model}.{feature}", each=OF_MODELS),
             Figure(
                 name="moment of {feature}",
                 at="moments.language.{feature}",
-                each={"feature": names},
+                each={"feature": "features"},
                 about={"model": "truth"},
                 exact=True,
             ),

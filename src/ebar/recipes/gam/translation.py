@@ -10,7 +10,7 @@ from typing import Any
 from ebar.build.gam import make_gam
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.gam.cells import SHARE, configured, cost, difference
-from ebar.recipes.grid import PARTS, Grid, file_of, toy_file
+from ebar.recipes.grid import PARTS, Grid, cell_file
 from ebar.recipes.layout import Claim, Curves, Layout
 from ebar.recipes.recipe import Caption, Cell, Recipe, Row
 
@@ -69,12 +69,8 @@ def _cell(settings: dict[str, Any]) -> Cell:
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """What `ebar gam --config` makes of the configuration; files are looked for below EBAR_DATA."""
     tree = cell["configuration"]
-    files = {part: _file(tree["data"][part], folder) for part in PARTS}
+    files = {part: cell_file(tree["data"][part], folder) for part in PARTS}
     return make_gam(configured({**tree, "data": {**tree["data"], **files}}), folder / "run", page=False)[1].to_dict()
-
-
-def _file(name: str, folder: Path) -> str:
-    return str(toy_file(name, folder) if name.startswith("toy/") else file_of(name))
 
 
 def shares(result: Mapping[str, Any]) -> dict[str, str]:
@@ -82,13 +78,8 @@ def shares(result: Mapping[str, Any]) -> dict[str, str]:
     return {NAMES.get(name, name): name for name in result["features"]}
 
 
-def closer(result: Mapping[str, Any], feature: str) -> dict[str, Any]:
-    """How much oftener π agrees with its source than r does."""
-    return difference(result["moments"]["π"][feature], result["moments"]["r"][feature])
-
-
 ITEMS = "test sentences"
-WHO = {"data": "data", "r": "r", "P_λ": "P_λ", "π": "π"}
+WHO = ("data", "r", "P_λ", "π")
 LESS = {letter: f"CE(r) − CE({letter}), nats per token" for letter in ("P_λ", "π")}
 MORE = "agreement of π − r"
 
@@ -113,7 +104,10 @@ RECIPE = Recipe(
             name="agreement", at="moments.{who}.{feature}", each={"feature": shares, "who": WHO}, shared=ITEMS,
             range=SHARE,
         ),
-        Figure(name=MORE, at=closer, each={"feature": shares}, shared=ITEMS, range=(-1.0, 1.0)),
+        Figure(
+            name=MORE, each={"feature": shares}, shared=ITEMS, range=(-1.0, 1.0),
+            at=lambda run, feature: difference(run["moments"]["π"][feature], run["moments"]["r"][feature]),
+        ),
         Figure(name="λ", at="lambda.0.{feature}", each={"feature": shares}),
         by=("size",),
     ),

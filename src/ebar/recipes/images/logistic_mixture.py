@@ -1,7 +1,7 @@
 """A mixture of logistics beside a softmax, over 256 levels of grey, on the same network."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ebar.evaluation.cross_entropy import bits_per_dimension, negative_log_score
 from ebar.models.construction import Autoregressive
 from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.layout import Claim, Layout, Points
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
+from ebar.recipes.recipe import Caption, Cell, Recipe, Row
 from ebar.recipes.training import configuration, training_grid
 from ebar.types import Estimate
 
@@ -84,23 +84,10 @@ def _parameters(model: Autoregressive) -> int:
     return sum(value.numel() for name, value in model.named_parameters() if name.startswith("head."))
 
 
-def _each_head(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
-    for name, own in result["heads"].items():
-        yield {**cell, "head": name}, own
-
-
 def _images(row: Row, cells: Sequence[Cell]) -> str:
     """What the interval of a single run is over."""
     count = cells[0]["measures"]["images"]
     return f"{min(SEEN, count) if row.name == TRAINING else count:,} images, one training"
-
-
-def _departures(cells: Sequence[Cell]) -> list[str]:
-    return [
-        "PixelCNN++ has residual blocks at two resolutions and more, short cuts between them, and dropout on small "
-        "images; the network here is a Gated PixelCNN of one resolution. Only the heads are compared.",
-        "The paper's own comparison with a softmax is a curve on CIFAR-10; it has no figure of MNIST.",
-    ]
 
 
 RECIPE = Recipe(
@@ -114,7 +101,7 @@ RECIPE = Recipe(
             Figure(name=TRAINING, at="train"),  # each seed has training images of its own
             Figure(name=PARAMETERS, at="parameters", exact=True),
             by=("head",),
-            parts=_each_head,
+            parts=lambda cell, result: [({**cell, "head": name}, own) for name, own in result["heads"].items()],
         ),
         Figures(Figure(name=DIFFERENCE, at="difference", shared="test images"), by=()),
     ],
@@ -124,5 +111,12 @@ RECIPE = Recipe(
     ],
     plots=Points(of=[BITS, TRAINING], label="{head}: {figure}", title="Images", x_label="bits per dimension"),
     claims=Claim(says="the mixture of logistics needs fewer bits", figure=DIFFERENCE, below=0.0),
-    reading=Caption(items=_images, departures=_departures),
+    reading=Caption(
+        items=_images,
+        departures=lambda cells: [
+            "PixelCNN++ has residual blocks at two resolutions and more, short cuts between them, and dropout on small "
+            "images; the network here is a Gated PixelCNN of one resolution. Only the heads are compared.",
+            "The paper's own comparison with a softmax is a curve on CIFAR-10; it has no figure of MNIST.",
+        ],
+    ),
 )

@@ -121,10 +121,6 @@ def _noted(tensor: Tensor, kept: dict[int, int]) -> Tensor:
     return tensor
 
 
-def _lengths(run: Mapping[str, Any]) -> dict[int, str]:
-    return {int(length): length for length in run["lengths"]}
-
-
 def _cost(of: str) -> Any:
     """Of an update; None at lengths that were not measured."""
     return lambda run, length: run["lengths"].get(length, {}).get(of)
@@ -144,11 +140,12 @@ RECIPE = Recipe(
             by=("model",),
         ),
         Figures(
-            Figure(name=SECONDS, at=_cost("seconds"), each={"length": _lengths}, range=AMOUNT),
-            Figure(name=KEPT, at=_cost("kept"), each={"length": _lengths}, range=AMOUNT),
+            Figure(name=SECONDS, at=_cost("seconds"), each={"length": "lengths"}, range=AMOUNT),
+            Figure(name=KEPT, at=_cost("kept"), each={"length": "lengths"}, range=AMOUNT),
             Figure(
                 name=TIMES, at=lambda run, length: 1 / value if (value := _cost("seconds")(run, length)) else None,
-                each={"length": _lengths}, over={"model": FULL}, range=AMOUNT, paper={("chunks of 64", 512): "about 2"},
+                each={"length": "lengths"}, over={"model": FULL}, range=AMOUNT,
+                paper={("chunks of 64", 512): "about 2"},
             ),
             by=("model",),
         ),

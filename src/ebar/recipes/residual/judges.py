@@ -29,7 +29,7 @@ def _rate(name: str, base: str, joint: str) -> Figure:
     theirs = {(SAME, "base"): base, (SAME, "joint"): joint}
     return Figure(
         name=name, at=f"fooling.{{judge}}.{{system}}.{name.replace(' ', '_')}",
-        each={"judge": _judges_of, "system": {"base": "base", "joint": "joint"}}, range=(0.0, 1.0),
+        each={"judge": _judges_of, "system": ("base", "joint")}, range=(0.0, 1.0),
         paper=lambda settings: theirs.get((settings["judge"], settings["system"])),
     )  # fmt: skip
 

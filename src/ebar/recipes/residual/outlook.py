@@ -18,10 +18,6 @@ COMPARED = ((STUDENTS[JOINT], STUDENTS[OWN]), (STUDENTS[GRADIENT], STUDENTS[OWN]
             (AGAIN, FIRST))  # fmt: skip
 
 
-def _students(results: Sequence[Result]) -> list[Row]:
-    return [row for result in results for run in with_part("distilled")(*result) for row in _gains(result, *run)]
-
-
 def _gains(result: Result, about: Cell, run: dict[str, Any]) -> Iterator[Row]:
     """Over the seeds of the students and the prefixes that they share."""
     tokens, settings = result[1]["rivals"]["base"]["tokens"], {key: about[key] for key in MODEL}
@@ -73,7 +69,9 @@ def _why(rows: Sequence[Row]) -> list[str]:
 DISTILLED = Recipe(
     title="The base updated by the joint model",
     source=f"{PAPER}, “Limitations” (the generator is fixed during training: “Use RL to update P_φ as well?”)",
-    figures=_students,
+    figures=lambda results: [
+        row for result in results for run in with_part("distilled")(*result) for row in _gains(result, *run)
+    ],
     tables=[
         Layout(rows=MODEL, columns=("of",), figures=[GAIN], caption=GAIN),
         Layout(rows=MODEL, figures=["nats per token, *"], caption="Paired over prefixes"),
@@ -108,10 +106,6 @@ def _ways(cell: Cell, result: dict[str, Any]) -> list[Result]:
     return found
 
 
-def _prefixes(row: Row, cells: Sequence[Cell]) -> str:
-    return f"{cell_of(row, cells)['samplers']['prefixes']} prefixes, one draw or choice of each sampler for each"
-
-
 def _nearest(rows: Sequence[Row]) -> list[str]:
     """Which sampler comes nearest at each budget, and whether that is known."""
     said = []
@@ -144,6 +138,9 @@ SAMPLERS = Recipe(
         "for log Z together; 0 would be an exact sampler. SMC's guess at the end of a text is the energy of its "
         "beginning, of which the energy was never trained.",
     ],
-    reading=Caption(items=_prefixes),
+    reading=Caption(
+        items=lambda row, cells: f"{cell_of(row, cells)['samplers']['prefixes']} prefixes, one draw or choice of each "
+        "sampler for each"
+    ),
     **RUNS,
 )  # fmt: skip

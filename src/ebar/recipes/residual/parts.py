@@ -39,6 +39,8 @@ from ebar.store.writing import plain
 from ebar.training.optimisers import AdamW
 from ebar.types import Context, Estimate, Sampler, Sequences, Weighted
 
+NEXT = "of the next words"
+
 
 def over_prefixes(values: Float[Tensor, " prefixes"] | Bool[Tensor, " prefixes"]) -> Estimate:
     """A mean, with an interval for other prefixes too."""
@@ -62,20 +64,12 @@ def repetition(evaluation: Evaluation) -> dict[str, dict[str, Estimate]]:
     base, joint = torch.stack(both).unbind(1)
     return {
         what: {
-            name: over_prefixes(read(values))
+            name: over_prefixes(values[:, 0] if what == NEXT else values.mean(1))
             for name, values in {"data": of_data, "base": base, "joint": joint, "base − data": base - of_data,
                                  "joint − data": joint - of_data, "joint − base": joint - base}.items()
         }
-        for what, read in (("of the next words", _first), ("of all words", _mean))
+        for what in (NEXT, "of all words")
     }  # fmt: skip
-
-
-def _first(values: Float[Tensor, "prefixes places"]) -> Float[Tensor, " prefixes"]:
-    return values[:, 0]
-
-
-def _mean(values: Float[Tensor, "prefixes places"]) -> Float[Tensor, " prefixes"]:
-    return values.mean(1)
 
 
 def _per_step(cell: Cell, joint: Residual, evaluation: Evaluation, folder: Path) -> list[Any]:

@@ -64,13 +64,10 @@ def _rivals(cell: Cell, result: dict[str, Any]) -> list[Result]:
 
 
 RIVALS = Figures(
-    Figure(name=PERPLEXITY, at=lambda rival: _perplexity(rival), bare=True, paper=lambda settings: _paper(settings)),
+    Figure(name=PERPLEXITY, at=lambda rival: math.exp(math.fsum(rival["nats"]) / sum(rival["tokens"])),
+           bare=True, paper=lambda settings: _paper(settings)),
     by=(*MODEL, "parameters"), parts=_rivals,
 )  # fmt: skip
-
-
-def _perplexity(rival: Mapping[str, Any]) -> float:
-    return math.exp(math.fsum(rival["nats"]) / sum(rival["tokens"]))
 
 
 def joint_perplexity(run: Mapping[str, Any]) -> Estimate:
@@ -124,8 +121,9 @@ def pairs(results: Sequence[Result]) -> Iterator[Row]:
                 count = f"{len(base['tokens'])} prefixes"
                 found = crossed(several, base["tokens"])
                 yield Row(
-                    name=PAIRED.format(one=one, other=other), settings=_task(cell), value=found.value, low=found.low,
-                    high=found.high, document=_their_difference(cell, one, other),
+                    name=PAIRED.format(one=one, other=other), value=found.value, low=found.low, high=found.high,
+                    settings={"base": BASES[cell["base"]], "corpus": cell["corpus"]},
+                    document=_their_difference(cell, one, other),
                     over=f"{len(several)} energy seeds and {count}, which they share" if len(several) > 1
                     else f"{count}, one seed",
                 )  # fmt: skip
@@ -143,10 +141,6 @@ def _their_difference(cell: Cell, one: str, other: str) -> float | None:
 
 def _less(one: Sequence[float], other: Sequence[float]) -> list[float]:
     return [a - b for a, b in zip(one, other, strict=True)]
-
-
-def _task(cell: Cell) -> dict[str, Any]:
-    return {"base": BASES[cell["base"]], "corpus": cell["corpus"]}
 
 
 def notes(rows: Sequence[Row]) -> list[str]:

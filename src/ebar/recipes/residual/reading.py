@@ -17,7 +17,7 @@ NAMES = {
     "pretrained_base": "BiT-Base*", "pretrained_bounded": "BiT-Base*, |E| ≤ 3", "pretrained_large": "BiT-Large*",
 }  # fmt: skip
 BASES = {"transformer": "Transformer", "stories260k": "stories260K"}
-SYSTEMS = {"data": "data", "base": "base", "joint": "joint"}
+SYSTEMS = ("data", "base", "joint")
 SHARED = "prefixes"  # what the seeds of an energy are all measured on
 
 

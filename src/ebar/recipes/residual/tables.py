@@ -100,7 +100,7 @@ ENERGIES = _table(
                 shared=SHARED,
             ),
             Figure(
-                name=GAP, at="evaluation.energies.{text}_gap", each={"text": {"base": "base", "joint": "joint"}},
+                name=GAP, at="evaluation.energies.{text}_gap", each={"text": ("base", "joint")},
                 items=prefixes_of(), shared=SHARED,
             ),
             by=MODEL, parts=energy_results,
@@ -154,20 +154,16 @@ SHARE = "unique share of n-grams"
 SHARES = f"{SHARE}, joint − base LM, paired over prefixes"
 
 
-def _orders(run: dict[str, Any]) -> dict[Any, Any]:
-    return {int(n): n for n in run["ngrams"]}
-
-
 NGRAMS = _table(
     title="Unique n-grams of the joint model's text",
     source="“Unique Ratio of Ngrams”, whose definition is not given: distinct / total, pooled",
     of=[
         Figures(
             Figure(
-                name=SHARE, at="evaluation.unique.{system}.{n}.pooled", each={"system": SYSTEMS, "n": _orders},
+                name=SHARE, at="evaluation.unique.{system}.{n}.pooled", each={"system": SYSTEMS, "n": "ngrams"},
                 range=(0.0, 1.0), shared=SHARED,
             ),
-            Figure(name=SHARES, at="ngrams.{n}", each={"n": _orders}, shared=SHARED),
+            Figure(name=SHARES, at="ngrams.{n}", each={"n": "ngrams"}, shared=SHARED),
             by=MODEL, parts=energy_results,
         )
     ],
@@ -195,13 +191,13 @@ REPETITION = _table(
     of=[
         Figures(
             Figure(
-                name=AGAIN, at="repetition.{what}.{system}", each={"what": {NEXT: NEXT, ALL: ALL}, "system": SYSTEMS},
+                name=AGAIN, at="repetition.{what}.{system}", each={"what": (NEXT, ALL), "system": SYSTEMS},
                 range=(0.0, 1.0), shared=SHARED,
                 paper=lambda settings: PRINTED.get(settings["system"]) if settings["what"] == NEXT else None,
             ),
             Figure(
                 name=MORE, at="repetition.{what}.{pair}",
-                each={"what": {NEXT: NEXT, ALL: ALL}, "pair": {pair: pair for pair in PAIRS}}, shared=SHARED,
+                each={"what": (NEXT, ALL), "pair": PAIRS}, shared=SHARED,
             ),
             by=MODEL, parts=energy_results,
         )

@@ -64,11 +64,6 @@ def grid(scale: str) -> list[Cell]:
     return [{**kept, **draws, "energies": {"bit_med": own}, "pretraining": tree}]
 
 
-def by_energy(cell: Cell, result: dict[str, Any]) -> list[Any]:
-    """A run as one for each energy."""
-    return [({**cell, "energy": name}, own) for name, own in result["energies"].items()]
-
-
 def items(row: Row, cells: Sequence[Cell]) -> str:
     """What the interval of a single run is over."""
     count = f"{cells[0]['prefixes']} prefixes"
@@ -84,7 +79,8 @@ RECIPE = Recipe(
         Figure(name=PERPLEXITY, at=joint_perplexity, warns="evaluation.perplexity.verdict", range=(1.0, 1e9)),
         Figure(name=GAIN, at="evaluation.perplexity.difference"),
         Figure(name=ACCURACY, at="held_out.accuracy", bare=True),
-        by=("corpus", "energy"), parts=by_energy,
+        by=("corpus", "energy"),
+        parts=lambda cell, result: [({**cell, "energy": name}, own) for name, own in result["energies"].items()],
     ),
     tables=Layout(rows=("energy",), columns=("figure",)),
     plots=Points(of=[GAIN], label="{energy}", title="{corpus}", x_label=GAIN, panels=("corpus",)),

@@ -212,9 +212,13 @@ def table(
             Layout(rows=("memory",), figures=(growth,), caption=f"{XL} with other memories in evaluation"),
             Layout(rows=("model",), figures=(LEVELS,)),
         ]
+
+        def vanilla(rows: Sequence[Row]) -> float:
+            return float(chosen(rows, unit.name, {"model": VANILLA, "scored": SLIDING})[0].value or math.nan)
+
         plots.append(
             Curves(of={growth: "{model}"}, by=("model",), x="memory", x_label="memory in evaluation, tokens",
-                   title=unit.name, levels={f"{VANILLA}, {SLIDING}": lambda rows: _vanilla(rows, unit.name)})
+                   title=unit.name, levels={f"{VANILLA}, {SLIDING}": vanilla})
         )  # fmt: skip
     return Recipe(
         title=title,
@@ -236,10 +240,6 @@ def table(
             departures=lambda cells: [] if elsewhere(cells) is None else [RATES],
         ),
     )
-
-
-def _vanilla(rows: Sequence[Row], figure: str) -> float:
-    return float(chosen(rows, figure, {"model": VANILLA, "scored": SLIDING})[0].value or math.nan)
 
 
 def _counts(rows: Sequence[Row]) -> str:

@@ -21,7 +21,7 @@ from ebar.config.train import TrainConfig
 from ebar.data.built_tokeniser import TOKENISER
 from ebar.journeys.finetune.made import ONE
 from ebar.recipes.figures import over_seeds_alone
-from ebar.recipes.grid import PARTS, file_of, toy_file
+from ebar.recipes.grid import PARTS, cell_file, file_of
 from ebar.recipes.recipe import Cell, Result
 from ebar.recipes.xlnet.models import ACCURACY
 from ebar.recipes.xlnet.toy import toy_labelled
@@ -73,13 +73,9 @@ def pretraining_config(cell: Cell, folder: Path) -> TrainConfig:
     data = dict(tree["data"])
     for part in PARTS:
         if part in data:
-            data[part] = _text(data[part], folder)
-    data["more"] = [_text(name, folder) for name in data.get("more", [])]
+            data[part] = cell_file(data[part], folder)
+    data["more"] = [cell_file(name, folder) for name in data.get("more", [])]
     return read_tree({"seed": cell["seed"], **tree, "data": data}, PRETRAIN, TrainConfig)
-
-
-def _text(name: str, folder: Path) -> str:
-    return str(toy_file(name, folder) if name.startswith("toy/") else file_of(name))
 
 
 def _pretrained(cell: Cell, folder: Path) -> dict[str, Any]:

@@ -84,15 +84,6 @@ def _per_token(cost: Float[Tensor, " rows"], size: int) -> dict[str, Any]:
     return found
 
 
-def _orders(result: Mapping[str, Any]) -> dict[str, str]:
-    return {name: name for name in result["nats"]}
-
-
-def by_gaps(cell: Cell, result: dict[str, Any]) -> list[Any]:
-    """A run as one for each kind of gap."""
-    return [({**cell, "predicted": name}, own) for name, own in result.items()]
-
-
 def items(row: Any, cells: Sequence[Cell]) -> str:
     """What the interval of a single run is over."""
     return f"{cells[0]['measures']['windows']:,} windows, one pretraining"
@@ -115,10 +106,11 @@ RECIPE = Recipe(
     ),
     run=run_cell,
     figures=Figures(
-        Figure(name=NATS, at="nats.{order}", each={"order": _orders}, range=(0.0, 100.0)),
-        Figure(name=APART, at="apart.{order}", each={"order": lambda result: {name: name for name in result["apart"]}}),
+        Figure(name=NATS, at="nats.{order}", each={"order": "nats"}, range=(0.0, 100.0)),
+        Figure(name=APART, at="apart.{order}", each={"order": "apart"}),
         Figure(name=SPREAD, at="spread", range=(0.0, 100.0)),
-        by=("model", "predicted"), parts=by_gaps,
+        by=("model", "predicted"),
+        parts=lambda cell, result: [({**cell, "predicted": name}, own) for name, own in result.items()],
     ),
     tables=[
         Layout(rows=("model", "predicted"), columns=("order",), figures=(NATS,), caption=NATS),

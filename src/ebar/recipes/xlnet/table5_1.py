@@ -103,10 +103,6 @@ def step_cost(network: XlNet, rows: int, length: int) -> dict[str, float]:
     return gradient_cost(network.train(), loss, tokens.numel())
 
 
-def _lengths(run: Mapping[str, Any]) -> dict[int, str]:
-    return {int(length): length for length in run["lengths"]}
-
-
 TABLE5_1 = Recipe(
     title="XLNet with full and with local attention",
     source=f"{cells.PAPER}, Table 5.1 and section 5.4",
@@ -119,10 +115,10 @@ TABLE5_1 = Recipe(
             by=("model", "task"), parts=cells.by_seed,
         ),
         Figures(
-            Figure(name=SECONDS, at="lengths.{length}.seconds", each={"length": _lengths}, range=AMOUNT),
-            Figure(name=KEPT, at="lengths.{length}.kept", each={"length": _lengths}, range=AMOUNT),
+            Figure(name=SECONDS, at="lengths.{length}.seconds", each={"length": "lengths"}, range=AMOUNT),
+            Figure(name=KEPT, at="lengths.{length}.kept", each={"length": "lengths"}, range=AMOUNT),
             Figure(name=TIMES, at=lambda run, length: 1 / run["lengths"][length]["seconds"], where={"model": LOCAL},
-                   over={"model": FULL}, each={"length": _lengths}, range=AMOUNT, paper={(LOCAL, 512): "about 2"}),
+                   over={"model": FULL}, each={"length": "lengths"}, range=AMOUNT, paper={(LOCAL, 512): "about 2"}),
             by=("model",),
         ),
     ],

@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -199,14 +200,15 @@ def _begun(
 ) -> Record:
     """Before the first round. Where β is not given it is found once, so that all lines are of one p_β."""
     if isinstance(sampler, Rejection):
-        return record.with_bound(sampler.bound(target, proposal))
+        return replace(record, log_bound=sampler.bound(target, proposal))
     if isinstance(sampler, QuasiRejection):
         if sampler.log_beta is not None:
-            return record.with_ceiling(sampler.log_beta, None)
+            return replace(record, log_beta=sampler.log_beta)
         assert proposal is not None
         # TV(p_β, p) falls as one over the pilot, the sampling error of n lines as one over √n.
         pilot = min(max(record.n // 5, 100), 1000)
-        return record.with_ceiling(*find_ceiling(target, proposal, pilot, generator))
+        log_beta, rate = find_ceiling(target, proposal, pilot, generator)
+        return replace(record, log_beta=log_beta, pilot_rate=rate)
     return record
 
 

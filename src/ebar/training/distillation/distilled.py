@@ -104,12 +104,6 @@ class Record:
             return None
         return Ceiling(self.log_beta, 1.0 if self.pilot_rate is None else max(self.pilot_rate, 1e-6))
 
-    def with_bound(self, log_bound: float) -> "Record":
-        return replace(self, log_bound=log_bound)
-
-    def with_ceiling(self, log_beta: float, pilot_rate: float | None) -> "Record":
-        return replace(self, log_beta=log_beta, pilot_rate=pilot_rate)
-
     def plus(self, made: "Lines") -> "Record":
         """After another round."""
         values, drawn = made.values, made.drawn
