@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ebar.bounds import Amount, Count, Location, Natural
+from ebar.bounds import Amount, Count, Location, Natural, Seed
 from ebar.config.reader import Chosen, Manual, choice, read_file
 from ebar.data.labelled_images import LabelledImagesData
 from ebar.journeys.classify.journey import GENERATOR_OPTIMISER, OPTIMISER, ClassifyTraining
@@ -49,7 +49,7 @@ class EncoderOptions:
 class ClassifyConfig:
     """Everything that decides the result."""
 
-    seed: Natural = 0
+    seed: Seed = 0
     """Of the choice of labelled and held-out images, of weights, order and noise."""
     device: str = "cpu"
     """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ebar.bounds import Amount, Location, Natural, Share
+from ebar.bounds import Amount, Location, Seed, Share
 from ebar.config.reader import Chosen, Manual, choice, list_option, read_file
 from ebar.data.labelled import LabelledData
 from ebar.journeys.finetune.journey import COURSE, OPTIMISER
@@ -38,7 +38,7 @@ MANUAL = Manual.of(
 class FinetuneConfig:
     """Everything that decides the result of fine-tuning."""
 
-    seed: Natural = 0
+    seed: Seed = 0
     """Of new weights, order and dropout, and of which training examples data.limit leaves."""
     device: str = "cpu"
     """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""

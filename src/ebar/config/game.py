@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ebar.bounds import Natural, NonNegative
+from ebar.bounds import NonNegative, Seed
 from ebar.config.reader import Chosen, Manual, choice, read_file
 from ebar.energies.discriminators import DISCRIMINATORS
 from ebar.journeys.game.data import GAME_DATA
@@ -35,7 +35,7 @@ MANUAL = Manual.of(
 class GameConfig:
     """Everything that decides the result of a game."""
 
-    seed: Natural = 0
+    seed: Seed = 0
     """Of data, weights, order and noise."""
     device: str = "cpu"
     """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""

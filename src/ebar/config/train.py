@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from ebar.backbones import BACKBONES
-from ebar.bounds import Natural
+from ebar.bounds import Seed
 from ebar.config.reader import Chosen, Manual, choice, read_file
 from ebar.data import DATA
 from ebar.heads import HEADS
@@ -28,7 +28,7 @@ MANUAL = Manual.of(__doc__)
 class ModelConfig:
     """The data, and the model that is made for them."""
 
-    seed: Natural = 0
+    seed: Seed = 0
     """Of data, weights, order, dropout and draws."""
     device: str = "cpu"
     """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""
