@@ -1,7 +1,8 @@
 """The journeys of docs/journeys.md, run as a user would type them.
 
 `python tools/journeys.py --bin .venv/bin` runs them with the ebar of that folder, in an empty folder, and prints each
-command with its seconds; `--size real` leaves out what stands behind `# small:`.
+command with its seconds; `--size real` leaves out what stands behind `# small:` and takes files of a real size, parts
+of EBAR_DATA. Journeys 6, 7 and 10 begin from runs of 1: run them with it, or in its `--folder`.
 """
 
 import argparse
@@ -22,7 +23,22 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "journeys.md"
 SECTION = re.compile(r"^## (\d+)\. ([^\n]+)\n```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SMALL = "  # small: "
-BOOK, PAIRS = 60_000, 600  # characters and pairs that are taken of files that are there
+
+
+class Size(NamedTuple):
+    """How much is taken of files that are there, and how many strings are made."""
+
+    characters: int | None  # of the book; None: all
+    pairs: int
+    digits: int
+    step: int  # each so many rows and columns of a digit
+    strings: int
+
+
+SIZES = {
+    "small": Size(characters=60_000, pairs=600, digits=1000, step=2, strings=300),
+    "real": Size(characters=None, pairs=20_000, digits=10_000, step=1, strings=1000),
+}
 # Files that are made where EBAR_DATA has none.
 MADE = """
 import numpy, random
@@ -42,7 +58,8 @@ numpy.savez("digits.npz", images=pixels)
 DIGITS = """
 import gzip, numpy, sys
 raw = gzip.open(sys.argv[1]).read()
-images = numpy.frombuffer(raw, numpy.uint8, offset=16).reshape(-1, 28, 28)[:1000, ::2, ::2]
+many, step = map(int, sys.argv[2:])
+images = numpy.frombuffer(raw, numpy.uint8, offset=16).reshape(-1, 28, 28)[:many, ::step, ::step]
 numpy.savez("digits.npz", images=images)
 """
 
@@ -75,42 +92,53 @@ def _commands(text: str, size: str) -> Sequence[str]:
     return found
 
 
-def write_files(folder: Path, python: str, data: Path | None) -> None:
+def write_files(folder: Path, python: str, data: Path | None, size: Size) -> None:
     """What the page begins with: parts of EBAR_DATA, or made up."""
     run = {"cwd": folder, "check": True}
     subprocess.run([python, "-c", MADE], **run)  # type: ignore[call-overload]
     (folder / "beginnings.txt").write_text("It was\nThe old\n")
     (folder / "german.txt").write_text("der Hund und der Wald\n")
     coin = random.Random(0)
-    letters = ["".join(coin.choices("ACGT", k=20)) for _ in range(300)]
+    letters = ["".join(coin.choices("ACGT", k=20)) for _ in range(size.strings)]
     places = [coin.randrange(15) for _ in letters]
     lines = [f"{line[:at]}TATAAT{line[at + 6 :]}\n" for line, at in zip(letters, places, strict=True)]
     (folder / "dna.txt").write_text("".join(lines))
     if data is None:
         return
     if (novels := data / "gutenberg-novels" / "valid.txt.xz").exists():
-        (folder / "book.txt").write_text(_read(novels)[:BOOK], encoding="utf-8")
-    if (tatoeba := data / "tatoeba-deu-eng" / "valid.tsv.xz").exists():
-        some = _read(tatoeba).splitlines(keepends=True)[:PAIRS]
-        (folder / "pairs.tsv").write_text("".join(some), encoding="utf-8")
-        (folder / "german.txt").write_text("".join(f"{line.partition(chr(9))[0]}\n" for line in some[:3]))
-    if (mnist := data / "mnist" / "t10k-images-idx3-ubyte.gz").exists():
-        subprocess.run([python, "-c", DIGITS, str(mnist)], **run)  # type: ignore[call-overload]
+        (folder / "book.txt").write_text(_read(novels)[: size.characters], encoding="utf-8")
+    if (tatoeba := data / "tatoeba-deu-eng").exists():
+        pairs, unseen = (_german_first(tatoeba / name) for name in ("train.tsv.xz", "valid.tsv.xz"))
+        some = pairs[:: len(pairs) // size.pairs][: size.pairs]  # the file begins with its shortest sentences
+        (folder / "pairs.tsv").write_text("".join(f"{german}\t{english}\n" for german, english in some))
+        (folder / "german.txt").write_text("".join(f"{german}\n" for german, _ in unseen[500::1000]))
+    if (mnist := data / "mnist" / "train-images-idx3-ubyte.gz").exists():
+        words = [python, "-c", DIGITS, str(mnist), str(size.digits), str(size.step)]
+        subprocess.run(words, **run)  # type: ignore[call-overload]
+
+
+def _german_first(path: Path) -> list[tuple[str, str]]:
+    """The pairs of a file of Tatoeba, which has English first."""
+    pairs = (line.split("\t") for line in _read(path).splitlines())
+    return [(german, english) for english, german in pairs]
 
 
 def _read(path: Path) -> str:
     return lzma.decompress(path.read_bytes()).decode("utf-8")
 
 
-def run_journeys(programs: Path, size: str = "small", only: Sequence[int] = ()) -> list[str]:
+def run_journeys(
+    programs: Path, size: str = "small", only: Sequence[int] = (), folder: Path | None = None
+) -> list[str]:  # fmt: skip
     """Runs them with the `ebar` and `python` of a folder, prints a transcript, and gives the titles that failed."""
     named = os.environ.get("EBAR_DATA")
-    home = Path(tempfile.mkdtemp(prefix="ebar-journeys-"))
+    home = Path(tempfile.mkdtemp(prefix="ebar-journeys-")) if folder is None else folder.resolve()
+    home.mkdir(parents=True, exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"PATH": f"{programs.resolve()}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100"}
     failed, spent = [], []
     try:
-        write_files(home, str(programs.resolve() / "python"), None if named is None else Path(named))
+        write_files(home, str(programs.resolve() / "python"), None if named is None else Path(named), SIZES[size])
         for journey in journeys(size):
             if only and journey.number not in only:
                 continue
@@ -122,7 +150,8 @@ def run_journeys(programs: Path, size: str = "small", only: Sequence[int] = ()) 
             gone = f"{time.monotonic() - began:7.1f} s, {_processor() - before:6.1f} s of processors"
             spent.append(f"{gone}  {title}\n")
     finally:
-        shutil.rmtree(home, ignore_errors=True)
+        if folder is None:
+            shutil.rmtree(home, ignore_errors=True)
     sys.stdout.write("\n" + "".join(spent))
     return failed
 
@@ -149,7 +178,8 @@ def _typed(command: str, home: Path, environment: dict[str, str]) -> bool:
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--bin", type=Path, default=ROOT / ".venv" / "bin", help="folder of python and ebar")
-    options.add_argument("--size", choices=["small", "real"], default="small")
+    options.add_argument("--size", choices=SIZES, default="small")
     options.add_argument("--only", type=int, nargs="*", default=[], help="numbers of journeys")
+    options.add_argument("--folder", type=Path, help="where to run them; it stays, with its runs")
     given = options.parse_args()
-    sys.exit("\n".join(run_journeys(given.bin, given.size, given.only)) or 0)
+    sys.exit("\n".join(run_journeys(given.bin, given.size, given.only, given.folder)) or 0)

@@ -38,6 +38,7 @@ def at_least(least: int) -> Bound:
 
 Count = Annotated[int, at_least(1)]
 Natural = Annotated[int, at_least(0)]
+Seed = Annotated[int, Bound(f"from 0 to {2**63 - 1}", lambda value: 0 <= value < 2**63)]
 NonNegative = Annotated[float, at_least(0)]
 Amount = Annotated[float, Bound("above 0", lambda value: 0 < value < math.inf)]
 Share = Annotated[float, Bound("between 0 and 1", lambda value: 0 <= value <= 1)]

@@ -91,7 +91,13 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("compare runs/tiny runs/letters", "compare runs whose test items are the same", ""),
     ("export runs/tiny --to hf", "as safetensors", ""),
     ("list nothere", "nothere has no runs", "give"),
-    ("show runs/nothere", "runs/nothere cannot be shown", "ebar list"),
+    ("show runs/nothere", "runs/nothere cannot be shown: there is no such folder", "ebar list"),
+    ("show runs", "no run, or the folder of several", "ebar list"),
+    ("compare runs/tiny nothere", "nothere cannot be opened: there is no such folder", "ebar list"),
+    ("sample runs/moved", "without its data, and there is no", "put the file there"),
+    (f"{TRAIN} --seed 99999999999999999999", "seed must be from 0 to 9223372036854775807", ""),
+    (f"{LINES} one.txt", "one.txt has only 1 of the 5 lines that are needed", "give more"),
+    ("evaluate runs/tiny --n 1000000000000", "not enough memory", "ask for less"),
     # GAM.
     ("gam --name new --data.motif 11", "give --features", ""),
     ("gam --name new --data.motif 11 --features motif", "needs an argument", "motif:"),
@@ -156,6 +162,7 @@ def home(trained: Path, continues: Path, pixels: Path, tmp_path_factory: pytest.
         "pairs.tsv": "eins\tone\nzwei\ttwo\n" * 20, "broken.yaml": "data:\n  kind: text\n train: a\n",
         "tabs.yaml": "data:\n\tkind: text\n", "colon.yaml": "name: a: b\n", "list.yaml": "- a\n",
         "unknown.yaml": "data:\n  lenght: 3\n", "typed.yaml": "training:\n  epochs: many\n",
+        "one.txt": "ACGT\n",
         "mine.py": "def fifth(text):\n    return text[4] == '1'\n\n\n"
         "def nothing(texts):\n    return [float('nan')] * len(texts)\n",
     }  # fmt: skip
@@ -164,6 +171,9 @@ def home(trained: Path, continues: Path, pixels: Path, tmp_path_factory: pytest.
     (folder / "latin.txt").write_bytes(b"01\n\xff\n")
     for name, run in {"tiny": trained, "letters": continues, "pixels": pixels}.items():
         shutil.copytree(run, folder / "runs" / name)
+    shutil.copytree(continues, folder / "runs" / "moved")
+    config = folder / "runs" / "moved" / "config.yaml"
+    config.write_text(re.sub(r"( +train: ).*", r"\1/nowhere/book.txt", config.read_text()))
     small = ["--backbone.layers", "1", "--training.epochs", "1", "--json", "--runs", str(folder / "runs")]
     pairs = ["--data.kind", "parallel", "--data.train", str(folder / "pairs.tsv"), "--data.tokeniser", "words"]
     pairs += ["--backbone.hidden", "4", "--backbone.heads", "1", "--backbone.encoder_layers", "1"]

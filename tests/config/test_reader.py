@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ebar.backbones import BACKBONES
+from ebar.cli import residual_generate
 from ebar.config import reader
 from ebar.config.reader import read
 from ebar.config.train import MANUAL, TrainConfig
@@ -58,3 +59,10 @@ def test_no_more_parsers_are_kept_than_are_asked_for_in_turn(monkeypatch: pytest
     for kind in ("lstm", "awd_lstm", "transformer", "lstm"):
         assert read(["--backbone.kind", kind], MANUAL, TrainConfig).backbone.kind == kind
         assert len(reader._parsers) <= 2
+
+
+@pytest.mark.parametrize("text", ["# one", "null", "{a: b}", "a: b", ""])
+def test_a_text_that_may_be_left_out_is_taken_as_it_stands(text):
+    words, manual, kind = ["runs/mine"], residual_generate.MANUAL, residual_generate.GenerateConfig
+    assert read([*words, "--prompt", text], manual, kind).prompt == text
+    assert read(words, manual, kind).prompt is None

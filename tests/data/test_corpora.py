@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebar.data.corpus import longest_of, read_corpus, symbols_of, validation_size
+from ebar.data.corpus import longest_of, numbered_lines, read_corpus, symbols_of, validation_size
 from ebar.data.tokenisers import Alphabet, Bytes, Tokeniser
 from ebar.errors import UserError
 from ebar.types import Space
@@ -112,3 +112,10 @@ def test_validation_sizes_of_parshakova_et_al_2019():
     assert {d: validation_size(d) for d in (100, 500, 1000, 5000, 8000, 20000)} == {
         100: 100, 500: 500, 1000: 500, 5000: 1250, 8000: 2000, 20000: 2000,
     }  # fmt: skip
+
+
+def test_line_ends_and_the_mark_of_windows_are_no_symbols(tmp_path):
+    path = tmp_path / "windows.txt"
+    path.write_bytes(b"\xef\xbb\xbfab\r\nb\r\n")
+    assert list(numbered_lines(path)) == [(1, "ab"), (2, "b")]
+    assert symbols_of(path) == "ab"

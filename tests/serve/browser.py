@@ -63,7 +63,7 @@ def served(runs: Path) -> Iterator[Served]:
         coin=opened(coin(3)), slow=opened(slow),
         energy=Opened(model=energy.model, reading=energy.reading, residual=residual(3)),
     )  # fmt: skip
-    playground = Playground(Mixed(memory, Catalogue(runs=runs)), Limits(seconds=86400.0))
+    playground = Playground(Mixed(memory, Catalogue(runs=runs)), Limits(seconds=86400.0, waiting=1))
     own = listening("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(application(playground), log_level="error", lifespan="on"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [own]}, daemon=True)
@@ -76,6 +76,11 @@ def served(runs: Path) -> Iterator[Served]:
     server.should_exit = True
     thread.join()
     own.close()
+
+
+def stopped(served: Served) -> bool:
+    """Whether the one request under way, if any, was told to stop."""
+    return all(allowance.stopped for _, allowance in served.playground._running)
 
 
 class User:
@@ -185,13 +190,53 @@ def check_stop_stops_computing(served: Served) -> None:
     served.slow.began.wait()
     steps = served.slow.steps
     me.press("stop")
-    while served.playground.busy and not any(one._stopped.is_set() for one in served.playground._running.values()):
+    while not stopped(served):
         me.page.wait_for_timeout(50)
     served.slow.gate.set()
     me.status("Stopped.")
     assert served.slow.steps == steps  # the one under way was the last
     assert served.playground.busy == 0
     me.page.context.close()
+
+
+def check_closing_the_page_stops_computing(served: Served) -> None:
+    served.slow.close_gate()
+    me, other = User(served), User(served)
+    me.pick("slow")
+    me.more(length=12, draws=500)
+    me.press("compute")
+    served.slow.began.wait()
+    steps = served.slow.steps
+    me.page.context.close()
+    while not stopped(served):
+        other.page.wait_for_timeout(50)
+    served.slow.gate.set()
+    while served.playground.busy:
+        other.page.wait_for_timeout(50)
+    assert served.slow.steps == steps
+    other.page.context.close()
+
+
+def check_a_full_line_is_told_and_a_place_in_it_can_be_given_up(served: Served) -> None:
+    served.slow.close_gate()
+    users = [User(served) for _ in range(4)]  # two are computed, one waits, one is refused
+    for place, user in enumerate(users):
+        user.pick("slow")
+        user.more(length=12, draws=50)
+        user.press("compute")
+        while served.playground.busy < min(place + 1, 3):
+            user.page.wait_for_timeout(50)
+    users[2].status("waiting, 1 before this one")
+    users[3].status("The line is full (1 waiting): try again in a minute.")
+    users[2].press("stop")
+    users[2].status("Stopped.")
+    users[3].press("compute")
+    users[3].status("waiting, 1 before this one")
+    served.slow.gate.set()
+    for user in (users[0], users[1], users[3]):
+        user.status("Done.")
+    for user in users:
+        user.page.context.close()
 
 
 def check_a_language_and_its_automaton_on_a_narrow_dark_screen(served: Served) -> None:
@@ -233,6 +278,8 @@ def failures() -> dict[str, str]:
         check_a_constraint_a_slider_colours_and_errors,
         check_two_users_a_run_and_an_energy,
         check_stop_stops_computing,
+        check_closing_the_page_stops_computing,
+        check_a_full_line_is_told_and_a_place_in_it_can_be_given_up,
         check_a_language_and_its_automaton_on_a_narrow_dark_screen,
         check_another_host_and_a_large_request_are_refused,
     ]

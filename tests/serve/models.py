@@ -32,6 +32,11 @@ class Slow(Tabular):
         super().__init__(space, torch.zeros(1, number_of_prefixes(space), 2, dtype=torch.float64))
         self.gate, self.began, self.steps = threading.Event(), threading.Event(), 0
 
+    def close_gate(self) -> None:
+        """As at first."""
+        self.gate.clear()
+        self.began.clear()
+
     def advance(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
         self.steps += 1
         self.began.set()

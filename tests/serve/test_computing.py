@@ -13,8 +13,9 @@ from ebar.features.regular import Motif
 from ebar.journeys.control.constraints import Constraints
 from ebar.models.tilted import Tilted
 from ebar.serve import render, tilting
+from ebar.serve.allowance import Allowance, StoppedError
 from ebar.serve.found import Asked, Found, Part, Progress
-from ebar.serve.limits import Allowance, Limits, StoppedError
+from ebar.serve.limits import Limits
 from ebar.serve.playground import Playground
 from ebar.serve.residual import energised, parts_joint
 from ebar.serve.tilting import constrained

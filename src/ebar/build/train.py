@@ -19,6 +19,7 @@ from ebar.config.train import MANUAL, TrainConfig, read_train
 from ebar.data import DATA
 from ebar.data.corpus import Corpus
 from ebar.devices import device_at_hand, device_named
+from ebar.errors import UserError
 from ebar.journeys.train import SHAPE, Trained, train
 from ebar.models.construction import Autoregressive, assemble
 from ebar.objectives import OBJECTIVES
@@ -110,7 +111,22 @@ def train_branches(
 def load_trained(folder: Path) -> Trained[Autoregressive]:
     """The best model of a run folder, and its data."""
     run = read_train(folder)
-    data = build_corpus(run, folder)
+    try:
+        data = build_corpus(run, folder)
+    except UserError as error:
+        raise _left_behind(run, folder) or error from None
     model = load_model(run, folder, data.space)
     model.reading = data.reading
     return Trained(model=model, data=data, history=History.read(folder), folder=folder)
+
+
+def _left_behind(run: TrainConfig, folder: Path) -> UserError | None:
+    """What to say of a run that was moved or pulled to another machine, without its data."""
+    named = [run.data.options.get(name) for name in ("train", "train_target", "validation", "test")]
+    missing = [path for path in named if path is not None and not Path(path).exists()]
+    if not missing:
+        return None
+    return UserError(
+        f"{folder} cannot be opened without its data, and there is no {missing[0]}: put the file there, or write where "
+        f"it is into {folder / 'config.yaml'}."
+    )

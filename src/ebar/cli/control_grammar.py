@@ -18,7 +18,7 @@ from typing import Annotated
 
 from torch import Generator
 
-from ebar.bounds import Count, Location, Natural, at_least
+from ebar.bounds import Count, Location, Natural, Seed, at_least
 from ebar.build.control import load_model_at
 from ebar.cli.show import show_with_texts
 from ebar.config.reader import Answer, Manual, read
@@ -56,7 +56,7 @@ class GrammarConfig(Answer):
     """Texts to show."""
     rows: Count = 64
     """Draws made at a time."""
-    seed: Natural = 0
+    seed: Seed = 0
     """Of the draws."""
     device: str | None = None
     """Where to compute, such as cpu or cuda."""

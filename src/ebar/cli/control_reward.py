@@ -15,7 +15,7 @@ from typing import Annotated
 
 from torch import Generator
 
-from ebar.bounds import Amount, Count, Location, Natural, at_least
+from ebar.bounds import Amount, Count, Location, Natural, Seed, at_least
 from ebar.build.control import load_model_at
 from ebar.build.terms import load_function
 from ebar.cli.show import show_with_texts
@@ -56,7 +56,7 @@ class RewardConfig(Answer):
     sampler: Chosen = choice(SAMPLERS, "resampling")
     rows: Count = 256
     """Draws made at a time."""
-    seed: Natural = 0
+    seed: Seed = 0
     """Of the draws."""
     device: str | None = None
     """Where to compute, such as cpu or cuda."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ebar.bounds import Count, Natural
+from ebar.bounds import Count, Seed
 from ebar.cli.show import show
 from ebar.config.reader import Answer, Manual, argument, read
 from ebar.data.corpus import numbered_lines
@@ -28,7 +28,7 @@ class DiversityConfig(Answer):
     """Texts, one a line."""
     references: Count | None = None
     """Other lines that each is compared with, so that files of unequal size can be compared; by default all."""
-    seed: Natural = 0
+    seed: Seed = 0
     """Of the choice of references."""
 
 

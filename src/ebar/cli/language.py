@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ebar.bounds import Count, Natural
+from ebar.bounds import Count, Seed
 from ebar.cli.show import show, show_json
 from ebar.config.reader import Answer, Manual, argument, read
 from ebar.data.languages import Language
@@ -41,7 +41,7 @@ class LanguageConfig(Answer):
     """Draws."""
     draws: Count = 100_000
     """For divergences known only by sampling."""
-    seed: Natural = 0
+    seed: Seed = 0
     """Of the draws."""
 
 

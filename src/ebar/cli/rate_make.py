@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ebar.bounds import Natural
+from ebar.bounds import Seed
 from ebar.cli.show import show
 from ebar.config.reader import Answer, Manual, read
 from ebar.data.corpus import numbered_lines
@@ -34,7 +34,7 @@ class RateMakeConfig(Answer):
     """File of the continuations by the other system."""
     output: Path
     """File of the page; its key is beside it, with .key.json for a suffix."""
-    seed: Natural = 0
+    seed: Seed = 0
     """Of the order."""
 
 

@@ -11,7 +11,7 @@ Example:
 
 from dataclasses import dataclass, field
 
-from ebar.bounds import Amount, Count, Location, Natural
+from ebar.bounds import Amount, Count, Location, Natural, Seed
 from ebar.config.reader import Chosen, Manual, choice
 from ebar.config.train import Computed
 from ebar.data.labelled_images import LabelledImagesData
@@ -48,7 +48,7 @@ class EncoderOptions:
 class ClassifyConfig(Computed):
     """Everything that decides the result."""
 
-    seed: Natural = 0
+    seed: Seed = 0
     """Of the choice of labelled and held-out images, of weights, order and noise."""
     labels: Count = 100
     """Labelled images, equally many of each class."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from ebar.bounds import Count, Location, Natural, at_least, check
+from ebar.bounds import Count, Location, Natural, Seed, at_least, check
 from ebar.build.terms import Term, kinds_help
 from ebar.config.reader import Manual, argument, list_option, read_file
 
@@ -37,7 +37,7 @@ class Constrained:
     """To fit what looks ahead to."""
     rows: Count = 1024
     """Draws made at a time: fewer take less memory."""
-    seed: Natural = 0
+    seed: Seed = 0
     """Of the draws."""
     device: str | None = None
     """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ebar.bounds import Count, Natural
+from ebar.bounds import Count, Seed
 from ebar.build.terms import Term, kinds_help
 from ebar.config.reader import Answer, Chosen, argument, choice, list_option
 from ebar.models.truncated import Truncation
@@ -23,7 +23,7 @@ class OfRun(Answer):
 
     run: Path = argument()
     """Folder of a trained run."""
-    seed: Natural = 0
+    seed: Seed = 0
     """Of the draws."""
 
 
@@ -34,7 +34,7 @@ class Drawing:
     sampler: Chosen = choice(SAMPLERS, "resampling")
     proposal: Literal["base", "look_ahead"] = "base"
     """What the sampler proposes from: the model, or the model steered by the automata of the tilt."""
-    seed: Natural = 0
+    seed: Seed = 0
     """Of the draws."""
 
 

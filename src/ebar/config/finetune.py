@@ -13,7 +13,7 @@ Example:
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ebar.bounds import Amount, Location, Natural, Share
+from ebar.bounds import Amount, Location, Seed, Share
 from ebar.config.reader import Chosen, Manual, choice, list_option
 from ebar.config.train import Computed
 from ebar.data.labelled import LabelledData
@@ -38,7 +38,7 @@ MANUAL = Manual.of(
 class FinetuneConfig(Computed):
     """Everything that decides the result of fine-tuning."""
 
-    seed: Natural = 0
+    seed: Seed = 0
     """Of new weights, order and dropout, and of which training examples data.limit leaves."""
     pretrained: Location | None = None
     """What to start from, also called --from: folder of a run of `ebar pretrain` or `ebar finetune`; or folder or hub

@@ -12,7 +12,7 @@ Example:
 
 from dataclasses import dataclass, field
 
-from ebar.bounds import Natural, NonNegative
+from ebar.bounds import NonNegative, Seed
 from ebar.config.reader import Chosen, Manual, choice
 from ebar.config.train import Computed
 from ebar.energies.discriminators import DISCRIMINATORS
@@ -34,7 +34,7 @@ MANUAL = Manual.of(
 class GameConfig(Computed):
     """Everything that decides the result of a game."""
 
-    seed: Natural = 0
+    seed: Seed = 0
     """Of data, weights, order and noise."""
     data: Chosen = choice(GAME_DATA, "points")
     generator: Chosen = choice(GENERATORS, "mlp")

@@ -261,6 +261,8 @@ def _declare_option(options: ArgumentParser, own: Field[Any], hint: Any, default
     if default is MISSING and not own.metadata.get("positional"):
         settings["type"] = hint | None  # asked for in `_instance`, in a sentence of our own
         default = None
+    if hint == str | None:
+        settings["type"] = str  # as it stands: read as YAML, '# one' would be a comment and 'null' nothing
     if get_origin(hint) is tuple and get_args(hint)[-1:] == (...,):
         settings |= {"type": get_args(hint)[0], "nargs": "*"}
         default = list(default)

@@ -13,7 +13,7 @@ Example:
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ebar.bounds import Location, Natural
+from ebar.bounds import Location, Seed
 from ebar.config.reader import Chosen, Manual, choice
 from ebar.data.chunks import ChunksData
 from ebar.energies.kinds import ENERGIES
@@ -30,7 +30,7 @@ class ResidualConfig:
     base: Location
     """Folder of a text run of ebar's, or a causal language model: a Hugging Face folder or hub name, a .gguf file, a
     .bin file of llama2.c."""
-    seed: Natural = 0
+    seed: Seed = 0
     """Of weights, order, dropout and draws."""
     device: str = "cpu"
     """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""

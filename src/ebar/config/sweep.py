@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ebar.bounds import Count, Natural
+from ebar.bounds import Count, Seed
 from ebar.config.reader import Manual, argument, list_option
 from ebar.errors import UserError
 from ebar.journeys.sweep.search import Between, Dimension, Halving, OneOf, Search, Value
@@ -34,7 +34,7 @@ class SweepConfig:
     )
     trials: Count = 30
     """In all; more of them may be asked for later."""
-    seed: Natural = 0
+    seed: Seed = 0
     """Of what is tried; the runs have their own."""
     startup: Count = 10
     """Trials drawn at random, before the earlier ones decide what is tried."""

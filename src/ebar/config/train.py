@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from ebar.backbones import BACKBONES
-from ebar.bounds import Natural
+from ebar.bounds import Seed
 from ebar.config.reader import Chosen, Manual, choice, read_file
 from ebar.data import DATA
 from ebar.heads import HEADS
@@ -28,7 +28,7 @@ MANUAL = Manual.of(__doc__)
 class Computed:
     """What decides every result of a training besides its own options."""
 
-    seed: Natural = 0
+    seed: Seed = 0
     """Of data, weights, order, dropout and draws."""
     device: str = "cpu"
     """Where to compute: auto, cpu, cuda or mps; auto is cuda where there is one."""

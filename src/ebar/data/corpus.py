@@ -159,7 +159,7 @@ def every_nth(part: Any, n: int, there_are: str, what: str) -> tuple[Any, Any]:
     """Training rows without every n-th, and every n-th as validation rows."""
     rows = torch.arange(count_rows(part))
     if len(rows) < n:
-        raise UserError(f"{there_are} {len(rows)} {what}: give more, or a validation file.")
+        raise UserError(f"{there_are} {len(rows)} of the {n} {what} that are needed: give more, or a validation file.")
     return take(part, rows[rows % n != n - 1]), take(part, rows[rows % n == n - 1])
 
 
@@ -196,12 +196,15 @@ def readable(path: Path, reached: Callable[[], str]) -> Iterator[Any]:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file with their numbers, counted from 1; an empty line is an empty sequence."""
+    """The lines of a file with their numbers, counted from 1; an empty line is an empty sequence.
+
+    Line ends of Windows, and the mark that its editors put before the first line (BOM), are no part of any.
+    """
     number = 0
     with readable(path, lambda: f"line {number}") as file:
         for number, raw in enumerate(file, 1):
             try:
-                text = raw.decode()
+                text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise UserError(f"{path}, line {number}: byte {error.start + 1} is not UTF-8: save it so.") from None
             yield number, text.removesuffix("\n").removesuffix("\r")

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ebar.estimators.effective_samples import EffectiveSamples
+from ebar.serve.allowance import Allowance
 from ebar.serve.cloud import Cloud, Knob, NextWord
-from ebar.serve.limits import Allowance
 from ebar.types import Estimate
 
 

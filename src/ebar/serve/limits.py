@@ -1,8 +1,5 @@
-"""What one request may ask for and spend, and how it is stopped."""
+"""What one request may ask for and spend; models and energies that keep to it."""
 
-import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +12,7 @@ from ebar.bounds import Amount, Count, check
 from ebar.errors import UserError
 from ebar.models.drawing import drawn_at_once, stepper_of
 from ebar.models.stepwise import ByChainRule
+from ebar.serve.allowance import Allowance
 from ebar.types import Context, Sequences, Space, State, Stepwise
 
 
@@ -27,9 +25,9 @@ class Limits:
     length: Count = 100
     """Tokens of a draw."""
     seconds: Amount = 60.0
-    """A request is ended then."""
+    """A request is ended then; opening its model is counted, waiting for its turn is not."""
     memory: Amount = 512.0
-    """Megabytes that a request's own tables and states may take, each of them."""
+    """Megabytes of a request's tables, and of its draws; one is ended when memory grows by twice that meanwhile."""
     characters: Count = 2000
     """Of a prompt, a text or all constraints together."""
     terms: Count = 6
@@ -38,11 +36,18 @@ class Limits:
     """Whose last result is kept."""
     models: Count = 2
     """Kept open."""
+    at_once: Count = 2
+    """Requests that are computed at a time."""
     waiting: Count = 8
-    """Requests in the queue."""
+    """Requests that wait for their turn; more are refused."""
 
     def __post_init__(self) -> None:
         check(self)
+
+    @property
+    def growth(self) -> float:
+        """Megabytes that the process may grow by while a request is computed."""
+        return 2 * self.memory
 
     @property
     def numbers(self) -> int:
@@ -63,36 +68,6 @@ class Limits:
             shown = "nothing" if number is None else f"{number:g}"
             raise UserError(f"{what}: a number from {least:,} to {most:,} is needed here, not {shown}.")
         return int(number)
-
-
-class StoppedError(Exception):
-    """The request was stopped by whoever made it: there is nobody to tell."""
-
-
-class Allowance:
-    """What a request may still spend. Whoever computes asks; whoever made the request may stop it from outside."""
-
-    def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic):
-        self.seconds, self.clock = seconds, clock
-        self._stopped = threading.Event()
-        self.renew()
-
-    def renew(self) -> None:
-        """The time begins now; who was stopped stays so."""
-        self.end = self.clock() + self.seconds
-
-    def stop(self) -> None:
-        """From any thread: the next question is answered by an error."""
-        self._stopped.set()
-
-    def check(self) -> None:
-        """Goes on, or raises."""
-        if self._stopped.is_set():
-            raise StoppedError
-        if self.clock() > self.end:
-            raise UserError(
-                f"This took more than {self.seconds:g} seconds and was ended: ask for fewer draws or shorter texts."
-            )
 
 
 class Watched(ByChainRule):

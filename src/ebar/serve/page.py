@@ -10,14 +10,15 @@ import gradio as gr
 
 from ebar.errors import UserError
 from ebar.serve import render
+from ebar.serve.allowance import StoppedError
 from ebar.serve.found import Asked, Found, Progress
 from ebar.serve.languages import describe
-from ebar.serve.limits import StoppedError
 from ebar.serve.playground import Playground
 
 STYLE = (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
 HEAD = '<meta name="robots" content="noindex"><link rel="icon" href="data:,">'
 Number = float | int | None  # a box may be empty
+FLOOD = 100  # requests that gradio knows of at one time
 EXAMPLES = "word:rabbit|bunny=1\nword:she|her=0.5"
 
 
@@ -33,8 +34,7 @@ def theme() -> gr.themes.Base:
 
 
 def build_page(playground: Playground) -> gr.Blocks:
-    """All of it; computing is queued, two requests at a time."""
-    limits = playground.limits
+    """All of it. The playground itself says whose turn it is; only a flood of requests meets gradio's own queue."""
     page = gr.Blocks(title="ebar playground", analytics_enabled=False)
     with page:
         gr.HTML(
@@ -50,7 +50,7 @@ def build_page(playground: Playground) -> gr.Blocks:
             playground.stop(_user(request))
 
         page.unload(left)
-    page.queue(max_size=limits.waiting, api_open=False, default_concurrency_limit=2)
+    page.queue(max_size=FLOOD, api_open=False, default_concurrency_limit=2)
     return page
 
 
@@ -149,13 +149,13 @@ def _model_tab(playground: Playground) -> None:
     private: Any = {"api_visibility": "private"}
     go.click(
         _computing(playground, len(outputs)), [name, prompt, constraints, draws, length, seed, reads], outputs,
-        concurrency_id="drawing", concurrency_limit=2, show_progress="hidden", **private,
+        concurrency_limit=None, show_progress="hidden", **private,
     )  # fmt: skip
     stop.click(stopped, queue=False, **private)
     name.input(filled, [name], [about, prompt, constraints, length], **private)
     slider.input(turned, [knob, slider], [curve], show_progress="hidden", trigger_mode="always_last", **private)
     knob.input(chosen, [knob], [slider, curve], show_progress="hidden", **private)
-    colour.click(colours, [text], [coloured], concurrency_id="drawing", **private)
+    colour.click(colours, [text], [coloured], concurrency_limit=None, **private)
 
 
 @no_type_check  # at run time: the page asks whether this is a generator, which it no longer is once it is checked

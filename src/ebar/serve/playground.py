@@ -1,74 +1,41 @@
 """The playground without its page: models that are open, users and their last results, all of it bounded."""
 
 import threading
-from collections import OrderedDict
-from collections.abc import Generator
-from typing import Protocol, TypeVar, runtime_checkable
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 from ebar.errors import UserError
-from ebar.serve.catalogue import Opened, Place, Suggested
+from ebar.serve.allowance import Allowance, Meter
 from ebar.serve.found import Asked, Found, Part, Progress
-from ebar.serve.limits import Allowance, Limits
+from ebar.serve.limits import Limits
+from ebar.serve.models import Bounded, Models, Shelf
 from ebar.serve.residual import energised
 from ebar.serve.tilting import constrained
+from ebar.serve.turns import Turns
 from ebar.types import Estimate
-
-Kept = TypeVar("Kept")
-
-
-@runtime_checkable
-class Shelf(Protocol):
-    """What models are taken from; `Catalogue` is the one of folders."""
-
-    def places(self) -> dict[str, Place]: ...
-
-    def open(self, name: str) -> Opened: ...
-
-    def suggested(self, name: str) -> Suggested | None: ...
-
-
-class Bounded(OrderedDict[str, Kept]):
-    """The entries used last."""
-
-    def __init__(self, most: int):
-        super().__init__()
-        self.most = most
-
-    def keep(self, key: str, value: Kept) -> None:
-        """The newest; the oldest beyond the bound is dropped."""
-        self[key] = value
-        self.move_to_end(key)
-        while len(self) > self.most:
-            self.popitem(last=False)
 
 
 class Playground:
-    """Any number of users, each known by a word. One request of each is computed at a time."""
+    """Any number of users, each known by a word."""
 
     def __init__(self, catalogue: Shelf, limits: Limits):
         self.catalogue, self.limits = catalogue, limits
-        self._open: Bounded[Opened] = Bounded(limits.models)
+        self.meter = Meter()
+        self.models = Models(catalogue, limits.models, self.meter)
+        self.turns = Turns(limits.at_once, limits.waiting)
         self._found: Bounded[Found] = Bounded(limits.users)
-        self._running: dict[str, Allowance] = {}
-        self._lock, self._opening = threading.Lock(), threading.Lock()  # neither is held while something is drawn
-
-    def open(self, name: str) -> Opened:
-        """A model, kept open for the next request."""
-        with self._opening:
-            if name not in self._open:
-                self._open.keep(name, self.catalogue.open(name))
-            self._open.move_to_end(name)
-            return self._open[name]
+        self._running: list[tuple[str, Allowance]] = []  # requests of users, those that wait too
+        self._lock = threading.Lock()  # not held while something is computed
 
     def compute(self, user: str, asked: Asked) -> Generator[Progress | Found, None, None]:
         """Progress, then the answer, which is kept for the questions that follow. Closed or stopped, it ends."""
         self.limits.check_text(asked.prompt, "The prompt")
         self.limits.check_text(asked.constraints, "The constraints")
-        allowance = self._begin(user)
-        try:
+        with self._request(user) as allowance:
+            yield from self.turns.wait(allowance)
+            allowance.renew()
             yield Progress(f"opening {asked.name}")
-            opened = self.open(asked.name)
-            allowance.renew()  # what it takes to open a model is not the request's
+            opened = self.models.get(asked.name, allowance)
             steps = (
                 constrained(opened, asked, self.limits, allowance)
                 if opened.residual is None
@@ -80,10 +47,6 @@ class Playground:
                         self._found.keep(user, step)
                 yield step
                 allowance.check()
-        finally:
-            allowance.stop()
-            if self._running.get(user) is allowance:
-                del self._running[user]
 
     def result(self, user: str) -> Found:
         """The last answer of a user."""
@@ -107,24 +70,35 @@ class Playground:
             raise UserError("Nothing prefers one text to another here: give a constraint first, and press Compute.")
         if not self.limits.check_text(text, "The text").strip():
             raise UserError("There is no text to colour: type one.")
-        allowance = self._begin(user)
-        try:
+        with self._request(user) as allowance:
+            for _ in self.turns.wait(allowance):
+                pass
+            allowance.renew()
             return found.parts(text, allowance)
-        finally:
-            if self._running.get(user) is allowance:
-                del self._running[user]
 
     def stop(self, user: str) -> None:
-        """Whatever this user has under way stops at its next step."""
-        running = self._running.get(user)
-        if running is not None:
-            running.stop()
+        """Whatever this user has under way stops at its next step; what waits for its turn, at once."""
+        with self._lock:
+            own = [allowance for name, allowance in self._running if name == user]
+        for allowance in own:
+            allowance.stop()
+        self.turns.notice()
 
     @property
     def busy(self) -> int:
-        """Requests that are being computed."""
+        """Requests that are computed or wait."""
         return len(self._running)
 
-    def _begin(self, user: str) -> Allowance:
-        self._running[user] = Allowance(self.limits.seconds)
-        return self._running[user]
+    @contextmanager
+    def _request(self, user: str) -> Iterator[Allowance]:
+        allowance = Allowance(self.limits.seconds, megabytes=self.limits.growth, meter=self.meter)
+        entry = (user, allowance)
+        with self._lock:
+            self._running.append(entry)
+        try:
+            yield allowance
+        finally:
+            allowance.stop()
+            self.turns.leave(allowance)
+            with self._lock:
+                self._running.remove(entry)

@@ -13,10 +13,11 @@ from ebar.evaluation.next_words import next_words
 from ebar.journeys.residual.journey import Residual
 from ebar.models.tilted import measured_energy, propose
 from ebar.samplers.draw import shares
+from ebar.serve.allowance import Allowance
 from ebar.serve.checks import rows_at_once
 from ebar.serve.cloud import Cloud, Knob, NextWord
 from ebar.serve.found import Asked, Found, Moment, Part, Progress, heaviest
-from ebar.serve.limits import Allowance, Limits, Watched, WatchedEnergy
+from ebar.serve.limits import Limits, Watched, WatchedEnergy
 from ebar.serve.tilting import WORDS
 from ebar.types import Context, Sequences
 

@@ -27,11 +27,12 @@ from ebar.samplers.draw import shares
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import ScoredDraws, draw_scored, guided
 from ebar.serve.ahead import encoded, parts_ahead, spellings
+from ebar.serve.allowance import Allowance
 from ebar.serve.catalogue import Opened
 from ebar.serve.checks import check_automata, check_terms, rows_at_once
 from ebar.serve.cloud import Cloud, Knob
 from ebar.serve.found import Asked, Found, Moment, Progress, heaviest
-from ebar.serve.limits import Allowance, Limits, Watched
+from ebar.serve.limits import Limits, Watched
 from ebar.training.moment_matching.newton import Newton
 from ebar.types import Estimate, Sequences
 
