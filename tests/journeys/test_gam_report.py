@@ -99,7 +99,8 @@ def test_a_sentence_about_several_figures_is_said_once() -> None:
         ),
         (
             Estimate(-0.02, -0.03, -0.01, 40.0),
-            "π lost: it costs 0.0200 [0.0100, 0.0300] nats per token more than r, on 40 test items (95 %, paired).",
+            "π lost: it costs 0.0200 [0.0100, 0.0300] nats per token more than r, on 40 test items (95 %, paired); "
+            "keep r, or give π more draws to learn from.",
         ),
         (
             Estimate(0.01, -0.01, 0.03, 40.0),

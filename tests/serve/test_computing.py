@@ -222,3 +222,7 @@ def test_words_of_users_and_models_are_escaped():
     assert "<script" not in shown
     assert "&lt;script&gt;" in shown
     assert render.sentence("<b>") == '<p class="note" role="status">&lt;b&gt;</p>'
+
+
+def test_nothing_has_no_sign():
+    assert [render.number(value, 2) for value in (-0.001, 0.0, -0.0, -0.011, 1.5)] == ["0.00"] * 3 + ["−0.01", "1.50"]

@@ -12,6 +12,7 @@ from ebar.errors import UserError
 from ebar.journeys.export import WEIGHTS, Exported, To, check_place, export, packed, written_folder
 from ebar.journeys.finetune.description import ENCODER
 from ebar.journeys.train import SHAPE
+from ebar.models.truncated import Truncated
 from ebar.store.stages import CONFIG
 from ebar.training.run import Checkpoints
 
@@ -73,4 +74,5 @@ def _tuned(run: RunSummary, to: To, place: Path) -> Exported:
     model = open_control(fit).model
     model.load_state_dict(load_file(str(saved / WEIGHTS)))
     base = load_trained(Path(str(summarise(fit).tree["model"])))
-    return export(model, place, tokeniser=base.data.tokeniser)
+    whole = model.model if isinstance(model, Truncated) else model  # texts shorter than the run's own: the same logits
+    return export(whole, place, tokeniser=base.data.tokeniser)

@@ -240,4 +240,4 @@ def number(value: float, digits: int) -> str:
         return "not known"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    return f"{value:.{digits}f}".replace("-", "−")
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # −0.0 + 0.0 is 0.0: no sign of what is none

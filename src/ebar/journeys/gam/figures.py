@@ -95,7 +95,7 @@ class GamFigures:
             return f"{name} gained: it costs {less}, {over}."
         if gain.high < 0:
             more = f"{-gain.value:.4f} [{-gain.high:.4f}, {-gain.low:.4f}] nats per token more than r"
-            return f"{name} lost: it costs {more}, {over}."
+            return f"{name} lost: it costs {more}, {over}; keep r, or give π more draws to learn from."
         return f"Nothing tells whether {name} gained: it costs {less}, {over}, and 0 is in the interval."
 
     def table(self) -> dict[str, list[Estimate | None]]:
