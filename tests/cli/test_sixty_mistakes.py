@@ -182,9 +182,9 @@ def home(trained: Path, continues: Path, pixels: Path, tmp_path_factory: pytest.
         "game": read(["--data.mixture", "spirals"], game.MANUAL, game.GameConfig),
         "residual": read(["--base", str(continues)], residual.MANUAL, residual.ResidualConfig),
     }
-    for name, config in made.items():
+    for name, tree in made.items():
         (folder / "runs" / name).mkdir()
-        (folder / "runs" / name / "config.yaml").write_text(to_yaml(config))
+        (folder / "runs" / name / "config.yaml").write_text(to_yaml(tree))
         (folder / "runs" / name / "results.json").write_text("{}")
     (folder / "bare").mkdir()
     for name in ("config.json", "model.safetensors"):

@@ -3,7 +3,7 @@
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Generator
@@ -22,7 +22,7 @@ from ebar.samplers.rejection import QuasiRejection
 from ebar.shards import Workers
 from ebar.store.writing import to_json
 from ebar.training.distillation import distil
-from ebar.types import Context, Sequences, Space
+from ebar.types import Context, Sequences, Space, Stepwise
 
 
 class Common:
@@ -133,7 +133,8 @@ def scored(folder: Path, workers: Workers) -> bytes:
         Importance(), target, 130, shard_size=50, generator=Generator().manual_seed(6), workers=workers
     )  # fmt: skip
     generated = generate_each(
-        target.base, target.energy, [None] * 3, candidates=5, generator=Generator().manual_seed(8), workers=workers
+        cast(Stepwise, target.base), target.energy, [None] * 3, candidates=5, generator=Generator().manual_seed(8),
+        workers=workers,
     )  # fmt: skip
     truth = ebar.Language(motif="11", length=9).distribution()
     student = Tabular.random(truth.space, generator=Generator().manual_seed(5))

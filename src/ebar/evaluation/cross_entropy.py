@@ -76,7 +76,7 @@ def negative_log_scores(
 ) -> Float[Tensor, " batch"]:
     """−log_prob (or −log_score) of each sequence, in float64; a context has one row for each."""
     total, device = len(data.lengths), data.lengths.device
-    rows = torch.arange(total, device=device).split(BATCH)
+    rows = torch.split(torch.arange(total, device=device), BATCH)
     jobs = ((data.select(own), None if context is None else context.select(own)) for own in rows)
     parts = []
     with bar("scoring", total, "sequences") as progress:

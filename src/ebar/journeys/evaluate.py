@@ -107,8 +107,8 @@ def evaluate(
         about = f"{costs.tokens:,} tokens, windows of {length} moved on by {length if stride is None else stride}"
         return _text(model, data, data.tokeniser, stream, costs, about, generator)
     drawn = model.sample(draws, generator=generator)
-    costs = cross_entropy(model, test, workers=workers)
-    return Evaluated(_sequences(data, costs, drawn, features), _marked(data, drawn), f"{draws:,} draws")
+    figures = _sequences(data, cross_entropy(model, test, workers=workers), drawn, features)
+    return Evaluated(figures, _marked(data, drawn), f"{draws:,} draws")
 
 
 def _sequences(data: Corpus, costs: CrossEntropy, drawn: Sequences, features: Sequence[Feature]) -> dict[str, object]:

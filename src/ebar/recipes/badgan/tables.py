@@ -207,7 +207,7 @@ def departures(cells: Sequence[Cell]) -> list[str]:
 
 READING = Caption(
     items="test images, one training",
-    shared="test images",
+    shared="All seeds share their test images; where an interval says so, it holds their error too.",
     departures=departures,
     elsewhere=lambda cells: "2000 epochs" if cells[0]["configuration"]["training"]["epochs"] < 100 else None,
 )
