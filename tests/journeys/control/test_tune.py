@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +107,13 @@ def test_the_gradient_is_that_of_kl_to_p(method: str, controlled: Controlled) ->
     learning = Learning(policy)
     ahead = None if method == "likelihood" else controlled.ahead
     drawn = controlled.scored(20_000, Generator().manual_seed(1), ahead=controlled.ahead)
-    objective = (
-        policy_gradient(controlled.p, policy, controlled.constraints, tuning, ahead)
-        if method == "policy_gradient"
-        else distillation(controlled.p, policy, tuning, ahead, drawn)
-    )
-    (loss,) = objective.losses(torch.empty(20_000, 0), Clock(0, 0), generator=Generator().manual_seed(0))
+    objective: Any = policy_gradient(controlled.p, policy, controlled.constraints, tuning, ahead)
+    batch: Any = torch.empty(20_000, 0)
+    if method != "policy_gradient":
+        tuning = replace(tuning, draws=20_000)
+        objective, batches = distillation(controlled.p, policy, tuning, ahead, drawn, rows=1, seed=0)
+        (batch,) = batches.at(0, 0)
+    (loss,) = objective.losses(batch, Clock(0, 0), generator=Generator().manual_seed(0))
     found = torch.cat([g.flatten() for g in torch.autograd.grad(loss.value, list(learning.parameters()))])
     x = all_sequences(controlled.q.space)
     log_q = controlled.q.log_prob(x).detach().double()
@@ -290,25 +292,37 @@ def test_distillation_comes_near_p_and_goes_on_where_it_was(controlled: Controll
 
 
 def test_distillation_of_what_looks_ahead_is_at_rest(controlled: Controlled) -> None:
-    """Where π is what looks ahead, its own draws teach it nothing, and those of g only what g is wrong about."""
+    """Where π is the proposal that looks ahead, nothing is left to learn from it, on its own draws or π's."""
     ahead = controlled.ahead
     assert ahead is not None
     drawn = controlled.scored(200, Generator().manual_seed(1), ahead=ahead)
-    tuning = Tuning(**QUICK, own=0.9)
-    objective = distillation(controlled.p, ahead, tuning, ahead, drawn)
-    (loss,) = objective.losses(torch.empty(50, 0), Clock(0, 0), generator=Generator().manual_seed(0))
-    assert float(loss.value) == pytest.approx(0, abs=1e-5)
-    # q is not g.
-    objective = distillation(controlled.p, controlled.q, tuning, ahead, drawn)
-    (loss,) = objective.losses(torch.empty(50, 0), Clock(0, 0), generator=Generator().manual_seed(0))
-    assert float(loss.value) > 0.1
+    for policy, least, most in ((ahead, -1e-5, 1e-5), (controlled.q, 0.1, math.inf)):
+        objective, batches = distillation(
+            controlled.p, policy, Tuning(**QUICK, own=0.75), ahead, drawn, rows=64, seed=0
+        )
+        (loss,) = objective.losses(next(batches.at(0, 3)), Clock(0, 0), generator=Generator().manual_seed(0))
+        assert least < float(loss.value) < most
 
 
-def test_a_distillation_that_finds_nothing_of_p_says_so(controlled: Controlled) -> None:
+def test_draws_are_fresh_and_the_same_when_asked_again(controlled: Controlled) -> None:
+    tuning = Tuning(**QUICK)
+    drawn = controlled.scored(200, Generator().manual_seed(1), ahead=controlled.ahead)
+    _, batches = distillation(controlled.p, controlled.q, tuning, controlled.ahead, drawn, rows=100, seed=0)
+    assert len(batches) == 3  # half of the 64 draws of a step are π's own
+    first = list(batches.at(0, 0))
+    assert [len(one.log_weights) for one in first] == [32] * 3
+    (last,) = batches.at(0, 2)
+    assert torch.equal(last.x.tokens, first[2].x.tokens)
+    assert not torch.equal(next(batches.at(1, 0)).x.tokens, first[0].x.tokens)
+
+
+@pytest.mark.parametrize(("proposal", "said"), [("model", "None of 40 draws"), ("policy", "look_ahead or model")])
+def test_a_distillation_that_finds_nothing_of_p_says_so(proposal: Any, said: str, controlled: Controlled) -> None:
     drawn = controlled.scored(40, Generator().manual_seed(1))
     nothing = drawn._replace(log_weights=torch.full_like(drawn.log_weights, -math.inf))
-    with pytest.raises(UserError, match="None of 40 draws is a text of p"):
-        distillation(controlled.p, controlled.q, Tuning(**QUICK), None, nothing)
+    tuning = Tuning(**QUICK, proposal=proposal)
+    with pytest.raises(UserError, match=said):
+        distillation(controlled.p, controlled.q, tuning, None, nothing, rows=64, seed=0)
 
 
 def test_both_ways_are_compared_and_the_nearer_is_kept(controlled: Controlled, tmp_path: Path) -> None:

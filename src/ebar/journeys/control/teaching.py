@@ -9,7 +9,7 @@ from torch import Generator, nn
 
 from ebar.errors import UserError
 from ebar.journeys.control.constraints import Constraints
-from ebar.journeys.control.distilling import Distillation
+from ebar.journeys.control.distilling import Distillation, FreshDraws
 from ebar.maths.log_space import log_mean_exp
 from ebar.models.tilted import Tilted
 from ebar.objectives import PolicyGradient
@@ -21,7 +21,9 @@ RATES = (1e-4, 3e-4, 1e-3, 3e-3)  # tried by a pilot
 PILOT_STEPS = 12  # with each of them
 
 
-def distillation(target: Tilted, policy: Any, tuning: Any, ahead: Guided | None, drawn: ScoredDraws) -> Distillation:
+def distillation(
+    target: Tilted, policy: Any, tuning: Any, ahead: Guided | None, drawn: ScoredDraws, *, rows: int, seed: int
+) -> tuple[Distillation, FreshDraws]:
     """From draws that look ahead or, if the model is to propose, of the model; Z is that of given draws."""
     if tuning.proposal == "policy":
         raise UserError("Distillation needs draws that find p from the start: use --proposal look_ahead or model.")
@@ -29,8 +31,12 @@ def distillation(target: Tilted, policy: Any, tuning: Any, ahead: Guided | None,
     if log_z == -math.inf:
         count = len(drawn.log_weights)
         raise UserError(f"None of {count:,} draws is a text of p: give more --evaluation_draws, or fit with --rounds.")
-    own = ahead if tuning.proposal == "look_ahead" else None
-    return Distillation(target=target, model=policy, ahead=own, log_z=log_z, own=tuning.own)
+    ahead = ahead if tuning.proposal == "look_ahead" else None
+    given = tuning.draws if ahead is None else max(1, round((1 - tuning.own) * tuning.draws))
+    return (
+        Distillation(model=policy, ahead=ahead, log_z=log_z, own=tuning.draws / given - 1),
+        FreshDraws(target=target, ahead=ahead, batch_size=given, rows=rows, seed=seed),
+    )
 
 
 def policy_gradient(

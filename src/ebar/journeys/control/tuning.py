@@ -1,4 +1,4 @@
-"""π: a language model of its own that has learnt what is wanted, by policy gradient or from texts of p.
+"""π: a language model of its own that has learnt what is wanted, by policy gradient or by distillation.
 
 Both make KL(p‖π) small. It goes on until the moments of π are what was asked, to within a tolerance, until the draws
 fall in worth, or to the last of the steps.
@@ -26,7 +26,7 @@ from ebar.estimators.divergences import kl_to_model
 from ebar.estimators.effective_samples import same_draws
 from ebar.estimators.exact import device_of
 from ebar.journeys.control.constraints import Constraints
-from ebar.journeys.control.distilling import Distillation
+from ebar.journeys.control.distilling import Distillation, FreshDraws
 from ebar.journeys.control.judging import Figures, arrived, evaluations, has_fallen, nearest, numbers_of, tuning_figures
 from ebar.journeys.control.report import MODEL, TARGET, Tuned, write_tune_page
 from ebar.journeys.control.teaching import distillation, policy_gradient, searched_rate
@@ -55,7 +55,8 @@ class Tuning:
     """How a model π of its own is made of the controlled one, by policy gradient or by distillation."""
 
     method: Literal["policy_gradient", "distillation", "both"] = "policy_gradient"
-    """What π learns from: draws weighed anew in each step, or texts of p; both: one after the other, and the nearer."""
+    """What π learns from: how draws are weighed, or what draws that look ahead would choose in each place; both: one
+    after the other, and the nearer."""
     steps: Count = 500
     """Of the optimiser, at most."""
     tolerance: Amount | None = 0.02
@@ -132,12 +133,14 @@ def tune(
                 lambda: {"learning_rate": searched_rate(policy, drawn, min(tuning.draws, rows), folded(seed, "rate"))},
             )
             tuning = replace(tuning, learning_rate=float(known["learning_rate"]))
-        objective = (
-            distillation(target, policy, tuning, ahead, drawn)
-            if tuning.method == "distillation"
-            else policy_gradient(target, policy, constraints, tuning, ahead)
-        )
-        batches = Rounds(draws=tuning.draws, steps=tuning.steps)
+        objective: PolicyGradient | Distillation
+        batches: Rounds | FreshDraws
+        if tuning.method == "distillation":
+            texts = folded(seed, "texts")
+            objective, batches = distillation(target, policy, tuning, ahead, drawn, rows=rows, seed=texts)
+        else:
+            objective = policy_gradient(target, policy, constraints, tuning, ahead)
+            batches = Rounds(draws=tuning.draws, steps=tuning.steps)
         players = _players(policy, objective, tuning)
         module = players["model"].module
         first = {name: weight.detach().to("cpu", copy=True) for name, weight in module.state_dict().items()}
