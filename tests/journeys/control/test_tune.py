@@ -107,9 +107,12 @@ def test_the_gradient_is_that_of_kl_to_p(method: str, controlled: Controlled) ->
     learning = Learning(policy)
     ahead = None if method == "likelihood" else controlled.ahead
     drawn = controlled.scored(20_000, Generator().manual_seed(1), ahead=controlled.ahead)
-    objective: Any = policy_gradient(controlled.p, policy, controlled.constraints, tuning, ahead)
-    batch: Any = torch.empty(20_000, 0)
-    if method != "policy_gradient":
+    objective: Any
+    batch: Any
+    if method == "policy_gradient":
+        objective = policy_gradient(controlled.p, policy, controlled.constraints, tuning, ahead)
+        batch = torch.empty(20_000, 0)
+    else:
         tuning = replace(tuning, draws=20_000)
         objective, batches = distillation(controlled.p, policy, tuning, ahead, drawn, rows=1, seed=0)
         (batch,) = batches.at(0, 0)

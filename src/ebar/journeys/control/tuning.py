@@ -136,8 +136,9 @@ def tune(
         objective: PolicyGradient | Distillation
         batches: Rounds | FreshDraws
         if tuning.method == "distillation":
-            texts = folded(seed, "texts")
-            objective, batches = distillation(target, policy, tuning, ahead, drawn, rows=rows, seed=texts)
+            objective, batches = distillation(
+                target, policy, tuning, ahead, drawn, rows=rows, seed=folded(seed, "texts")
+            )
         else:
             objective = policy_gradient(target, policy, constraints, tuning, ahead)
             batches = Rounds(draws=tuning.draws, steps=tuning.steps)

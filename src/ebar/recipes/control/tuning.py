@@ -29,7 +29,7 @@ STORIES: dict[str, Any] = {
         "rows": 512,
     },
     "tuning": {
-        "steps": 600, "draws": 128, "learning_rate": None, "lora_rank": 16, "own": 0.5, "tolerance": 0.01,
+        "steps": 600, "draws": 128, "learning_rate": 1e-3, "lora_rank": 16, "own": 0.5, "tolerance": 0.01,
         "evaluate_every": 60, "evaluation_draws": 1000, "final_draws": 4000, "checkpoint_every": 60,
     },
 }  # fmt: skip
