@@ -29,8 +29,8 @@ STORIES: dict[str, Any] = {
         "rows": 512,
     },
     "tuning": {
-        "steps": 600, "draws": 128, "learning_rate": 1e-3, "lora_rank": 16, "own": 0.5, "tolerance": 0.01,
-        "evaluate_every": 60, "evaluation_draws": 1000, "final_draws": 4000, "checkpoint_every": 60,
+        "steps": 1200, "draws": 128, "learning_rate": 1e-3, "lora_rank": 16, "own": 0.5, "tolerance": 0.01,
+        "evaluate_every": 100, "evaluation_draws": 1000, "final_draws": 4000, "checkpoint_every": 100,
     },
 }  # fmt: skip
 SCALES: dict[str, dict[str, Any]] = {
