@@ -132,6 +132,7 @@ def test_prefix_weights_obey_their_law_and_steps_agree_with_the_parallel_pass(sp
     proposal = misled(target, generator)
     x = everything(proposal)
     log_g = proposal.log_prob(x)
+    laws, log_weights = proposal.laws(x)
     for row in range(0, len(x.lengths), 7):
         prefix = x.tokens[row : row + 1, : int(x.lengths[row]) - 1]
         _, state = proposal.start(1)
@@ -144,6 +145,10 @@ def test_prefix_weights_obey_their_law_and_steps_agree_with_the_parallel_pass(sp
         expected = target.log_score(one) - log_g[row : row + 1] + 0.4 * Ones()(one)
         for found in (state, together.select(torch.tensor([0]))):
             torch.testing.assert_close(proposal.expected_log_weight(found), expected, rtol=0, atol=1e-4)
+        last = int(x.lengths[row]) - 1
+        torch.testing.assert_close(log_weights[row, last : last + 1], expected, rtol=0, atol=1e-4)
+        chosen = laws[row, : last + 1].gather(1, one.tokens[0, : last + 1, None])
+        torch.testing.assert_close(chosen.sum(), log_g[row], rtol=0, atol=1e-5)
 
 
 @SPACES

@@ -1,8 +1,8 @@
 """`ebar control tune`: a language model of its own that has learnt what is wanted.
 
-π, a language model of its own, brought to the controlled one by distributional policy gradient (DPG), by learning from
-texts of p (distillation), or by whichever of both comes nearer. It goes on until the moments of π are what was asked.
-π is saved so that transformers alone can read it. Run it again to go on where it was stopped.
+π, a language model of its own, brought to the controlled one by distributional policy gradient (DPG), by learning what
+draws that look ahead would choose (distillation), or by whichever of both comes nearer. It goes on until the moments of
+π are what was asked. π is saved so that transformers alone can read it. Run it again to go on where it was stopped.
 
 Example:
     ebar control tune runs/rabbits --steps 300 --learning_rate 0.001

@@ -103,7 +103,7 @@ class Rewarded:
         what reinforcement learning with a KL penalty does: KL(π‖p) = log Z − (E_π[r] − β·KL(π‖q))/β. The reward must be
         a number for every text that is drawn.
         """
-        tuning = Tuning(**{"proposal": "model", **options})
+        tuning = Tuning(**{"method": "policy_gradient", "proposal": "model", **options})
         if tuning.proposal == "look_ahead" or tuning.method != "policy_gradient":
             raise UserError("Nothing looks ahead to a reward: tune by policy_gradient, with proposal model or policy.")
         place = None if folder is None else Path(folder)

@@ -130,6 +130,26 @@ class Guided(Walking):
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: GuidedState
     ) -> tuple[Float[Tensor, "rows length vocabulary"], GuidedState]:
+        guided, log_weights, after = self._advance(tokens, state)
+        return guided, after if tokens.shape[1] == 0 else after._replace(log_weight=log_weights[:, -1])
+
+    def laws(
+        self, x: Sequences
+    ) -> tuple[Float[Tensor, "batch length vocabulary"], Float[Tensor, "batch length"]]:  # fmt: skip
+        """log g of every token in every place, and what the weight of the prefix has come to; padding means nothing.
+
+        That weight, q(x₍<t₎)·Nₜ/g(x₍<t₎), is E[P/g | x₍<t₎] where the surrogate and the correction are right.
+        """
+        tokens = torch.where(x.mask(), x.tokens, 0)
+        with evaluation_mode(self.base):
+            first, state = self.start(len(tokens))
+            rest, log_weights, _ = self._advance(tokens[:, :-1], state)
+        return torch.cat([first[:, None], rest], 1), torch.cat([state.log_weight[:, None], log_weights], 1)
+
+    def _advance(
+        self, tokens: Int[Tensor, "rows length"], state: GuidedState
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length"], GuidedState]:
+        """As `advance`, and the weight of the prefix after each token."""
         given, base = (self._showing or self.base).advance(tokens, state.base)
         logits, hidden = split(given)
         visited, joint = [], state.joint
@@ -139,14 +159,15 @@ class Guided(Walking):
         states = torch.stack(visited, 1) if visited else tokens
         found = self.steering.found(hidden, states, state.place + 1)
         guided, _, log_step = self.steering.guide(logits, states, state.place + 1, state.outlook, state.layout, found)
-        log_weight = state.log_weight + log_step.sum(1)
+        log_weights = state.log_weight[:, None] + log_step.cumsum(1)
         last = state.found
         if found is not None and last is not None and visited:
             # What g has taken of these tokens beyond h.
             c = self.steering.correct(torch.cat([last[:, None], found[:, :-1]], 1), tokens, states, state.place)
-            log_weight, last = log_weight - c.sum(1).to(log_weight.dtype), found[:, -1]
+            log_weights, last = log_weights - c.to(log_weights.dtype).cumsum(1), found[:, -1]
         place = state.place + tokens.shape[1]
-        return guided, GuidedState(base, joint, place, log_weight, state.layout, state.outlook, last)
+        after = GuidedState(base, joint, place, state.log_weight, state.layout, state.outlook, last)
+        return guided, log_weights, after
 
     def _ahead(self, context: Context | None) -> tuple[Gaps, Outlook]:
         """Where each row of the context begins, and what is ahead of it.

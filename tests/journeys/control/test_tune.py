@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ebar.errors import UserError
 from ebar.journeys.control.controlled import Controlled
 from ebar.journeys.control.judging import arrived, has_fallen, tuning_figures
 from ebar.journeys.control.report import MODEL, TARGET, Tuned
-from ebar.journeys.control.teaching import TextsOfP, policy_gradient, searched_rate
+from ebar.journeys.control.teaching import distillation, policy_gradient, searched_rate
 from ebar.journeys.control.tuning import Tuning
 from ebar.maths.enumeration import all_sequences
 from ebar.models.construction import from_pretrained
@@ -95,12 +96,27 @@ def test_pi_comes_near_p_and_transformers_reads_it(controlled: Controlled, tmp_p
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "model").decode([2, 3, 4]) == "ab c"
 
 
-def test_the_gradient_is_that_of_kl_to_p(controlled: Controlled) -> None:
+@pytest.mark.parametrize("method", ["policy_gradient", "distillation", "likelihood"])
+def test_the_gradient_is_that_of_kl_to_p(method: str, controlled: Controlled) -> None:
     """E over draws of the loss's gradient is ∇KL(p‖π), here with every draw of a large sample."""
-    policy = controlled.policy(Tuning(**QUICK, lora_rank=None))
+    tuning = Tuning(**QUICK, lora_rank=None, own=0.0)
+    policy = controlled.policy(tuning)
+    with torch.no_grad():
+        for number, weight in enumerate(policy.parameters()):  # π is neither q nor p
+            weight += 0.1 * torch.randn(weight.shape, generator=Generator().manual_seed(number))
     learning = Learning(policy)
-    objective = policy_gradient(controlled.p, policy, controlled.constraints, Tuning(**QUICK), controlled.ahead)
-    (loss,) = objective.losses(torch.empty(20_000, 0), Clock(0, 0), generator=Generator().manual_seed(0))
+    ahead = None if method == "likelihood" else controlled.ahead
+    drawn = controlled.scored(20_000, Generator().manual_seed(1), ahead=controlled.ahead)
+    objective: Any
+    batch: Any
+    if method == "policy_gradient":
+        objective = policy_gradient(controlled.p, policy, controlled.constraints, tuning, ahead)
+        batch = torch.empty(20_000, 0)
+    else:
+        tuning = replace(tuning, draws=20_000)
+        objective, batches = distillation(controlled.p, policy, tuning, ahead, drawn, rows=1, seed=0)
+        (batch,) = batches.at(0, 0)
+    (loss,) = objective.losses(batch, Clock(0, 0), generator=Generator().manual_seed(0))
     found = torch.cat([g.flatten() for g in torch.autograd.grad(loss.value, list(learning.parameters()))])
     x = all_sequences(controlled.q.space)
     log_q = controlled.q.log_prob(x).detach().double()
@@ -268,7 +284,7 @@ def test_a_folder_that_was_only_begun_is_free_for_another_configuration(controll
 
 
 def test_distillation_comes_near_p_and_goes_on_where_it_was(controlled: Controlled, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"method": "distillation", "steps": 24, "pool": 400, "reuse": 2, "evaluate_every": 12}
+    options: dict[str, Any] = {"method": "distillation", "steps": 24, "evaluate_every": 12}
     tuned = tune(controlled, tmp_path, **options)
     assert exact(controlled, saved(tuned))[0] < 0.5 * exact(controlled, controlled.q)[0]
     assert tuned.method == "distillation"
@@ -278,24 +294,42 @@ def test_distillation_comes_near_p_and_goes_on_where_it_was(controlled: Controll
     assert again.seconds == pytest.approx(tuned.seconds, abs=5)
 
 
-def test_texts_of_p_are_of_p_and_the_same_when_asked_again(controlled: Controlled) -> None:
-    texts = TextsOfP(
-        target=controlled.p, ahead=controlled.ahead, pool=2000, reuse=1, batch_size=500, rows=500, seed=1
-    )  # fmt: skip
-    assert len(texts) == 4
-    batches = list(texts.at(0, 0))
-    assert [len(one.lengths) for one in batches] == [500] * 4
-    (last,) = texts.at(0, 3)
-    assert torch.equal(last.tokens, batches[3].tokens)
-    assert not torch.equal(next(iter(texts.at(1, 0))).tokens, batches[0].tokens)
-    for constraint in controlled.constraints:
-        shares = torch.cat([constraint.feature(one) for one in batches]).double()
-        # 2,000 draws of some 0.3 effective samples each: four standard errors.
-        assert float(shares.mean()) == pytest.approx(constraint.moment, abs=4 * 0.5 / math.sqrt(600))
+def test_distillation_of_what_looks_ahead_is_at_rest(controlled: Controlled) -> None:
+    """Where π is the proposal that looks ahead, nothing is left to learn from it, on its own draws or π's."""
+    ahead = controlled.ahead
+    assert ahead is not None
+    drawn = controlled.scored(200, Generator().manual_seed(1), ahead=ahead)
+    for policy, least, most in ((ahead, -1e-5, 1e-5), (controlled.q, 0.1, math.inf)):
+        objective, batches = distillation(
+            controlled.p, policy, Tuning(**QUICK, own=0.75), ahead, drawn, rows=64, seed=0
+        )
+        (loss,) = objective.losses(next(batches.at(0, 3)), Clock(0, 0), generator=Generator().manual_seed(0))
+        assert least < float(loss.value) < most
+
+
+def test_draws_are_fresh_and_the_same_when_asked_again(controlled: Controlled) -> None:
+    tuning = Tuning(**QUICK)
+    drawn = controlled.scored(200, Generator().manual_seed(1), ahead=controlled.ahead)
+    _, batches = distillation(controlled.p, controlled.q, tuning, controlled.ahead, drawn, rows=100, seed=0)
+    assert len(batches) == 3  # half of the 64 draws of a step are π's own
+    first = list(batches.at(0, 0))
+    assert [len(one.log_weights) for one in first] == [32] * 3
+    (last,) = batches.at(0, 2)
+    assert torch.equal(last.x.tokens, first[2].x.tokens)
+    assert not torch.equal(next(batches.at(1, 0)).x.tokens, first[0].x.tokens)
+
+
+@pytest.mark.parametrize(("proposal", "said"), [("model", "None of 40 draws"), ("policy", "look_ahead or model")])
+def test_a_distillation_that_finds_nothing_of_p_says_so(proposal: Any, said: str, controlled: Controlled) -> None:
+    drawn = controlled.scored(40, Generator().manual_seed(1))
+    nothing = drawn._replace(log_weights=torch.full_like(drawn.log_weights, -math.inf))
+    tuning = Tuning(**QUICK, proposal=proposal)
+    with pytest.raises(UserError, match=said):
+        distillation(controlled.p, controlled.q, tuning, None, nothing, rows=64, seed=0)
 
 
 def test_both_ways_are_compared_and_the_nearer_is_kept(controlled: Controlled, tmp_path: Path) -> None:
-    tuned = tune(controlled, tmp_path, method="both", steps=3, evaluate_every=3, pool=200, reuse=1)
+    tuned = tune(controlled, tmp_path, method="both", steps=3, evaluate_every=3)
     assert tuned.ways is not None
     assert set(tuned.ways) == {"policy_gradient", "distillation"}
     assert tuned.end[TARGET].value == min(way.distance.value for way in tuned.ways.values())

@@ -1,64 +1,42 @@
-"""What π learns from: draws weighed anew in each step (policy gradient), or texts of p (distillation)."""
+"""What π learns from: how draws are weighed (policy gradient), or what they would choose (distillation)."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Generator, nn
 
 from ebar.errors import UserError
-from ebar.estimators.exact import device_of
-from ebar.features.feature import Features
 from ebar.journeys.control.constraints import Constraints
+from ebar.journeys.control.distilling import Distillation, FreshDraws
 from ebar.maths.log_space import log_mean_exp
-from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
 from ebar.objectives import PolicyGradient
 from ebar.samplers.guided import Guided
-from ebar.samplers.importance import systematic
-from ebar.samplers.look_ahead import ScoredDraws, draw_scored
-from ebar.types import Distribution, Sequences
+from ebar.samplers.look_ahead import ScoredDraws
+from ebar.types import Distribution
 
 RATES = (1e-4, 3e-4, 1e-3, 3e-3)  # tried by a pilot
 PILOT_STEPS = 12  # with each of them
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TextsOfP:
-    """Texts of p in batches: an epoch draws `pool` texts with weights, and chooses `reuse` times as many among them.
-
-    Systematic resampling within a pool, biased O(1/effective size of the pool). Weights above √pool times their mean
-    are cut to that (Ionides 2008), a bias that vanishes too: one text is not to be learnt by heart. The next epoch has
-    a pool of its own, from a seed of its own.
-    """
-
-    target: Tilted
-    ahead: Guided | None  # None: draws of the base
-    pool: int
-    reuse: int
-    batch_size: int
-    rows: int
-    seed: int
-
-    def __len__(self) -> int:
-        return -(-self.pool * self.reuse // self.batch_size)
-
-    def at(self, epoch: int, start: int) -> Iterator[Sequences]:
-        generator = Generator(device=device_of(self.target.base)).manual_seed(folded(self.seed, epoch))
-        drawn = draw_scored(
-            self.target, self.pool, ahead=self.ahead, features=Features([]), rows=self.rows, generator=generator
-        )
-        if bool(drawn.log_weights.isneginf().all()):
-            raise UserError(f"None of the {self.pool:,} texts of a pool is one of p: give more --pool, or --rounds.")
-        ceiling = log_mean_exp(drawn.log_weights) + 0.5 * math.log(self.pool)
-        log_weights = drawn.log_weights.minimum(ceiling)[None].to(generator.device)
-        chosen = systematic(log_weights, self.batch_size * len(self), generator)[0]
-        order = torch.randperm(len(chosen), generator=generator, device=chosen.device)
-        batches = chosen[order].view(len(self), self.batch_size)
-        for number in range(start, len(self)):
-            yield drawn.x.select(batches[number].to(drawn.x.lengths.device))
+def distillation(
+    target: Tilted, policy: Any, tuning: Any, ahead: Guided | None, drawn: ScoredDraws, *, rows: int, seed: int
+) -> tuple[Distillation, FreshDraws]:
+    """From draws that look ahead or, if the model is to propose, of the model; Z is that of given draws."""
+    if tuning.proposal == "policy":
+        raise UserError("Distillation needs draws that find p from the start: use --proposal look_ahead or model.")
+    log_z = float(log_mean_exp(drawn.log_weights))
+    if log_z == -math.inf:
+        count = len(drawn.log_weights)
+        raise UserError(f"None of {count:,} draws is a text of p: give more --evaluation_draws, or fit with --rounds.")
+    ahead = ahead if tuning.proposal == "look_ahead" else None
+    given = tuning.draws if ahead is None else max(1, round((1 - tuning.own) * tuning.draws))
+    return (
+        Distillation(model=policy, ahead=ahead, log_z=log_z, own=tuning.draws / given - 1),
+        FreshDraws(target=target, ahead=ahead, batch_size=given, rows=rows, seed=seed),
+    )
 
 
 def policy_gradient(

@@ -1,4 +1,4 @@
-"""π: a language model of its own that has learnt what is wanted, by policy gradient or from texts of p.
+"""π: a language model of its own that has learnt what is wanted, by policy gradient or by distillation.
 
 Both make KL(p‖π) small. It goes on until the moments of π are what was asked, to within a tolerance, until the draws
 fall in worth, or to the last of the steps.
@@ -20,18 +20,19 @@ from typing import Annotated, Any, Literal
 
 from torch import Generator, nn
 
-from ebar.bounds import Amount, Count, Natural, at_least, check
+from ebar.bounds import Amount, Count, Natural, Share, at_least, check
 from ebar.errors import Interrupted
 from ebar.estimators.divergences import kl_to_model
 from ebar.estimators.effective_samples import same_draws
 from ebar.estimators.exact import device_of
 from ebar.journeys.control.constraints import Constraints
+from ebar.journeys.control.distilling import Distillation, FreshDraws
 from ebar.journeys.control.judging import Figures, arrived, evaluations, has_fallen, nearest, numbers_of, tuning_figures
 from ebar.journeys.control.report import MODEL, TARGET, Tuned, write_tune_page
-from ebar.journeys.control.teaching import TextsOfP, policy_gradient, searched_rate
+from ebar.journeys.control.teaching import distillation, policy_gradient, searched_rate
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
-from ebar.objectives import MaximumLikelihood, PolicyGradient, Rounds
+from ebar.objectives import PolicyGradient, Rounds
 from ebar.samplers.guided import Guided
 from ebar.samplers.look_ahead import draw_scored
 from ebar.store.differences import as_yaml
@@ -54,7 +55,8 @@ class Tuning:
     """How a model π of its own is made of the controlled one, by policy gradient or by distillation."""
 
     method: Literal["policy_gradient", "distillation", "both"] = "policy_gradient"
-    """What π learns from: draws weighed anew in each step, or texts of p; both: one after the other, and the nearer."""
+    """What π learns from: how draws are weighed, or what draws that look ahead would choose in each place; both: one
+    after the other, and the nearer."""
     steps: Count = 500
     """Of the optimiser, at most."""
     tolerance: Amount | None = 0.02
@@ -76,10 +78,8 @@ class Tuning:
     """Where draws come from: the model steered by the automata of the features, the model itself, or π as it is."""
     replace: bool = True
     """Of policy gradient: whether π takes the proposal's place once it is better."""
-    pool: Count = 4000
-    """Of distillation: texts drawn at a time, with weights."""
-    reuse: Count = 4
-    """Of distillation: texts chosen from a pool by their weights, for each one drawn."""
+    own: Share = 0.5
+    """Of distillation: the share of the draws that are π's own."""
     divergence: Literal["kl", "reverse_kl", "jensen_shannon", "total_variation"] = "kl"
     """What is made small: kl is KL(p‖π), the others are f-DPG's."""
     accumulate: Count = 1
@@ -133,14 +133,15 @@ def tune(
                 lambda: {"learning_rate": searched_rate(policy, drawn, min(tuning.draws, rows), folded(seed, "rate"))},
             )
             tuning = replace(tuning, learning_rate=float(known["learning_rate"]))
-        objective: PolicyGradient | MaximumLikelihood = policy_gradient(target, policy, constraints, tuning, ahead)
-        batches: Any = Rounds(draws=tuning.draws, steps=tuning.steps)
+        objective: PolicyGradient | Distillation
+        batches: Rounds | FreshDraws
         if tuning.method == "distillation":
-            objective = MaximumLikelihood(model=policy, per="sequence")
-            batches = TextsOfP(
-                target=target, ahead=ahead, pool=tuning.pool, reuse=tuning.reuse, batch_size=tuning.draws, rows=rows,
-                seed=folded(seed, "texts"),
-            )  # fmt: skip
+            objective, batches = distillation(
+                target, policy, tuning, ahead, drawn, rows=rows, seed=folded(seed, "texts")
+            )
+        else:
+            objective = policy_gradient(target, policy, constraints, tuning, ahead)
+            batches = Rounds(draws=tuning.draws, steps=tuning.steps)
         players = _players(policy, objective, tuning)
         module = players["model"].module
         first = {name: weight.detach().to("cpu", copy=True) for name, weight in module.state_dict().items()}
@@ -247,7 +248,7 @@ class Stopwatch:
         self.run.write("seconds.json", to_json({"seconds": self.seconds}))
 
 
-def _players(policy: nn.Module, objective: PolicyGradient | MaximumLikelihood, tuning: Tuning) -> dict[str, Player]:
+def _players(policy: nn.Module, objective: PolicyGradient | Distillation, tuning: Tuning) -> dict[str, Player]:
     schedule = (
         Constant(warmup=tuning.warmup)
         if tuning.schedule == "constant"
@@ -259,6 +260,6 @@ def _players(policy: nn.Module, objective: PolicyGradient | MaximumLikelihood, t
     )
     learner = Learning(policy, keep_mode=True)
     player = Player(module=learner, optimiser=optimiser, schedule=schedule, clip_norm=tuning.clip)
-    if isinstance(objective, MaximumLikelihood):
+    if isinstance(objective, Distillation):
         return {"model": player}
     return {"model": player, "memory": Player(module=objective.memory)}

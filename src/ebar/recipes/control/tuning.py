@@ -29,12 +29,12 @@ STORIES: dict[str, Any] = {
         "rows": 512,
     },
     "tuning": {
-        "steps": 600, "draws": 256, "learning_rate": None, "lora_rank": 16, "pool": 4096, "reuse": 4,
-        "tolerance": 0.01, "evaluate_every": 60, "evaluation_draws": 1000, "final_draws": 4000, "checkpoint_every": 60,
+        "steps": 1200, "draws": 128, "learning_rate": 1e-3, "lora_rank": 16, "own": 0.5, "tolerance": 0.01,
+        "evaluate_every": 100, "evaluation_draws": 1000, "final_draws": 4000, "checkpoint_every": 100,
     },
 }  # fmt: skip
 SCALES: dict[str, dict[str, Any]] = {
-    "demo": {**TOY, "tuning": {**TOY["tuning"], "learning_rate": None, "pool": 64, "reuse": 1, "final_draws": 100}},
+    "demo": {**TOY, "tuning": {**TOY["tuning"], "learning_rate": None, "final_draws": 100}},
     "cpu": STORIES,
     "paper": {"model": "gpt2", "control": PAPER_CONTROL, "tuning": {**PAPER, "final_draws": 10_000}},
 }
