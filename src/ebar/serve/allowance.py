@@ -1,6 +1,7 @@
 """What a request may still spend, time and memory, and how it is stopped."""
 
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ def resident() -> int:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
         return 0
-    return pages * 4096
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 class Meter:
