@@ -402,14 +402,17 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         energy_resampling(w.base, w.context, candidates=3, distinct=True, generator=w.generator()),
     ],
     "samplers.beam.greedy": lambda w: beam.greedy(w.base, w.context),
-    "samplers.guided.Guided.log_prob": lambda w: w.guided.log_prob(w.x, w.context),
-    "samplers.guided.Guided.sample": lambda w: w.guided.sample(3, w.context, generator=w.generator()),
+    "samplers.guided_walk.Walking.log_prob": lambda w: [
+        w.guided.log_prob(w.x, w.context), w.masked.log_prob(w.x, w.context)
+    ],
+    "samplers.guided_walk.Walking.sample": lambda w: [
+        w.guided.sample(3, w.context, generator=w.generator()), w.masked.sample(3, w.context, generator=w.generator())
+    ],
+    "samplers.guided.Guided.laws": lambda w: w.guided.laws(w.x),
     "samplers.guided.Guided.sample_with_log_prob": lambda w: w.guided.sample_with_log_prob(
         3, w.context, generator=w.generator()
     ),
     "samplers.guided.Guided.walk": lambda w: w.guided.walk(3, w.context, generator=w.generator()),
-    "samplers.masked.Masked.log_prob": lambda w: w.masked.log_prob(w.x, w.context),
-    "samplers.masked.Masked.sample": lambda w: w.masked.sample(3, w.context, generator=w.generator()),
     "samplers.masked.Masked.walk": lambda w: w.masked.walk(3, w.context, generator=w.generator()),
     "samplers.look_ahead.guided": lambda w: ahead(
         look_ahead.guided(w.gam, draws=20, context=w.context, generator=w.generator())
