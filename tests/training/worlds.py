@@ -4,7 +4,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -13,11 +12,12 @@ import torch.distributed as dist
 import torch.distributed.checkpoint
 import torch.distributed.fsdp
 
-LIMIT = timedelta(seconds=300)  # a process that waits longer waits for ever: the others have taken fewer steps
-
 
 def in_world(processes: int, work: Callable[[], object], store: Path) -> None:
-    """Calls `work` on each of so many processes, which can talk; an error of one of them ends them all."""
+    """Calls `work` on each of so many processes, which can talk; an error of one of them ends them all.
+
+    A process that takes a step more than the others waits for them until gloo's own limit, half an hour, ends it.
+    """
     children = []
     for rank in range(processes):
         child = os.fork()
@@ -26,7 +26,7 @@ def in_world(processes: int, work: Callable[[], object], store: Path) -> None:
             try:
                 torch.set_num_threads(1)
                 address = f"file://{store}"
-                dist.init_process_group("gloo", init_method=address, rank=rank, world_size=processes, timeout=LIMIT)
+                dist.init_process_group("gloo", init_method=address, rank=rank, world_size=processes)
                 work()
                 dist.destroy_process_group()
                 code = 0
