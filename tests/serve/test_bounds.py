@@ -112,14 +112,24 @@ class Hoarding(Slow):
         return super().advance(tokens, state)
 
 
-@pytest.mark.skipif(resident() == 0, reason="this system does not say how much memory a process has")
 def test_a_request_that_fills_the_memory_is_ended() -> None:
     model = Hoarding(12)
     playground = Playground(InMemory(hoarding=opened(model)), Limits(seconds=HOUR, memory=32.0))
+    # What the process has may not grow, where earlier tests have left it more than it needs.
+    playground.meter = Meter(lambda: 8 * MEGABYTE * len(model.kept))
     with pytest.raises(UserError, match="more than 64 megabytes of memory and was ended: ask for fewer draws"):
         list(playground.compute("me", asked("hoarding", draws=2000)))
     assert len(model.kept) <= 64 / 8 + 2  # at the next step, not at the end
     assert playground.busy == 0
+
+
+@pytest.mark.skipif(resident() == 0, reason="this system does not say how much memory a process has")
+def test_the_memory_of_this_process_is_read() -> None:
+    before = resident()
+    held = torch.ones(64 * MEGABYTE, dtype=torch.float64)  # half a gigabyte: of its own, not of what is left over
+    assert before > 20 * MEGABYTE  # torch alone is more
+    assert resident() - before > 400 * MEGABYTE
+    assert len(held) == 64 * MEGABYTE
 
 
 def test_memory_of_a_model_that_is_opened_meanwhile_is_not_the_request_s() -> None:
