@@ -387,15 +387,13 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "samplers.joint.generate_each": lambda w: list(
         joint.generate_each(w.base, w.energy, [w.one], generator=w.generator(), workers=Workers())
     ),
-    "samplers.draw.draw_in_shards": lambda w: drawing.draw_in_shards(
-        w.sampler("importance"), w.p, 8, proposal=w.other, generator=w.generator()
-    ),
     "samplers.look_ahead.draw_scored": lambda w: look_ahead.draw_scored(
         w.gam, 6, ahead=w.guided, features=w.features, rows=4, generator=w.generator()
     ),
     "samplers.draw.draw": lambda w: [
         drawing.draw(w.sampler("smc"), w.p, 8, proposal=w.other, generator=w.generator()),
         drawing.draw(w.sampler("metropolis"), w.p, 8, proposal=w.other, generator=w.generator()),
+        drawing.draw(w.sampler("importance"), w.p, 8, proposal=w.other, generator=w.generator(), workers=Workers()),
     ],
     "samplers.energy_resampling.energy_resampling": lambda w: [
         energy_resampling(w.base, w.context, candidates=3, proposal=w.other, generator=w.generator()),

@@ -15,7 +15,7 @@ from ebar.journeys.estimate import estimate
 from ebar.journeys.residual.negatives import draw_negatives
 from ebar.models.tabular import Tabular
 from ebar.samplers.beam import decode_contexts
-from ebar.samplers.draw import draw_in_shards
+from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
 from ebar.samplers.joint import generate_each
 from ebar.samplers.rejection import QuasiRejection
@@ -129,7 +129,7 @@ def scored(folder: Path, workers: Workers) -> bytes:
     text = torch.randint(3, (80,), generator=Generator().manual_seed(4))
     given = Tabular.random(SPACE, conditions=3, generator=Generator().manual_seed(1))
     contexts = Context(Sequences(torch.tensor([0, 1, 2, 1, 0])[:, None], torch.ones(5).long()))
-    drawn = draw_in_shards(
+    drawn = draw(
         Importance(), target, 130, shard_size=50, generator=Generator().manual_seed(6), workers=workers
     )  # fmt: skip
     generated = generate_each(

@@ -65,8 +65,8 @@ class EvaluateConfig(OptionalWorkers, OfRun):
     """Whether every token sees as many tokens before it."""
 
 
-# What each kind of data has options for, besides those that all have.
 SHARDS = ("backend", "workers", "threads")
+# What each kind of data has options for, besides those that all have.
 USES = {
     "a fine-tuned run": (),
     "a translation": ("width", "length_penalty", "edges", *SHARDS),

@@ -13,7 +13,6 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import tee
 from typing import Any
 
 import torch
@@ -29,7 +28,7 @@ from ebar.errors import UserError
 from ebar.journeys.residual.journey import Residual
 from ebar.models.truncated import Truncation
 from ebar.progress import shown
-from ebar.samplers.joint import WAYS, Continuations, Generated, generate_each
+from ebar.samplers.joint import WAYS, Continuations, Generated
 from ebar.shards.workers import OptionalWorkers
 from ebar.types import Sampler
 
@@ -63,16 +62,13 @@ def main(words: Sequence[str]) -> int:
     way = arguments.sampler.kind
     sampler: Sampler = arguments.sampler.make(WAYS)
     generator = Generator(device=trained.base.device).manual_seed(arguments.seed)
-    prompts = iter([arguments.prompt or ""] if arguments.prompts is None else input_lines(arguments.prompts))
+    prompts = [arguments.prompt or ""] if arguments.prompts is None else input_lines(arguments.prompts)
     found = []
     with shown(not arguments.json):
-        prompts, read_again = tee(prompts)  # from a pipe they come once
-        each = generate_each(
-            trained.base.q, trained.energy, map(trained.base.context_of, read_again),
-            count=arguments.count, candidates=arguments.candidates, way=way, sampler=sampler,
+        for prompt, made in trained.generate_each(
+            prompts, count=arguments.count, candidates=arguments.candidates, way=way, sampler=sampler,
             truncation=arguments, generator=generator, workers=arguments.chosen,
-        )  # fmt: skip
-        for prompt, made in zip(prompts, each, strict=True):
+        ):  # fmt: skip
             found.append(_record(trained, prompt, made))
             if not arguments.json:
                 _write(found.pop())

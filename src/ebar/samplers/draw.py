@@ -185,28 +185,18 @@ def draw(
     proposal: Distribution[X, Any] | None = None,
     context: Context | None = None,
     generator: Generator | None = None,
+    workers: Workers | None = None,
+    shard_size: int = 500,
 ) -> Weighted[X]:
     """Exactly n draws for each row of the context, with a progress bar where bars are shown.
 
     Without a generator, randomness comes from torch's own state. All draws are held in memory at once: what needs only
-    sums should read `stream`.
+    sums should read `stream`. With `workers`, shards of `shard_size` draws are made by them, each from a seed of its
+    own: who makes them makes no difference. A proposal that the sampler has to find is then found anew in each shard.
     """
-    batches = list(stream(sampler, target, n, proposal=proposal, context=context, generator=generator))
-    return Weighted.join(batches, one_stream=True).select(slice(n))
-
-
-def draw_in_shards(
-    sampler: Sampler,
-    target: Target[X],
-    n: int,
-    *,
-    proposal: Distribution[X, Any] | None = None,
-    context: Context | None = None,
-    generator: Generator | None = None,
-    shard_size: int = 500,
-    workers: Workers = Workers(),  # noqa: B008 — immutable
-) -> Weighted[X]:
-    """The same in shards, which `workers` draw, each from a seed of its own: who draws makes no difference."""
+    if workers is None:
+        batches = list(stream(sampler, target, n, proposal=proposal, context=context, generator=generator))
+        return Weighted.join(batches, one_stream=True).select(slice(n))
     generator = default_generator() if generator is None else generator
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     common = _Drawing(sampler, target, proposal, context, seed, str(generator.device))

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ from ebar.journeys.control.tuning import WAYS, Tuning, tune
 from ebar.maths.importance import all_warnings
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted, measured_energy
-from ebar.samplers.draw import draw, draw_in_shards, shares
+from ebar.samplers.draw import draw, shares
 from ebar.samplers.guided import Guided
 from ebar.samplers.importance import Resampling, multinomial
 from ebar.samplers.learning import Learning
@@ -147,8 +147,7 @@ class Controlled:
         """
         if sampler is None and (self.foresees or self.rounds):
             sampler, proposal = LookAhead(batch_size=max(self.rows, 2)), proposal or self.ahead
-        how = draw if workers is None else partial(draw_in_shards, workers=workers)
-        drawn = how(sampler or Resampling(), self.p, n, proposal=proposal, generator=generator)
+        drawn = draw(sampler or Resampling(), self.p, n, proposal=proposal, generator=generator, workers=workers)
         return Texts(self.text(drawn.x), drawn)
 
     def scored(self, n: int, generator: Generator, *, ahead: Guided | None = None) -> ScoredDraws:

@@ -9,8 +9,10 @@ P(x|C) = q(x|C)·exp(−E(x, C)). The stages are stored in a folder, and an inte
 """
 
 import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from itertools import tee
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ from ebar.models.truncated import Truncation
 from ebar.progress import shown
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance
-from ebar.samplers.joint import Generated, generate
+from ebar.samplers.joint import Generated, generate, generate_each
 from ebar.shards import Workers
 from ebar.store.store import Store
 from ebar.store.writing import saving
@@ -101,6 +103,24 @@ class Residual:
         return generate(
             self.base.q, self.energy, self.base.context_of(prompt), count=count, candidates=candidates, way=way,
             sampler=sampler, truncation=truncation, generator=generator or self._generator(seed),
+        )  # fmt: skip
+
+    def generate_each(
+        self, prompts: Iterable[str], *, seed: int | None = None, generator: Generator | None = None,
+        workers: Workers | None = None, **options: Any,
+    ) -> Iterator[tuple[str, Generated]]:  # fmt: skip
+        """Each prompt, read when its turn comes, and what `generate` makes of it with these options.
+
+        With `workers`, each prompt is a shard, with random numbers of its own.
+        """
+        told, read = tee(prompts)  # which may come from a pipe
+        yield from zip(
+            told,
+            generate_each(
+                self.base.q, self.energy, map(self.base.context_of, read), workers=workers,
+                generator=generator or self._generator(seed), **options,
+            ),
+            strict=True,
         )  # fmt: skip
 
     def texts(self, x: Sequences, prompt: str = "") -> list[str]:

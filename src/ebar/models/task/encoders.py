@@ -52,12 +52,12 @@ class TaskEncoder(Protocol):
         ...
 
 
-class OfBackbone(nn.Module):
-    """A network of ebar's that reads texts."""
+class ContentStream(nn.Module):
+    """XLNet as it is fine-tuned: the content stream alone, every token sees every other (Yang et al. 2019, 2.5)."""
 
-    def __init__(self, backbone: XlNet | BidirectionalTransformer | LocalBidirectional):
+    def __init__(self, backbone: XlNet):
         super().__init__()
-        self.backbone: Any = backbone
+        self.backbone = backbone
 
     @property
     def width(self) -> int:
@@ -67,13 +67,9 @@ class OfBackbone(nn.Module):
     def vocabulary(self) -> int:
         return int(self.backbone.vocabulary)
 
-
-class ContentStream(OfBackbone):
-    """XLNet as it is fine-tuned: the content stream alone, every token sees every other (Yang et al. 2019, 2.5)."""
-
     @property
     def table(self) -> Float[Tensor, "vocabulary size"]:
-        return self.backbone.embedding  # type: ignore[no-any-return]
+        return self.backbone.embedding
 
     def forward(
         self, tokens: Int[Tensor, "texts length"], segments: Int[Tensor, "texts length"], lengths: Int[Tensor, " texts"]
@@ -85,12 +81,24 @@ class ContentStream(OfBackbone):
         return content
 
 
-class BothWays(OfBackbone):
+class BothWays(nn.Module):
     """A bidirectional Transformer, with full or local attention. It knows where A ends by the separator alone."""
+
+    def __init__(self, backbone: BidirectionalTransformer | LocalBidirectional):
+        super().__init__()
+        self.backbone = backbone
+
+    @property
+    def width(self) -> int:
+        return int(self.backbone.width)
+
+    @property
+    def vocabulary(self) -> int:
+        return int(self.backbone.vocabulary)
 
     @property
     def table(self) -> Float[Tensor, "vocabulary size"]:
-        return self.backbone.inputs[: self.vocabulary]  # type: ignore[no-any-return]
+        return self.backbone.inputs[: self.vocabulary]
 
     def forward(
         self, tokens: Int[Tensor, "texts length"], segments: Int[Tensor, "texts length"], lengths: Int[Tensor, " texts"]
