@@ -10,8 +10,7 @@ from torch import Generator, Tensor
 from ebar.backbones import relative_attention
 from ebar.backbones.relative_attention import attend, view
 from ebar.backbones.transformer_xl import TransformerXl
-from ebar.backbones.transformer_xl_layer import Dropout
-from ebar.backbones.transformer_xl_memory import SegmentMemory
+from ebar.backbones.transformer_xl_layer import Dropout, SegmentMemory
 from ebar.errors import UserError
 from ebar.testing.backbones import by_segments, by_stepper
 from ebar.types import Context, Sequences

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ebar.data.image_files import LabelledFile, read_labelled_images
-from ebar.data.labelled_images import LabelledImagesData, as_numbers, few_labels
+from ebar.data.labelled_images import LabelledFile, LabelledImagesData, as_numbers, few_labels, read_labelled_images
 from ebar.errors import UserError
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ebar.data.labelled_points import ManifoldData
+from ebar.data.labelled_images import ManifoldData
 from ebar.errors import UserError
 from ebar.maths.manifolds import MANIFOLDS
 

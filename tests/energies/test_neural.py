@@ -16,7 +16,7 @@ from ebar.energies.linear import BoundedEnergy, bound_of, rounded, squashed
 from ebar.energies.neural import Causal, Encoded, Encoder, Neural, bit, blocks, joined, unit, unit_from
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
-from ebar.maths.pooling import mean_pooled
+from ebar.maths.orders import mean_pooled
 from ebar.models.construction import Autoregressive
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted

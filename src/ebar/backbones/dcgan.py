@@ -3,6 +3,8 @@
 The layers are those of Dai 2019 (thesis), B.8.1, in the manner of Radford et al. 2016 (arXiv:1511.06434); `features` is
 the number of channels of the first layer from image to vector, 64 there. Images are in [0, 1]; inside they are
 rescaled to [−1, 1], and what is made of noise ends in a sigmoid, which is tanh on that scale.
+
+Fully connected layers, for networks that read or make points and small images.
 """
 
 from typing import NamedTuple
@@ -112,3 +114,23 @@ def initialise(network: nn.Module) -> None:
             nn.init.normal_(layer.weight, 0.0, 0.02)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
+
+
+def dense_layers(
+    width: int, hidden: int, layers: int, *, deviation: float, normalised: bool = False
+) -> list[nn.Module]:
+    """FC-ReLU `layers` times, from `width` numbers on, with batch normalisation before the ReLU where it is wanted."""
+    parts: list[nn.Module] = []
+    for _ in range(layers):
+        # ε as Dai et al. 2017a have it: torch's 1e-5 is more than the variance of what their first weights give.
+        norm = [nn.BatchNorm1d(hidden, eps=1e-6)] if normalised else []
+        parts += [normal_layer(nn.Linear(width, hidden), deviation), *norm, nn.ReLU()]
+        width = hidden
+    return parts
+
+
+def normal_layer(layer: nn.Linear, deviation: float) -> nn.Linear:
+    """With weights from a normal law of mean 0, and biases 0."""
+    nn.init.normal_(layer.weight, std=deviation)
+    nn.init.zeros_(layer.bias)
+    return layer

@@ -15,11 +15,15 @@ from torch import Tensor, nn
 from ebar.backbones.adaptive import AdaptiveEmbedding
 from ebar.backbones.backbone import check_layers
 from ebar.backbones.decoder import served
-from ebar.backbones.relative import relative_sinusoids
-from ebar.backbones.relative_attention import Positions, RelativeAttention, View, view
-from ebar.backbones.transformer_xl_layer import Dropout, Normalise, TransformerXlLayer
-from ebar.backbones.transformer_xl_memory import SegmentMemory, TransformerXlState
-from ebar.backbones.transformer_xl_stepper import TransformerXlStepper
+from ebar.backbones.relative_attention import Positions, RelativeAttention, View, relative_sinusoids, view
+from ebar.backbones.transformer_xl_layer import (
+    Dropout,
+    Normalise,
+    SegmentMemory,
+    TransformerXlLayer,
+    TransformerXlState,
+    TransformerXlStepper,
+)
 from ebar.errors import UserError, choose
 from ebar.types import Context, spread
 

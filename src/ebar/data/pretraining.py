@@ -10,11 +10,17 @@ import numpy as np
 from jaxtyping import Bool
 
 from ebar.bounds import Count, Natural
-from ebar.data.built_tokeniser import TOKENISER, Tokenised, build_tokeniser, written
+from ebar.data.built_tokeniser import (
+    TOKENISER,
+    Tokenised,
+    build_tokeniser,
+    specials_of,
+    vocabulary_with_specials,
+    written,
+)
 from ebar.data.corpus import Corpus
 from ebar.data.pretraining_inputs import Form, Predict, PretrainingBatch, PretrainingPart, PretrainingText
 from ebar.data.prose import documents, sentences
-from ebar.data.specials import specials_of, vocabulary_with_specials
 from ebar.data.text import AT_ONCE, Texts, TextSource, texts_of
 from ebar.data.tokenisers import Spells, Tokeniser, encode_lines
 from ebar.errors import UserError

@@ -12,8 +12,8 @@ from torch import Generator, Tensor
 from ebar.bounds import Amount, Count, Share
 from ebar.data.built_tokeniser import TOKENISER, Tokenised, build_tokeniser, written
 from ebar.data.corpus import Corpus
+from ebar.data.prose import letters_only, without_markup
 from ebar.data.text import Texts, TextSource, read_tokens, texts_of, windows
-from ebar.data.text8 import letters_only, without_markup
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 from ebar.maths.randomness import folded

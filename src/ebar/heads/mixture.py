@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ebar.devices import in_full_precision
-from ebar.heads.output import Tied, chosen_size, layer_log_probs, output_layer
-from ebar.heads.parts import in_parts
+from ebar.heads.output import Tied, chosen_size, in_parts, layer_log_probs, output_layer
 
 LOGITS = 2**22  # of all components that are held at a time
 

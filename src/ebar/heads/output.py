@@ -1,10 +1,16 @@
-"""The last layer of a head: a score for each token, by weights of its own or by the backbone's input vectors."""
+"""The last layer of a head: a score for each token, by weights of its own or by the backbone's input vectors.
 
+Scores of many rows in bounded memory.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from ebar.heads.given_targets import linear_log_probs
 
@@ -65,3 +71,18 @@ def layer_log_probs(
     """log softmax(W·v + b) of the targets, without holding the logits."""
     flat = vectors.reshape(-1, vectors.shape[-1])
     return linear_log_probs(flat, layer.weight, layer.bias, targets.reshape(-1)).view(targets.shape)
+
+
+def in_parts(
+    function: Callable[..., Float[Tensor, "some vocabulary"]], tensors: Sequence[Float[Tensor, "rows ..."]], size: int
+) -> Float[Tensor, "rows vocabulary"]:
+    """A deterministic function of rows, `size` rows at a time; for a gradient each part is computed once more.
+
+    A single part is kept for its gradient.
+    """
+    again = torch.is_grad_enabled() and len(tensors[0]) > size
+    parts = [
+        checkpoint(function, *some, use_reentrant=False, preserve_rng_state=False) if again else function(*some)
+        for some in zip(*(torch.split(tensor, size) for tensor in tensors), strict=True)
+    ]
+    return torch.cat(parts)

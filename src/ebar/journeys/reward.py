@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Generator
 
-from ebar.energies.reward import Reward
+from ebar.energies.suffix import Reward
 from ebar.errors import UserError
 from ebar.estimators.divergences import kl_to_model
 from ebar.estimators.exact import device_of

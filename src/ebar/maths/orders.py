@@ -1,7 +1,10 @@
-"""Texts whose tokens come in any order: given tokens and those to come, put into their places."""
+"""Texts whose tokens come in any order: given tokens and those to come, put into their places.
+
+Means over the places of texts.
+"""
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ebar.errors import UserError
@@ -62,3 +65,11 @@ def _check_places(order: Int[Tensor, "rows length"]) -> None:
     for row in holes.nonzero()[:1, 0].tolist():
         missing = min(set(range(int(order[row].max()))) - set(order[row].tolist()))
         raise UserError(f"Row {row} of the order has no token for place {missing}, so there is no text to arrange.")
+
+
+def mean_pooled(
+    hidden: Float[Tensor, "rows places width"], counts: Bool[Tensor, "rows places"]
+) -> Float[Tensor, "rows width"]:
+    """The mean over the places that count; 0 where none does."""
+    weights = counts.to(hidden.dtype) / counts.sum(1, keepdim=True).clamp(min=1)
+    return (weights[:, None] @ torch.where(counts[:, :, None], hidden, 0.0)).squeeze(1)

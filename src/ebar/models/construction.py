@@ -32,8 +32,7 @@ from ebar.errors import UserError
 from ebar.heads import HEADS
 from ebar.heads.head import Head, target_log_probs, without_logits
 from ebar.hugging_face import quiet, transformers
-from ebar.models.drawing import Advances, Placed, PlacedSteps
-from ebar.models.hidden import Shown
+from ebar.models.drawing import Advances, Placed, PlacedSteps, Shown
 from ebar.models.outputs import TokenOutputs
 from ebar.models.pretrained import Pretrained
 from ebar.models.stepwise import (

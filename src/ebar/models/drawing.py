@@ -1,8 +1,13 @@
-"""Drawing from a model token by token, from its beginning or from the middle of a sequence."""
+"""Drawing from a model token by token, from its beginning or from the middle of a sequence.
+
+Models that show the vectors their logits are read from, beside the logits.
+
+What a text may still become is written in a language model's own hidden state: a look-ahead that learns reads it.
+"""
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -10,6 +15,7 @@ from torch import Generator, Tensor
 
 from ebar import together
 from ebar.backbones.backbone import Quick, Stepper
+from ebar.errors import UserError
 from ebar.modes import evaluation_mode
 from ebar.types import Context, Sequences, Space, State, Stepwise
 
@@ -207,3 +213,53 @@ def draw_fakes(
             after, state = model.advance(prefix, state)
             logits, space = after[:, -1], replace(space, length=space.length - prefix.shape[1])
         return draw_block(model, logits, state, space=space, caps=caps, generator=generator)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Logits and the hidden vectors behind them; an index takes both."""
+
+    logits: Float[Tensor, "*batch vocabulary"]
+    hidden: Float[Tensor, "*batch width"]
+
+    def __getitem__(self, index: Any) -> "Shown":
+        return Shown(self.logits[index], self.hidden[index])
+
+
+def split(given: Any) -> tuple[Float[Tensor, "*batch vocabulary"], Float[Tensor, "*batch width"] | None]:
+    """Logits, and hidden vectors where they are shown."""
+    return (given.logits, given.hidden) if isinstance(given, Shown) else (given, None)
+
+
+@runtime_checkable
+class Showing(Protocol):
+    """`start`, `advance` and the steps of a model, with what is shown in the place of logits."""
+
+    def start(self, rows: int, context: Context | None = None) -> tuple[Any, State]: ...
+
+    def advance(self, tokens: Int[Tensor, "rows length"], state: Any) -> tuple[Any, State]: ...
+
+    def stepper(self, state: Any) -> Stepper: ...
+
+
+@runtime_checkable
+class ShowsHidden(Protocol):
+    """A stepwise model that can show its hidden vectors. To have it, a model of your own needs these two."""
+
+    @property
+    def output_vectors(self) -> Float[Tensor, "vocabulary size"]:
+        """One vector for each token, such as the weights of the last layer; without gradient."""
+
+    def showing(self) -> Showing:
+        """The same model, with `Shown` where it gives logits; states are the model's own."""
+
+
+def shows_hidden(model: object) -> ShowsHidden:
+    """The model, where it can show its hidden vectors."""
+    inner = getattr(model, "model", None)  # of what stands around another model
+    if not isinstance(model, ShowsHidden) or (inner is not None and not isinstance(inner, ShowsHidden)):
+        raise UserError(
+            f"{type(inner or model).__name__} does not show its hidden states, from which a look-ahead could learn: "
+            "give the model `output_vectors` and `showing` (see ebar.models.drawing), or learn in 0 rounds."
+        )
+    return model

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ebar.backbones.dense import normal_layer
+from ebar.backbones.dcgan import normal_layer
 from ebar.bounds import Amount
 
 

@@ -15,8 +15,7 @@ from ebar.backbones.backbone import Stepper
 from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import reading_of_space
 from ebar.errors import UserError
-from ebar.models.drawing import Advances
-from ebar.models.hidden import Shown
+from ebar.models.drawing import Advances, Shown
 from ebar.models.pretrained_stepper import PretrainedState, PretrainedStepper, can_step, continued
 from ebar.models.stepwise import by_advancing, only_end_in_last_place
 from ebar.models.truncated import Truncatable

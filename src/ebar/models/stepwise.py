@@ -80,13 +80,11 @@ class ScoresGiven(Protocol):
 
     def without_logits(self, places: int) -> bool:
         """Whether that is the better way for so many tokens."""
-        ...
 
     def given_log_probs(
         self, tokens: Int[Tensor, "rows length"], context: Context | None = None
     ) -> Float[Tensor, "rows length"]:
         """log p(xₜ | x₍<t₎, C) of each of the tokens; at most as many as the space is long."""
-        ...
 
 
 def teacher_forced(

@@ -16,8 +16,7 @@ from ebar.backbones.backbone import Stepper
 from ebar.bounds import Amount, Count
 from ebar.errors import UserError
 from ebar.maths.randomness import default_generator
-from ebar.models.drawing import BLOCK, Placed, PlacedSteps, drawn_at_once, stepper_of
-from ebar.models.hidden import Shown, shows_hidden
+from ebar.models.drawing import BLOCK, Placed, PlacedSteps, Shown, drawn_at_once, shows_hidden, stepper_of
 from ebar.models.stepwise import ByChainRule, only_end_in_last_place
 from ebar.types import Context, SamplesWithLogProb, Sequences, Space, State, Stepwise
 

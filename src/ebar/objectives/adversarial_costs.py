@@ -28,7 +28,6 @@ class Costs(Protocol):
 
     def generator(self, samples: Energies) -> Cost:
         """Without the entropy."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

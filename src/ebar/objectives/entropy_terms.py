@@ -31,13 +31,11 @@ class EntropyTerm(Protocol):
     @property
     def weight(self) -> float:
         """α."""
-        ...
 
     def surrogate(
         self, x: Float[Tensor, "batch ..."], noise: Float[Tensor, "batch latent"], inference: Any
     ) -> Float[Tensor, ""]:
         """Its gradient in x stands for that of −H(p_gen)."""
-        ...
 
 
 def density_gradients(

@@ -13,8 +13,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from ebar.data.labelled import Labelled
-from ebar.models.task.heads import SpanHead
-from ebar.models.task.model import GivesScores, Read, TaskModel
+from ebar.models.task.model import GivesScores, Read, SpanHead, TaskModel
 from ebar.types import Clock, Loss, Objective
 
 

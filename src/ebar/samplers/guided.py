@@ -9,16 +9,13 @@ from torch import Generator, Tensor
 
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
-from ebar.models.drawing import BLOCK, stepper_of
-from ebar.models.hidden import shows_hidden, split
+from ebar.models.drawing import BLOCK, shows_hidden, split, stepper_of
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
-from ebar.samplers.correction import Correction
+from ebar.samplers.correction import Correction, Trace
 from ebar.samplers.gaps import Gaps, Layout, Outlook, foreseen, gaps_of
 from ebar.samplers.guided_states import JointStates
-from ebar.samplers.guided_walk import Walk, Walking, walk_block
-from ebar.samplers.kept_draws import Trace
-from ebar.samplers.steering import Steering
+from ebar.samplers.guided_walk import Steering, Walk, Walking, walk_block
 from ebar.samplers.surrogate import Law, Tally, log_expected_weights, log_largest_ratio
 from ebar.types import Context, Sequences, Stepwise, context_rows, room
 

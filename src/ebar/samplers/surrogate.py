@@ -62,7 +62,6 @@ class Surrogate(Protocol):
     @property
     def order(self) -> int:
         """How many of the last tokens it looks at."""
-        ...
 
     def fit(self, states: JointStates, tally: Tally) -> Law: ...
 

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn, optim
 
+from ebar import together
 from ebar.modes import evaluation_mode
 from ebar.training.layerwise import FACTOR
 from ebar.training.optimisers import Constant, Schedule
-from ebar.training.sharding import Sharded
+from ebar.training.sharding import Room, Sharded
 from ebar.types import Clock
 
 
@@ -114,3 +115,26 @@ def evaluating(*players: Player) -> Iterator[None]:
             if player.sharded is not None:
                 stack.enter_context(player.sharded.in_use())
         yield
+
+
+def room_for(players: Players) -> Room:
+    """Room for the shares that these processes have of their players' weights, and of what goes with each weight."""
+    weights = {
+        f"weights/{name}/{key}": value
+        for name, one in players.items()
+        for key, value in one.module.state_dict().items()
+    }
+    numbered = {
+        (name, str(number)): weight for name, one in players.items() for number, weight in enumerate(one.parameters())
+    }
+
+    def room(name: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
+        like = weights.get(name)
+        if name.startswith("training/"):
+            _, *where = name.removeprefix("training/").split(".", 3)
+            like = numbered.get((where[0], where[1])) if len(where) > 1 else None
+        if like is not None and together.is_share(like) and like.shape == size:
+            return torch.empty_like(like, dtype=dtype)
+        return torch.empty(size, dtype=dtype)
+
+    return room

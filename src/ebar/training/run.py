@@ -8,7 +8,7 @@
 
 A folder appears complete or not at all. What happens to it afterwards (a truncated or garbled file) the sums
 detect. The last two are kept, and the best. Where weights are spread over processes each writes a file of its own
-(`ebar.training.shares`).
+(`ebar.training.sharding`).
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from ebar.store.store import open_store
 from ebar.store.writing import TEMPORARY, remove_folder, replace, replace_folder, saving, sweep, to_json
 from ebar.training import distributed
 from ebar.training.players import Players
-from ebar.training.shares import SHARES, SUMS, Room, digest, read_shares, write_shares
+from ebar.training.sharding import SHARES, SUMS, Room, digest, read_shares, write_shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,9 @@ from ebar.training.batches import Source
 from ebar.training.loop import NonFiniteError, Position, Step, evaluate_objective, fit
 from ebar.training.metrics import Sink, opened_lines
 from ebar.training.optimisers import AdamW, Constant, OptimiserConfig, Schedule
-from ebar.training.players import Player, Players, evaluating
+from ebar.training.players import Player, Players, evaluating, room_for
 from ebar.training.randomness import seeded
 from ebar.training.run import Checkpoints, Run, open_run
-from ebar.training.shares import room_for
 from ebar.training.state import restore_weights
 from ebar.training.stopping import Best, Patience, interruptible
 from ebar.training.triggered import Watches

@@ -10,16 +10,15 @@ import torch
 
 import ebar
 from ebar.cli import main
-from ebar.data.image_files import LabelledFile
-from ebar.data.labelled_images import FewLabels, few_labels
+from ebar.data.labelled_images import FewLabels, LabelledFile, few_labels
 from ebar.errors import UserError
 from ebar.journeys.classify.journey import Classified, ClassifyTraining, classify
 from ebar.models.classifiers import MlpClassifier, initialise
 from ebar.models.generators import SoftplusGenerator
 from ebar.objectives.bad_gan import BadGanTerms
+from ebar.training.games import FewLabelBatches
 from ebar.training.loop import fit
 from ebar.training.run import Checkpoints
-from ebar.training.semi_supervised import FewLabelBatches
 
 QUICK = ClassifyTraining(
     epochs=3, batch_size=20, labelled_size=4, initialise_on=50, samples=40, checkpoint_every=5, density_images=30

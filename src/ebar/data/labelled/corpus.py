@@ -7,10 +7,9 @@ from typing import Any
 from jaxtyping import Int
 from torch import Tensor
 
-from ebar.data.built_tokeniser import TOKENISER, written
+from ebar.data.built_tokeniser import TOKENISER, Specials, specials_of, vocabulary_with_specials, written
 from ebar.data.labelled.encoding import Encoded, Encoding, Labelled, Text
 from ebar.data.labelled.examples import Example, Task
-from ebar.data.specials import Specials, specials_of, vocabulary_with_specials
 from ebar.data.tokenisers import Storable, Tokeniser
 from ebar.errors import choose
 

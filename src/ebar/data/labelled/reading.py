@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Literal
 
 from ebar.bounds import Count, Share, check
-from ebar.data.built_tokeniser import Tokenised, build_tokeniser
+from ebar.data.built_tokeniser import Specials, Tokenised, build_tokeniser, specials_of
 from ebar.data.hub import FilesOrDataset, HubSplit
 from ebar.data.labelled.corpus import LabelledCorpus
 from ebar.data.labelled.encoding import Encoding
 from ebar.data.labelled.examples import Columns, Example, Task, examples_of
-from ebar.data.labelled.folders import by_class, race
 from ebar.data.labelled.parts import held_out_limit, hold_out, limit
-from ebar.data.labelled.rows import Rows, hub_rows, json_lines, squad, table
-from ebar.data.specials import Specials, specials_of
+from ebar.data.labelled.rows import Rows, by_class, hub_rows, json_lines, race, squad, table
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 

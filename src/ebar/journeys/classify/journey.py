@@ -26,11 +26,11 @@ from ebar.store.differences import as_yaml
 from ebar.store.fingerprint import fingerprint
 from ebar.training import distributed
 from ebar.training.batches import OnDevice, steps_in
+from ebar.training.games import FewLabelBatches
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES, Adam, HeldLinear, OptimiserConfig, Schedule, for_steps
 from ebar.training.players import Player, Players
 from ebar.training.randomness import seeded
 from ebar.training.run import Checkpoints
-from ebar.training.semi_supervised import FewLabelBatches
 from ebar.training.train import History, Plan, Result
 from ebar.types import Estimate
 

@@ -33,23 +33,19 @@ class TaskEncoder(Protocol):
     @property
     def width(self) -> int:
         """Of a vector."""
-        ...
 
     @property
     def vocabulary(self) -> int:
         """How many tokens it knows, the special ones counted."""
-        ...
 
     @property
     def table(self) -> Float[Tensor, "vocabulary size"]:
         """The vector of each token before any layer."""
-        ...
 
     def __call__(
         self, tokens: Int[Tensor, "texts length"], segments: Int[Tensor, "texts length"], lengths: Int[Tensor, " texts"]
     ) -> Float[Tensor, "texts length width"]:
         """Vectors of padding mean nothing."""
-        ...
 
 
 class ContentStream(nn.Module):

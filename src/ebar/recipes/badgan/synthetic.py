@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from ebar.data.labelled_images import FewLabels
-from ebar.data.labelled_points import ManifoldData
+from ebar.data.labelled_images import FewLabels, ManifoldData
 from ebar.evaluation.decision_regions import Regions, decision_regions
 from ebar.evaluation.few_labels import class_logits, fake_share
 from ebar.evaluation.grid import Grid as Nodes
@@ -19,8 +18,7 @@ from ebar.journeys.classify.journey import Classified, ClassifyTraining, classif
 from ebar.maths.manifolds import MANIFOLDS
 from ebar.maths.randomness import folded
 from ebar.models.classifiers import MlpClassifier
-from ebar.models.complement import ComplementGenerator
-from ebar.models.generators import MlpGenerator
+from ebar.models.generators import ComplementGenerator, MlpGenerator
 from ebar.modes import evaluation_mode
 from ebar.objectives.bad_gan import BadGanTerms
 from ebar.recipes.figures import Figure, Figures, over_seeds

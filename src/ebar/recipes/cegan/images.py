@@ -15,8 +15,8 @@ from ebar.backbones.dcgan import ConvolutionalEncoder
 from ebar.build.game import build_networks, read_game_data
 from ebar.config.game import MANUAL, GameConfig
 from ebar.config.reader import read_tree
-from ebar.data.image_files import LabelledFile, read_labelled_images
 from ebar.data.images import read_image_file
+from ebar.data.labelled_images import LabelledFile, read_labelled_images
 from ebar.evaluation.accuracy import error_rate
 from ebar.evaluation.classifier_score import classifier_score
 from ebar.evaluation.linear_probe import Labelled, fixed_features, linear_probe
