@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.estimators.joint_perplexity import interval
-from ebar.maths.certified import certified_log_means
+from ebar.maths.jackknife import certified_log_means
 
 BOUND = 3.0
 SIZES = [(1, 32), (1, 128), (1, 512), (1, 4096), (10, 128), (100, 32), (100, 128), (300, 64)]

@@ -19,7 +19,7 @@ from ebar.features.feature import Features
 from ebar.features.functions import Predicate
 from ebar.features.regular import Motif
 from ebar.maths.exponential_family import match, tilt
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.training.moment_matching.newton import Newton
 from ebar.types import Distribution, Sequences, Space
 

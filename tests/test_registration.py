@@ -20,7 +20,7 @@ from ebar.energies.kinds import ENERGIES
 from ebar.features import FEATURES
 from ebar.features.feature import bind
 from ebar.heads import HEADS
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.objectives import OBJECTIVES
 from ebar.recipes import RECIPES
 from ebar.samplers import SAMPLERS

@@ -33,7 +33,7 @@ from ebar.data import read_stream as read_stream
 from ebar.data import read_text as read_text
 from ebar.data.corpus import Corpus as Corpus
 from ebar.data.labelled.corpus import LabelledCorpus as LabelledCorpus
-from ebar.data.labelled.reading import LabelledData as LabelledData
+from ebar.data.labelled.corpus import LabelledData as LabelledData
 from ebar.data.labelled_images import FewLabels as FewLabels
 from ebar.data.labelled_images import LabelledImagesData as LabelledImagesData
 from ebar.data.labelled_images import ManifoldData as ManifoldData
@@ -142,6 +142,7 @@ from ebar.journeys.reward import reward as reward
 from ebar.journeys.train import train as train
 from ebar.maths.orders import arranged as arranged
 from ebar.models.classifiers import ConvolutionalClassifier as ConvolutionalClassifier
+from ebar.models.classifiers import GaussianInference as GaussianInference
 from ebar.models.classifiers import MlpClassifier as MlpClassifier
 from ebar.models.construction import Autoregressive as Autoregressive
 from ebar.models.construction import FromLogits as FromLogits
@@ -163,8 +164,8 @@ from ebar.models.generators import ComplementGenerator as ComplementGenerator
 from ebar.models.generators import MlpGenerator as MlpGenerator
 from ebar.models.generators import SoftplusGenerator as SoftplusGenerator
 from ebar.models.generators import UpsamplingGenerator as UpsamplingGenerator
-from ebar.models.inference import GaussianInference as GaussianInference
 from ebar.models.ngram import NGram as NGram
+from ebar.models.ngram import Tabular as Tabular
 from ebar.models.original_weights import awd_lstm_from_original as awd_lstm_from_original
 from ebar.models.original_weights import transformer_xl_from_original as transformer_xl_from_original
 from ebar.models.points import Boltzmann as Boltzmann
@@ -176,16 +177,18 @@ from ebar.models.points import spirals as spirals
 from ebar.models.points import standard_normal as standard_normal
 from ebar.models.pretrained import Pretrained as Pretrained
 from ebar.models.raster_density import RasterDensity as RasterDensity
-from ebar.models.tabular import Tabular as Tabular
 from ebar.models.tilted import Tilted as Tilted
 from ebar.models.truncated import Prompted as Prompted
 from ebar.models.xlnet_weights import save_as_hugging_face as save_as_hugging_face
 from ebar.models.xlnet_weights import xlnet_from_hugging_face as xlnet_from_hugging_face
 from ebar.objectives.activation_regularisation import ActivationRegularised as ActivationRegularised
+from ebar.objectives.adversarial_costs import ConstantTerm as ConstantTerm
 from ebar.objectives.adversarial_costs import Ebgan as Ebgan
 from ebar.objectives.adversarial_costs import EnergyGap as EnergyGap
 from ebar.objectives.adversarial_costs import FGan as FGan
+from ebar.objectives.adversarial_costs import NeighbourEntropy as NeighbourEntropy
 from ebar.objectives.adversarial_costs import OriginalGan as OriginalGan
+from ebar.objectives.adversarial_costs import VariationalEntropy as VariationalEntropy
 from ebar.objectives.bad_gan import BadGanTerms as BadGanTerms
 from ebar.objectives.conditional_moments import ConditionalMoments as ConditionalMoments
 from ebar.objectives.earm import Earm as Earm
@@ -193,9 +196,6 @@ from ebar.objectives.energy_gan import EnergyGan as EnergyGan
 from ebar.objectives.energy_gan import GapControl as GapControl
 from ebar.objectives.energy_gan import HaltRule as HaltRule
 from ebar.objectives.energy_gan import Together as Together
-from ebar.objectives.entropy_terms import ConstantTerm as ConstantTerm
-from ebar.objectives.entropy_terms import NeighbourEntropy as NeighbourEntropy
-from ebar.objectives.entropy_terms import VariationalEntropy as VariationalEntropy
 from ebar.objectives.policy_gradient import PolicyGradient as PolicyGradient
 from ebar.objectives.scheduled_sampling import MaximumLikelihood as MaximumLikelihood
 from ebar.objectives.scheduled_sampling import ScheduledSampling as ScheduledSampling

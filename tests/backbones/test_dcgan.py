@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ebar.backbones.dcgan import PLANS, ConvolutionalDecoder, ConvolutionalEncoder
+from ebar.backbones.weight_normalised import PLANS, ConvolutionalDecoder, ConvolutionalEncoder
 from ebar.errors import UserError
 
 SHAPES = [(1, 28, 28), (3, 32, 32), (3, 64, 64)]

@@ -17,7 +17,7 @@ from ebar.features.counts import NgramCount
 from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular, number_of_prefixes
+from ebar.models.ngram import Tabular, number_of_prefixes
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance

@@ -11,7 +11,7 @@ from ebar.energies.linear import Linear
 from ebar.features.counts import NgramCount
 from ebar.features.feature import Features
 from ebar.features.regular import Motif
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.testing.enumeration import whole_space
 from ebar.types import Distribution, Energy, Scored, Sequences, Space

@@ -23,7 +23,7 @@ from ebar.features.regular import Motif
 from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
 from ebar.models.construction import Autoregressive, FromLogits
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.samplers import SAMPLERS

@@ -60,7 +60,7 @@ from ebar.models.generators import SoftplusGenerator
 from ebar.models.points import standard_normal
 from ebar.models.stepwise import teacher_forced
 from ebar.models.tilted import Tilted
-from ebar.samplers import SAMPLERS, beam, joint, look_ahead, metropolis, point_moves, rejection, smc
+from ebar.samplers import SAMPLERS, beam, joint, look_ahead, metropolis, point_moves, smc
 from ebar.samplers import draw as drawing
 from ebar.samplers.correction import Regression
 from ebar.samplers.draw import begin, walkers_at
@@ -272,8 +272,8 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "estimators.per_step.future_energies": lambda w: per_step.future_energies(
         w.base, w.energy, w.stems, w.logits, w.after, None, 3, generator=w.generator()
     ),
-    "estimators.per_step.closing_energies": lambda w: per_step.closing_energies(
-        w.energy, torch.tensor([0, 1, 1]), torch.arange(3), w.one, ENDING
+    "estimators.per_step.Closing.energies": lambda w: per_step.Closing(w.energy, ENDING).energies(
+        torch.tensor([0, 1, 1]), torch.arange(3), w.one
     ),
     "estimators.last_step.last_step": lambda w: last_step.last_step(w.fixed, w.energy, fixed(w), w.context),
     "estimators.log_z.log_z": lambda w: log_z.log_z(
@@ -285,8 +285,8 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "estimators.per_step.per_step": lambda w: per_step.per_step(
         w.base, w.energy, w.x, w.context, n=3, generator=w.generator()
     ),
-    "estimators.per_step.log_closing_mean": lambda w: per_step.log_closing_mean(
-        w.energy, torch.tensor([0, 1, 1]), torch.zeros(3).double(), w.one, ENDING
+    "estimators.per_step.Closing.log_mean": lambda w: per_step.Closing(w.energy, ENDING).log_mean(
+        torch.tensor([0, 1, 1]), torch.zeros(3).double(), w.one
     ),
     "estimators.divergences.draw_comparison": lambda w: divergences.draw_comparison(
         [w.base, w.other], (w.p, w.other), 20, context=w.context, generator=w.generator()
@@ -365,9 +365,6 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         partial(point_moves.unadjusted_langevin, step_size=1.0)
     ),
     "samplers.point_moves.PointMove.__call__": lambda w: w.moved_points(point_moves.PointMove("langevin", None)),
-    "samplers.rejection.accept": lambda w: rejection.accept(
-        w.setting(w.other, w.context), 3, 0.0, ceiling_is_bound=False, batch_size=64, max_proposals=10**6
-    ),
     "samplers.beam.beam_search": lambda w: beam.beam_search(w.base, w.context, width=2, best=2),
     "samplers.beam.decode_contexts": lambda w: beam.decode_contexts(w.base, w.context, width=2),
     "samplers.draw.log_weights": lambda w: [
@@ -470,8 +467,7 @@ DOES_NOT_MEASURE = {
     "estimators.joint_perplexity": "cost_difference doubt interval joint_perplexity",
     "estimators.log_z": "certified_log_z certified_perplexity check_inside from_batches log_mean log_z_of",
     "estimators.moments": "feature_means means_by_name moments_of weighted_mean",
-    "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between closing_place "
-    "closings one_row",
+    "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between Closing.sequences one_row",
     # A segment is read in the model's own mode: whoever measures by segments is above.
     "evaluation.accuracy": "accuracy accuracy_by_subset error_rate",
     "evaluation.answers": "answer_f1 answer_scores exact_match matches normalised_answer overlap",
@@ -525,7 +521,6 @@ DOES_NOT_MEASURE = {
     "samplers.correction": "Correction.all Correction.forward Correction.of Correction.standardise Examples.join "
     "Examples.select Kept.examples Regression.fit Regression.loss Trace.add Trace.finish",
     "samplers.learning": "Learning.restore open_places",
-    "samplers.gaps": "Outlook.allowed Outlook.followed foreseen gaps_of",
     "samplers.guided_states": "JointStates.open JointStates.others_bound JointStates.scores joint_states no_states",
     "samplers.joint": "chosen_by_energy",
     "samplers.look_ahead": "check_look_ahead foresees",
@@ -536,7 +531,7 @@ DOES_NOT_MEASURE = {
     "particle_systems",
     "samplers.smc": "Cloud.select base_to_follow none potential twist_for",
     "samplers.surrogate": "log_expected_weights log_following log_largest_ratio NGram.fit Surrogate.fit Tally.add "
-    "Tally.empty Uniform.fit",
+    "Tally.empty Uniform.fit Outlook.allowed Outlook.followed foreseen gaps_of without_forbidden",
     "samplers.trade_off": "acceptance kl_from_target log_beta_for total_variation_from_target trade_off",
 }
 

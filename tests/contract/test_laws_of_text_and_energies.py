@@ -32,7 +32,7 @@ from ebar.energies.suffix import Suffix
 from ebar.features import FEATURES, Features, Length, Motif, bind
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.truncated import Prompted
 from ebar.testing import check_energy, check_feature, check_stepwise, check_tokeniser
 from ebar.testing.tokenisers import TEXTS

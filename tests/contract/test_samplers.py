@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw

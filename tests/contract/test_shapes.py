@@ -26,7 +26,7 @@ from ebar.features.functions import Predicate, TextScore
 from ebar.features.regular import Motif
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive, FromLogits
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.objectives.conditional_moments import ConditionalMoments
 from ebar.objectives.nce import Contrasted, Nce

@@ -22,7 +22,7 @@ from ebar.features.counts import Length
 from ebar.features.feature import Features
 from ebar.features.functions import Predicate
 from ebar.features.regular import Motif
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import Bounded, draw
 from ebar.samplers.look_ahead import LookAhead

@@ -18,7 +18,7 @@ from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.maths.orders import mean_pooled
 from ebar.models.construction import Autoregressive
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.rejection import Rejection
 from ebar.types import Context, Energy, Sequences, Space

@@ -7,7 +7,7 @@ import torch
 
 from ebar.energies.linear import Linear
 from ebar.features.feature import Features
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.types import Context, Sequences, Space
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ebar.estimators import exact
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.types import Context, Sequences, Space, spread
 

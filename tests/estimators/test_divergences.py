@@ -11,8 +11,8 @@ from ebar.estimators import exact
 from ebar.estimators.divergences import divergence, entropy
 from ebar.features.feature import Features
 from ebar.maths.divergences import DIVERGENCES
+from ebar.models.ngram import Tabular
 from ebar.models.points import Boltzmann, GaussianMixture, standard_normal
-from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.types import Space
 from tests.estimators.conftest import Small, Starts

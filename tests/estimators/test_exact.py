@@ -10,7 +10,7 @@ from ebar.estimators.exact import common_space, is_enumerable
 from ebar.features.feature import Features
 from ebar.maths.divergences import DIVERGENCES
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.types import Space, context_rows
 from tests.estimators.conftest import Small, Starts

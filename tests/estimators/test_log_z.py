@@ -8,7 +8,7 @@ from ebar.errors import UserError
 from ebar.estimators import exact
 from ebar.estimators.log_z import from_batches, log_mean, log_z
 from ebar.features.feature import Features
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.types import Sequences, Space, Weighted, context_rows
 from tests.estimators.conftest import Small, Starts

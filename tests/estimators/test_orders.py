@@ -9,7 +9,7 @@ from torch import Generator
 
 from ebar.errors import UserError
 from ebar.estimators.orders import Orders, order_log_probs, over_orders
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.types import Sequences, Space
 from tests.models.any_order import AnyOrderTable, gaps
 

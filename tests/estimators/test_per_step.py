@@ -13,8 +13,8 @@ from ebar.estimators.per_step import Steps, futures_doubt, mean_between, per_ste
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive
 from ebar.models.drawing import futures
+from ebar.models.ngram import Tabular
 from ebar.models.stepwise import token_log_probs
-from ebar.models.tabular import Tabular
 from ebar.types import Context, Sequences, Space, Stepwise
 from tests.estimators.exact_per_step import exact_per_step
 from tests.estimators.residual import ENDED, FIXED, conditions, residual

@@ -16,7 +16,7 @@ from ebar.estimators.moments import moments
 from ebar.estimators.per_step import Steps
 from ebar.features.feature import Features
 from ebar.maths.jackknife import half_width
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.types import Context, Sequences, Space, Weighted
 from tests.estimators.conftest import Starts

@@ -7,7 +7,7 @@ from ebar.energies.linear import Linear
 from ebar.evaluation.cross_entropy import bits_difference, cross_entropy, cross_entropy_difference
 from ebar.evaluation.moments import frequencies, frequency, mean_length
 from ebar.features.feature import Features
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.types import Context, Estimate, Sequences, Space
 from tests.estimators.conftest import Length, Starts

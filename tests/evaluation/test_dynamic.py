@@ -20,8 +20,8 @@ from ebar.evaluation.dynamic import (
 from ebar.evaluation.reading import at_beginning, segment_log_probs
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive, FromLogits
+from ebar.models.ngram import Tabular
 from ebar.models.stepwise import token_log_probs
-from ebar.models.tabular import Tabular
 from ebar.types import Sequences, Space
 from tests.models.carrying import carrying_model
 from tests.models.examples import FIXED, lstm

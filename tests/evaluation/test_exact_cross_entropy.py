@@ -19,7 +19,7 @@ from ebar.features.regular import Motif, StartsWith
 from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
 from ebar.models.construction import Autoregressive
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
 from ebar.types import Context, Estimate, Sequences, Space

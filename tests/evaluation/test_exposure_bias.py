@@ -12,8 +12,8 @@ from ebar.evaluation.cross_entropy import cross_entropy, stream_cost
 from ebar.evaluation.exposure_bias import after_own_prefix, exposure_bias, win_rate, words_of
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive
+from ebar.models.ngram import Tabular
 from ebar.models.stepwise import token_log_probs
-from ebar.models.tabular import Tabular
 from ebar.samplers.beam import greedy
 from ebar.types import Context, Sequences, Space, Stepwise
 

@@ -12,7 +12,7 @@ from ebar.evaluation.exposure_bias import win_rate
 from ebar.evaluation.moments import frequency
 from ebar.features.feature import Features
 from ebar.maths.proportions import wilson
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.types import Estimate, Sequences, Space
 

@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 from ebar.errors import UserError
 from ebar.evaluation.token_search import Scores, TokenSearch, random_tokens, scores_of, search
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.types import Context, Sequences, Space
 
 SPACE = Space(4, 3)

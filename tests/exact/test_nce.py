@@ -16,7 +16,7 @@ from torch import Generator, Tensor, nn
 
 from ebar.estimators import exact
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.objectives.nce import Contrasted, Nce
 from ebar.types import Clock, Context, Sequences, Space

@@ -11,7 +11,7 @@ from ebar.estimators.joint_perplexity import joint_perplexity
 from ebar.estimators.last_step import last_step
 from ebar.estimators.per_step import per_step
 from ebar.maths.jackknife import log_mean_bounds
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.samplers.importance import Resampling
 from ebar.types import Sequences, Space
 from tests.estimators.exact_per_step import exact_per_step

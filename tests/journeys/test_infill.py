@@ -14,7 +14,7 @@ from ebar.data.tokenisers import Alphabet
 from ebar.errors import UserError
 from ebar.journeys.infill import infill
 from ebar.models.construction import assemble
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.types import Context, Sequences, Space
 from tests.models.any_order import AnyOrderTable
 

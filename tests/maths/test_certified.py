@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ebar.maths.certified import certified_log_means, certified_mean, certified_stakes
+from ebar.maths.jackknife import certified_log_means, certified_mean, certified_stakes
 
 LOG_40 = math.log(40)  # what 2.5 % on either side allow
 

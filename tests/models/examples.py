@@ -8,7 +8,7 @@ from torch import Generator
 from ebar.backbones.lstm import Lstm
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.types import Context, Sequences, Space
 
 ENDING = Space(vocabulary=3, length=5, end=2)

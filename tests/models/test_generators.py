@@ -6,8 +6,8 @@ from torch import Generator
 
 from ebar.energies.discriminators import DISCRIMINATORS, MlpDiscriminator
 from ebar.errors import UserError
+from ebar.models.classifiers import GaussianInference, diagonal_log_prob
 from ebar.models.generators import GENERATORS, ImplicitGenerator, MlpGenerator
-from ebar.models.inference import GaussianInference, diagonal_log_prob
 from ebar.types import Context, Energy, Sequences
 
 SHAPES = [(2,), (1, 8, 8)]

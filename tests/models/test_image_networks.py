@@ -8,10 +8,10 @@ from torch import Generator
 
 from ebar.energies.discriminators import DISCRIMINATORS
 from ebar.errors import UserError
+from ebar.models.classifiers import GaussianInference
 from ebar.models.generators import GENERATORS, ImplicitGenerator
-from ebar.models.inference import GaussianInference
+from ebar.objectives.adversarial_costs import NeighbourEntropy, VariationalEntropy
 from ebar.objectives.energy_gan import EnergyGan, Together
-from ebar.objectives.entropy_terms import NeighbourEntropy, VariationalEntropy
 from ebar.training.batches import Batches
 from ebar.training.games import WithNoise
 from ebar.training.loop import fit

@@ -18,8 +18,7 @@ from ebar.features.feature import Features
 from ebar.features.functions import Predicate
 from ebar.maths.orders import arranged, left_to_right
 from ebar.models.construction import Autoregressive, assemble
-from ebar.models.ngram import NGram
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import NGram, Tabular
 from ebar.models.tilted import Tilted, measured_energy
 from ebar.samplers.beam import beam_search, greedy
 from ebar.testing import check_backbone, check_distribution, check_stepwise

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ebar.models.tabular import Tabular, number_of_prefixes
+from ebar.models.ngram import Tabular, number_of_prefixes
 from ebar.models.truncated import Truncated, keep_top_k, keep_top_p
 from ebar.types import Sequences, Space
 from tests.models.examples import lstm

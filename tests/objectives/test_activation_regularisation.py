@@ -10,9 +10,9 @@ from ebar.backbones.lstm import Lstm
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive
+from ebar.models.ngram import Tabular
 from ebar.models.outputs import GivesOutputs, TokenOutputs
 from ebar.models.stepwise import teacher_forced, token_log_probs
-from ebar.models.tabular import Tabular
 from ebar.objectives.activation_regularisation import ActivationRegularised, size_and_speed
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.types import Clock, Context, Loss, Sequences, Space

@@ -9,9 +9,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ebar.errors import UserError
-from ebar.models.classifiers import MlpClassifier, initialise
+from ebar.models.classifiers import GaussianInference, MlpClassifier, initialise
 from ebar.models.generators import SoftplusGenerator
-from ebar.models.inference import GaussianInference
 from ebar.objectives.bad_gan import (
     CLASSIFIER,
     BadGan,

@@ -15,7 +15,7 @@ from ebar.features.counts import Length
 from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.maths.enumeration import all_sequences, number_of_sequences
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.objectives.conditional_moments import ConditionalMoments
 from ebar.testing.enumeration import whole_space

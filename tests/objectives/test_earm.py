@@ -10,8 +10,8 @@ from torch import Generator, Tensor
 from ebar.errors import UserError
 from ebar.models.construction import FromLogits
 from ebar.models.drawing import draw_fakes
+from ebar.models.ngram import Tabular
 from ebar.models.stepwise import teacher_forced
-from ebar.models.tabular import Tabular
 from ebar.objectives import Earm, MaximumLikelihood, ScheduledSampling
 from ebar.objectives.contrastive import ScoredTokens as Tokens
 from ebar.objectives.contrastive import TokenScores, contrast, normalised_weights, past, token_scores

@@ -6,11 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from ebar.energies.discriminators import MlpDiscriminator
+from ebar.models.classifiers import GaussianInference
 from ebar.models.generators import MlpGenerator
-from ebar.models.inference import GaussianInference
-from ebar.objectives.adversarial_costs import OriginalGan
+from ebar.objectives.adversarial_costs import ConstantTerm, NeighbourEntropy, OriginalGan, VariationalEntropy
 from ebar.objectives.energy_gan import EnergyGan, GapControl, HaltRule, Together, as_in_training, mean_distance
-from ebar.objectives.entropy_terms import ConstantTerm, NeighbourEntropy, VariationalEntropy
 from ebar.training.loop import fit
 from ebar.training.optimisers import OPTIMISERS
 from ebar.training.players import Player

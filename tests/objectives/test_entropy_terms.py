@@ -7,8 +7,8 @@ from torch import Generator
 from ebar.energies.discriminators import MlpDiscriminator
 from ebar.errors import UserError
 from ebar.evaluation.entropy_gradient import entropy_gradient_quality
-from ebar.models.inference import GaussianInference
-from ebar.objectives.entropy_terms import (
+from ebar.models.classifiers import GaussianInference
+from ebar.objectives.adversarial_costs import (
     ENTROPIES,
     ConstantTerm,
     EntropyTerm,

@@ -10,7 +10,7 @@ from ebar.backbones import BACKBONES
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.objectives import Earm, MaximumLikelihood
 from ebar.objectives.langevin import Place, langevin, last_log_partition, vectors_of
 from ebar.types import Clock, Context, Loss

@@ -15,7 +15,7 @@ from ebar.errors import UserError
 from ebar.estimators import exact
 from ebar.maths.divergences import DIVERGENCES
 from ebar.maths.log_space import effective_sample_size
-from ebar.models.tabular import Tabular, number_of_prefixes
+from ebar.models.ngram import Tabular, number_of_prefixes
 from ebar.models.tilted import Tilted
 from ebar.objectives import PolicyGradient, Rounds
 from ebar.objectives.policy_gradient import RunningMean, WeightedSums

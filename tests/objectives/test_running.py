@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.objectives import Earm, PolicyGradient
 from ebar.objectives.conditional_moments import ConditionalMoments

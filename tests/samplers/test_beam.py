@@ -10,8 +10,8 @@ from ebar.backbones.lstm import Lstm
 from ebar.errors import UserError
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive
+from ebar.models.ngram import Tabular
 from ebar.models.stepwise import ancestral
-from ebar.models.tabular import Tabular
 from ebar.samplers.beam import alike, beam_search, by_source, decode_contexts, greedy, length_normalised_score
 from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space, Stepwise

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.samplers import rejection
 from ebar.samplers.annealed import Annealed
 from ebar.samplers.draw import draw

@@ -12,7 +12,7 @@ from ebar.estimators import exact
 from ebar.estimators.divergences import divergence
 from ebar.features.feature import Features
 from ebar.features.regular import Motif
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw
 from ebar.samplers.look_ahead import guided

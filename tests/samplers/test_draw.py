@@ -3,7 +3,7 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted, propose
 from ebar.progress import shown
 from ebar.samplers.draw import draw, log_weights, proposal_for, shares

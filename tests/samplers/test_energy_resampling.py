@@ -13,8 +13,8 @@ from ebar.estimators.log_z import log_z
 from ebar.heads.softmax import Softmax
 from ebar.maths.enumeration import all_sequences
 from ebar.models.construction import Autoregressive
+from ebar.models.ngram import Tabular
 from ebar.models.stepwise import token_log_probs
-from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw
 from ebar.samplers.energy_resampling import energy_resampling

@@ -8,7 +8,7 @@ from torch import Generator, nn
 
 from ebar.errors import UserError
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.truncated import Truncation
 from ebar.samplers.joint import WAYS, generate
 from ebar.samplers.rejection import Rejection

@@ -14,7 +14,7 @@ from ebar.heads.softmax import Softmax
 from ebar.maths.log_space import effective_sample_size
 from ebar.models.construction import Autoregressive
 from ebar.models.drawing import shows_hidden
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.models.truncated import Prompted, Truncated
 from ebar.samplers.correction import Correction, Examples, Kept, Regression, Trace

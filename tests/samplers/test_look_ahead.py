@@ -15,8 +15,8 @@ from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.features.feature import Features
 from ebar.maths.log_space import effective_sample_size
+from ebar.models.ngram import Tabular, number_of_prefixes
 from ebar.models.stepwise import token_log_probs
-from ebar.models.tabular import Tabular, number_of_prefixes
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw
 from ebar.samplers.guided import Guided

@@ -17,7 +17,7 @@ from ebar.features.regular import Expression, whole
 from ebar.features.rules import Canonical, Grammar, RegularRule, Rule, json_schema, obeys
 from ebar.journeys.grammar import grammar
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw
 from ebar.samplers.masked import Masked

@@ -5,7 +5,7 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.annealed import Annealed, next_rung
 from ebar.samplers.draw import draw

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import Setting, Walkers, walkers_at
 from ebar.samplers.metropolis import MOVES, step

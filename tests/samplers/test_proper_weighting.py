@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from ebar.models.tabular import TabularState, number_of_prefixes
+from ebar.models.ngram import TabularState, number_of_prefixes
 from ebar.models.tilted import Tilted
 from ebar.samplers.annealed import Annealed
 from ebar.samplers.draw import draw

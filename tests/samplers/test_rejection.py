@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ebar.errors import UserError
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers import rejection
 from ebar.samplers.draw import Bounded, draw

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from ebar.models.ngram import Tabular
 from ebar.models.stepwise import ancestral
-from ebar.models.tabular import Tabular
 from ebar.samplers import metropolis, smc
 from ebar.samplers.importance import RESAMPLERS, at_offsets
 from ebar.types import Context, Sequences

@@ -13,7 +13,7 @@ from ebar.data.tokenisers import Alphabet, reading_of_space
 from ebar.errors import UserError
 from ebar.journeys.residual.base import Base
 from ebar.journeys.residual.journey import Residual
-from ebar.models.tabular import Tabular, number_of_prefixes
+from ebar.models.ngram import Tabular, number_of_prefixes
 from ebar.serve.catalogue import Opened, Place, Suggested
 from ebar.types import Context, Sequences, Space
 

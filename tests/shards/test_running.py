@@ -13,7 +13,7 @@ from torch import Generator
 from ebar.data.languages import Language
 from ebar.errors import UserError
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.shards import Workers, run_shards
 from ebar.shards.attempt import Outcome, Setting, attempt
 from ebar.shards.running import AHEAD, DEATHS, _ordered, spread

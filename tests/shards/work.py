@@ -13,7 +13,7 @@ from ebar.evaluation.cross_entropy import negative_log_scores, stream_cost
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy
 from ebar.journeys.estimate import estimate
 from ebar.journeys.residual.negatives import draw_negatives
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.samplers.beam import decode_contexts
 from ebar.samplers.draw import draw
 from ebar.samplers.importance import Importance

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ebar.estimators.log_z import certified_perplexity
-from ebar.maths.certified import certified_log_means
+from ebar.maths.jackknife import certified_log_means
 
 RUNS, LEAST = 150, 0.86  # at a coverage of 0.95 one false alarm in 100,000 runs (binomial)
 

@@ -10,7 +10,7 @@ from ebar.features.counts import NgramCount
 from ebar.features.feature import Features
 from ebar.features.regular import Motif, StartsWith
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.training.moment_matching import conclusion, newton
 from ebar.training.moment_matching import matching as pool_module
 from ebar.training.moment_matching.first_order import CoefficientSchedule, ImportanceMoments, RejectionMoments

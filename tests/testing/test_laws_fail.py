@@ -15,8 +15,8 @@ from ebar.data.tokenisers import Alphabet
 from ebar.energies.linear import Linear
 from ebar.features.feature import Features
 from ebar.heads.softmax import Softmax
+from ebar.models.ngram import Tabular
 from ebar.models.points import GaussianMixture
-from ebar.models.tabular import Tabular
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.samplers.importance import Importance
 from ebar.testing import (

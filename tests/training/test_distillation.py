@@ -23,7 +23,7 @@ from ebar.errors import UserError
 from ebar.features.counts import NgramCount
 from ebar.features.feature import Features
 from ebar.features.regular import Motif
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.progress import shown
 from ebar.samplers.importance import Importance, Resampling

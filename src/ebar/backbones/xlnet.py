@@ -120,7 +120,7 @@ class XlNet(nn.Module):
             inputs.append(x[:, :length])
             seen, vectors = views[chunk]
             before = memory.inputs[:, number, self.memory - seen.cut.before :]
-            x, _ = layer(x, layer.remember(before) if seen.cut.before else None, seen, vectors)  # type: ignore[operator]
+            x, _ = layer(x, layer.attention.remember(before) if seen.cut.before else None, seen, vectors)  # type: ignore[operator, union-attr]
         x = self._dropped(x)
         query = None if targets is None else x[:, length:]
         return XlNetOutput(x[:, :length], query, self._remembered(memory, inputs, reuse))

@@ -14,9 +14,8 @@ from ebar.devices import device_at_hand, device_named
 from ebar.energies.discriminators import MlpDiscriminator
 from ebar.errors import UserError
 from ebar.journeys.classify.journey import Classified, Pair, classify, generator_player, last_pair
-from ebar.models.classifiers import CLASSIFIERS
+from ebar.models.classifiers import CLASSIFIERS, GaussianInference
 from ebar.models.generators import GENERATORS
-from ebar.models.inference import GaussianInference
 from ebar.models.raster_density import RasterDensity
 from ebar.objectives.bad_gan import CLASSIFIER, GENERATOR, Density
 from ebar.store.stages import CONFIG

@@ -14,9 +14,8 @@ from ebar.journeys.game.data import GAME_DATA, GameData, game_data
 from ebar.journeys.game.journey import game, networks
 from ebar.journeys.game.played import Played
 from ebar.models.generators import GENERATORS
-from ebar.objectives.adversarial_costs import COSTS
+from ebar.objectives.adversarial_costs import COSTS, ENTROPIES
 from ebar.objectives.energy_gan import CONTROLS
-from ebar.objectives.entropy_terms import ENTROPIES
 from ebar.store.stages import CONFIG
 from ebar.training import distributed
 from ebar.training.randomness import seeded

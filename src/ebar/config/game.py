@@ -19,9 +19,8 @@ from ebar.energies.discriminators import DISCRIMINATORS
 from ebar.journeys.game.data import GAME_DATA
 from ebar.journeys.game.journey import OPTIMISER, GameTraining
 from ebar.models.generators import GENERATORS
-from ebar.objectives.adversarial_costs import COSTS
+from ebar.objectives.adversarial_costs import COSTS, ENTROPIES
 from ebar.objectives.energy_gan import CONTROLS, HaltRule
-from ebar.objectives.entropy_terms import ENTROPIES
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES
 
 MANUAL = Manual.of(

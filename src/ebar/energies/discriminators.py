@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ebar.backbones.dcgan import ConvolutionalEncoder, dense_layers, initialise, normal_layer
+from ebar.backbones.weight_normalised import ConvolutionalEncoder, dense_layers, initialise, normal_layer
 from ebar.bounds import Amount, Count, Natural
 from ebar.shapes import of_points
 from ebar.tables import Table

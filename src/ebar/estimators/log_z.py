@@ -17,9 +17,8 @@ from torch import Tensor
 
 from ebar.errors import UserError
 from ebar.estimators.draws import Units, few_groups, read_units
-from ebar.maths.certified import certified_log_means, certified_mean
 from ebar.maths.importance import all_warnings, check_weights, diagnose
-from ebar.maths.jackknife import half_width, log_fall, log_mean_bounds, variance
+from ebar.maths.jackknife import certified_log_means, certified_mean, half_width, log_fall, log_mean_bounds, variance
 from ebar.maths.log_space import effective_sample_size, log_mean_exp
 from ebar.types import Context, Estimate, Weighted, X
 

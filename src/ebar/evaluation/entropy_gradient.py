@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from ebar.bounds import Count
 from ebar.estimators.moments import weighted_mean
-from ebar.objectives.entropy_terms import Form, density_gradients
+from ebar.objectives.adversarial_costs import Form, density_gradients
 from ebar.types import Estimate
 
 

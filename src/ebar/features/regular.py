@@ -71,10 +71,11 @@ class Regular(ABC):
     low: ClassVar[float] = 0.0
     high: ClassVar[float] = 1.0
     over_bytes: ClassVar[bool] = False  # never over an alphabet, even where there is one
+    names: ClassVar[tuple[str, str]]  # of the feature and of its opposite, which {0} stands for
 
     @property
-    @abstractmethod
-    def name(self) -> str: ...
+    def name(self) -> str:
+        return self.names[self.absent].format(self)
 
     @abstractmethod
     def language(self, alphabet: str | None) -> Dfa:
@@ -115,9 +116,7 @@ class Motif(Regular):
 
     motif: str
 
-    @property
-    def name(self) -> str:
-        return f"{'no ' if self.absent else ''}motif {self.motif}"
+    names = ("motif {0.motif}", "no motif {0.motif}")
 
     def language(self, alphabet: str | None) -> Dfa:
         return motifs.contains(*symbols_of(self.motif, alphabet))
@@ -129,9 +128,7 @@ class StartsWith(Regular):
 
     prefix: str
 
-    @property
-    def name(self) -> str:
-        return f"{'does not start' if self.absent else 'starts'} with {self.prefix}"
+    names = ("starts with {0.prefix}", "does not start with {0.prefix}")
 
     def language(self, alphabet: str | None) -> Dfa:
         return motifs.starts_with(*symbols_of(self.prefix, alphabet))
@@ -172,9 +169,7 @@ class Word(Regular):
 
     over_bytes = True
 
-    @property
-    def name(self) -> str:
-        return f"{'no ' if self.absent else ''}word {self.expression}"
+    names = ("word {0.expression}", "no word {0.expression}")
 
     def language(self, alphabet: str | None) -> Dfa:
         return over_text(self.expression, "word")

@@ -13,9 +13,14 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from ebar.backbones.dcgan import ConvolutionalDecoder, dense_layers, normal_layer
+from ebar.backbones.weight_normalised import (
+    ConvolutionalDecoder,
+    dense_layers,
+    initialising,
+    normal_layer,
+    transposed_convolution,
+)
 from ebar.backbones.weight_normalised import dense as weight_normalised
-from ebar.backbones.weight_normalised import initialising, transposed_convolution
 from ebar.bounds import Amount, Count, Natural, NonNegative
 from ebar.errors import UserError
 from ebar.maths.manifolds import MANIFOLDS

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from ebar.bounds import Amount, Count, NonNegative, Share, check
 from ebar.errors import UserError
-from ebar.models.inference import GaussianInference
+from ebar.models.classifiers import GaussianInference
 from ebar.types import Clock, Loss
 
 CLASSIFIER, GENERATOR = "classifier", "generator"  # the players

@@ -11,8 +11,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from ebar.bounds import Amount, Natural, NonNegative
 from ebar.maths.rows import evenly
-from ebar.objectives.adversarial_costs import Costs, EnergyGap
-from ebar.objectives.entropy_terms import EntropyTerm, NeighbourEntropy
+from ebar.objectives.adversarial_costs import Costs, EnergyGap, EntropyTerm, NeighbourEntropy
 from ebar.tables import Table
 from ebar.types import Clock, Loss
 

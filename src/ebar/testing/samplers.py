@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from ebar.energies.linear import Linear
 from ebar.features.feature import Features
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw
 from ebar.testing.laws import require

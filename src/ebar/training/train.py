@@ -251,24 +251,14 @@ class History(list[dict[str, Any]]):
 
 
 def train_to_best(
-    run: Run,
-    objective: Objective,
-    batches: Source,
-    players: Players,
-    plan: Plan,
-    *,
-    generator: Generator,
-    validation: Callable[[], Mapping[str, float]] | None,
-    sinks: Sequence[Sink] = (),
+    run: Run, objective: Objective, batches: Source, players: Players, plan: Plan, **options: Any
 ) -> Result:
-    """`train_run`, after which the players have their best weights and are in evaluation mode.
+    """`train_run` with its options, after which the players have their best weights and are in evaluation mode.
 
     Where nothing is held out these are those of the newest checkpoint: the last, or where a game halted the last good.
     Stopped by a signal or a time limit it raises `Interrupted`, with the result of the training so far as its argument.
     """
-    result = train_run(
-        run, objective, batches, players, plan, generator=generator, validation=validation, sinks=sinks
-    )  # fmt: skip
+    result = train_run(run, objective, batches, players, plan, **options)
     if result.status == "interrupted":
         raise Interrupted(result)
     checkpoint = run.checkpoints.best(room_for(players))

@@ -16,7 +16,7 @@ from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.journeys.gam.conditional import cost_of_pairs, draw_pairs, joined
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.recipes.grid import toy_file
 from ebar.samplers.rejection import Rejection

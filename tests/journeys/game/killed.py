@@ -10,9 +10,8 @@ from ebar.energies.discriminators import MlpDiscriminator
 from ebar.journeys.game.journey import GameTraining, game
 from ebar.journeys.game.played import Played
 from ebar.models.generators import MlpGenerator
-from ebar.objectives.adversarial_costs import EnergyGap
+from ebar.objectives.adversarial_costs import EnergyGap, NeighbourEntropy, VariationalEntropy
 from ebar.objectives.energy_gan import EnergyGan, GapControl
-from ebar.objectives.entropy_terms import NeighbourEntropy, VariationalEntropy
 from ebar.training.batches import Batches
 from ebar.training.distributed import rank, same_everywhere
 from ebar.training.games import WithNoise

@@ -15,9 +15,8 @@ from ebar.journeys.game.data import Pictures, game_data
 from ebar.journeys.game.journey import GameTraining, game
 from ebar.journeys.game.played import Played
 from ebar.models.generators import MlpGenerator
-from ebar.objectives.adversarial_costs import EnergyGap
+from ebar.objectives.adversarial_costs import ConstantTerm, EnergyGap, NeighbourEntropy, VariationalEntropy
 from ebar.objectives.energy_gan import HaltRule, Together
-from ebar.objectives.entropy_terms import ConstantTerm, NeighbourEntropy, VariationalEntropy
 from ebar.training.optimisers import Adam, Constant
 from ebar.training.run import Run
 from tests.journeys.game.killed import POINTS, run_game

@@ -13,7 +13,7 @@ from ebar.errors import UserError
 from ebar.journeys.residual import negatives as pools
 from ebar.journeys.residual.negatives import Partition, draw_negatives
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.shards import part_name
 from ebar.types import Context, Sequences, Space
 from tests.store.disk import Dead, failing

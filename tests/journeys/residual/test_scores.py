@@ -6,7 +6,7 @@ from torch import nn
 
 from ebar.errors import UserError
 from ebar.journeys.residual.negatives import draw_negatives, energies_of
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.types import Context, Sequences, Space
 
 SPACE = Space(3, 3, 2)

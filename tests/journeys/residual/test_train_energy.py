@@ -14,7 +14,7 @@ from ebar.journeys.residual.negatives import draw_negatives
 from ebar.journeys.residual.settings import Fitting
 from ebar.journeys.residual.train_energy import ContrastedBatches, train_energy
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.training.loop import NonFiniteError
 from ebar.types import Context, Sequences, Space
 

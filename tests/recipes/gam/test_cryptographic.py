@@ -12,7 +12,7 @@ from ebar.energies.linear import Linear
 from ebar.estimators import exact
 from ebar.features.feature import Features
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular, number_of_prefixes
+from ebar.models.ngram import Tabular, number_of_prefixes
 from ebar.models.tilted import Tilted
 from ebar.recipes.gam import cryptographic
 from ebar.recipes.gam.cryptographic import KEY, RECIPE, KeyedHashBit, demanded, noise_with_the_bit

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from ebar.features.feature import Features
 from ebar.features.regular import StartsWith
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.samplers.look_ahead import guided
 from ebar.training.moment_matching import newton
 from ebar.training.moment_matching.conclusion import _about_weights, bound_at_the_end, conclude

@@ -13,7 +13,7 @@ from ebar.estimators import exact
 from ebar.features.feature import Features
 from ebar.features.regular import Motif
 from ebar.maths.enumeration import all_sequences
-from ebar.models.tabular import Tabular
+from ebar.models.ngram import Tabular
 from ebar.models.tilted import Tilted
 from ebar.training.moment_matching.conditional import match_in_contexts
 from ebar.training.moment_matching.newton import Newton

@@ -17,7 +17,7 @@ from ebar.features.functions import Predicate
 from ebar.features.regular import Motif, StartsWith
 from ebar.maths.enumeration import all_sequences
 from ebar.models.construction import Autoregressive
-from ebar.models.tabular import Tabular, number_of_prefixes
+from ebar.models.ngram import Tabular, number_of_prefixes
 from ebar.models.tilted import Tilted
 from ebar.samplers.look_ahead import guided
 from ebar.store.writing import to_json

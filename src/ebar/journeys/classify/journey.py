@@ -17,9 +17,8 @@ from ebar.evaluation.few_labels import class_logits, density_centile, few_label_
 from ebar.journeys.description import architecture, entry
 from ebar.journeys.train import seed_of, train_in_folder
 from ebar.maths.randomness import folded
-from ebar.models.classifiers import MlpClassifier, initialise
+from ebar.models.classifiers import GaussianInference, MlpClassifier, initialise
 from ebar.models.generators import SoftplusGenerator, StartsFromData
-from ebar.models.inference import GaussianInference
 from ebar.modes import modules_in
 from ebar.objectives.bad_gan import CLASSIFIER, GENERATOR, BadGan, BadGanTerms, Density
 from ebar.store.differences import as_yaml

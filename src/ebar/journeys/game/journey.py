@@ -15,11 +15,18 @@ from ebar.journeys.description import architecture, entry
 from ebar.journeys.game.data import GameData, game_data
 from ebar.journeys.game.played import Played
 from ebar.journeys.train import seed_of, train_in_folder
+from ebar.models.classifiers import GaussianInference
 from ebar.models.generators import GENERATORS, ImplicitGenerator
-from ebar.models.inference import GaussianInference
-from ebar.objectives.adversarial_costs import COSTS, Costs, EnergyGap
+from ebar.objectives.adversarial_costs import (
+    COSTS,
+    ENTROPIES,
+    Costs,
+    EnergyGap,
+    EntropyTerm,
+    NeighbourEntropy,
+    VariationalEntropy,
+)
 from ebar.objectives.energy_gan import CONTROLS, Control, EnergyGan, GapControl, HaltRule
-from ebar.objectives.entropy_terms import ENTROPIES, EntropyTerm, NeighbourEntropy, VariationalEntropy
 from ebar.store.differences import as_yaml
 from ebar.store.fingerprint import fingerprint
 from ebar.training import distributed

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from ebar.backbones.dcgan import ConvolutionalEncoder
+from ebar.backbones.weight_normalised import ConvolutionalEncoder
 from ebar.build.game import build_networks, read_game_data
 from ebar.config.game import MANUAL, GameConfig
 from ebar.config.reader import read_tree
