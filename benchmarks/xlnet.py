@@ -28,8 +28,8 @@ from torch import nn
 from xl import best_times, most_memory
 
 from ebar.backbones.xlnet import XlNet
-from ebar.data.built_tokeniser import Specials
 from ebar.data.pretraining_inputs import Form, Predict, PretrainingText
+from ebar.data.specials import Specials
 from ebar.models.construction import assemble
 from ebar.objectives.pretraining import Pretraining
 from ebar.training.loop import fit

@@ -5,7 +5,7 @@ from ebar.automata.expressions import compile_expression as compile_expression
 from ebar.automata.lift import lift as lift
 from ebar.automata.probabilistic import ProbabilisticAutomaton as ProbabilisticAutomaton
 from ebar.backbones.awd_lstm import AwdLstm as AwdLstm
-from ebar.backbones.convolution import Convolution as Convolution
+from ebar.backbones.local_xl import Convolution as Convolution
 from ebar.backbones.local_xl import LocalBidirectional as LocalBidirectional
 from ebar.backbones.local_xl import LocalXl as LocalXl
 from ebar.backbones.lstm import Lstm as Lstm
@@ -202,12 +202,12 @@ from ebar.objectives.scheduled_sampling import ScheduledSampling as ScheduledSam
 from ebar.samplers.annealed import Annealed as Annealed
 from ebar.samplers.beam import beam_search as beam_search
 from ebar.samplers.draw import draw as draw
-from ebar.samplers.energy_resampling import energy_resampling as energy_resampling
 from ebar.samplers.files import load_draws as load_draws
 from ebar.samplers.files import save_draws as save_draws
 from ebar.samplers.importance import Ancestral as Ancestral
 from ebar.samplers.importance import Importance as Importance
 from ebar.samplers.importance import Resampling as Resampling
+from ebar.samplers.joint import energy_resampling as energy_resampling
 from ebar.samplers.look_ahead import LookAhead as LookAhead
 from ebar.samplers.look_ahead import guided as guided
 from ebar.samplers.metropolis import Metropolis as Metropolis

@@ -10,8 +10,8 @@ from torch import Generator, Tensor
 
 from ebar.backbones import BACKBONES
 from ebar.backbones.backbone import Carries
-from ebar.backbones.convolution import Convolution, KernelConvolution, convolved
 from ebar.backbones.local_attention import LocalAttention
+from ebar.backbones.local_xl import Convolution, KernelConvolution, convolved
 from ebar.errors import UserError
 from tests.backbones.reading import (
     CONTEXTS,

@@ -64,8 +64,8 @@ from ebar.samplers import SAMPLERS, beam, joint, look_ahead, metropolis, point_m
 from ebar.samplers import draw as drawing
 from ebar.samplers.correction import Regression
 from ebar.samplers.draw import begin, walkers_at
-from ebar.samplers.energy_resampling import energy_resampling
 from ebar.samplers.guided import Guided
+from ebar.samplers.joint import energy_resampling
 from ebar.samplers.learning import Learning
 from ebar.samplers.masked import Masked
 from ebar.samplers.metropolis import Metropolis
@@ -393,7 +393,7 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         drawing.draw(w.sampler("metropolis"), w.p, 8, proposal=w.other, generator=w.generator()),
         drawing.draw(w.sampler("importance"), w.p, 8, proposal=w.other, generator=w.generator(), workers=Workers()),
     ],
-    "samplers.energy_resampling.energy_resampling": lambda w: [
+    "samplers.joint.energy_resampling": lambda w: [
         energy_resampling(w.base, w.context, candidates=3, proposal=w.other, generator=w.generator()),
         energy_resampling(w.base, w.context, candidates=3, distinct=True, generator=w.generator()),
     ],
@@ -521,6 +521,7 @@ DOES_NOT_MEASURE = {
     "samplers.correction": "Correction.all Correction.forward Correction.of Correction.standardise Examples.join "
     "Examples.select Kept.examples Regression.fit Regression.loss Trace.add Trace.finish",
     "samplers.learning": "Learning.restore open_places",
+    "samplers.gaps": "Outlook.allowed Outlook.followed foreseen gaps_of without_forbidden",
     "samplers.guided_states": "JointStates.open JointStates.others_bound JointStates.scores joint_states no_states",
     "samplers.joint": "chosen_by_energy",
     "samplers.look_ahead": "check_look_ahead foresees",
@@ -531,7 +532,7 @@ DOES_NOT_MEASURE = {
     "particle_systems",
     "samplers.smc": "Cloud.select base_to_follow none potential twist_for",
     "samplers.surrogate": "log_expected_weights log_following log_largest_ratio NGram.fit Surrogate.fit Tally.add "
-    "Tally.empty Uniform.fit Outlook.allowed Outlook.followed foreseen gaps_of without_forbidden",
+    "Tally.empty Uniform.fit",
     "samplers.trade_off": "acceptance kl_from_target log_beta_for total_variation_from_target trade_off",
 }
 

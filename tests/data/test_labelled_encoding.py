@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebar.data.built_tokeniser import Bpe, Specials, Unigram, specials_of
+from ebar.data.built_tokeniser import Bpe, Unigram
 from ebar.data.labelled import Answer, Encoding, Example, LabelledCorpus, LabelledData, Task
+from ebar.data.specials import Specials, specials_of
 from ebar.data.tokenisers import Alphabet, Bytes, Tokeniser, Words
 from ebar.errors import UserError
 

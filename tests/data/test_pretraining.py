@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebar.data import DATA, read_pretraining
-from ebar.data.built_tokeniser import Specials
 from ebar.data.pretraining import PretrainingData, read_pretraining_text, word_starts
 from ebar.data.pretraining_inputs import Form, Pairs, PretrainingText, compose, read_inputs, trimmed
+from ebar.data.specials import Specials
 from ebar.data.tokenisers import Alphabet, Bytes, Words
 from ebar.errors import UserError
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ebar.data.built_tokeniser import NAMES, PretrainedTokeniser, Specials, specials_of, vocabulary_with_specials
+from ebar.data.built_tokeniser import PretrainedTokeniser
+from ebar.data.specials import NAMES, Specials, specials_of, vocabulary_with_specials
 from ebar.data.tokenisers import Alphabet, Bytes
 
 tokenizers = pytest.importorskip("tokenizers")

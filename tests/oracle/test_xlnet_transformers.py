@@ -24,7 +24,8 @@ from transformers import (
 
 import ebar
 from ebar.backbones.xlnet import XlNetMemory
-from ebar.data.built_tokeniser import Bpe, specials_of, vocabulary_with_specials
+from ebar.data.built_tokeniser import Bpe
+from ebar.data.specials import specials_of, vocabulary_with_specials
 from ebar.data.tokenisers import Alphabet
 from ebar.errors import UserError
 from ebar.models.construction import Autoregressive, assemble

@@ -21,13 +21,14 @@ from ebar.models.construction import assemble
 from ebar.models.tilted import Tilted
 from ebar.samplers import SAMPLERS
 from ebar.samplers.draw import draw
+from ebar.samplers.gaps import gaps_of
 from ebar.samplers.guided import Guided
 from ebar.samplers.guided_states import joint_states
 from ebar.samplers.importance import Importance
 from ebar.samplers.look_ahead import LookAhead, guided
 from ebar.samplers.rejection import Rejection
 from ebar.samplers.smc import Smc, twist_for
-from ebar.samplers.surrogate import Law, NGram, gaps_of
+from ebar.samplers.surrogate import Law, NGram
 from ebar.testing import check_stepwise
 from ebar.types import Context, Sequences, Space, context_rows
 from tests.models.any_order import AnyOrderTable, gaps, rows_of_gaps

@@ -11,8 +11,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ebar.data import LanguageData
-from ebar.data.built_tokeniser import Specials
 from ebar.data.pretraining_inputs import Form, PretrainingText
+from ebar.data.specials import Specials
 from ebar.data.stream import Stream, Varied
 from ebar.errors import Interrupted
 from ebar.journeys.train import train

@@ -194,14 +194,19 @@ def after_a_blank(dfa: Dfa) -> Dfa:
     return Dfa(torch.cat([dfa.table, first[None]]), accepting, start=dfa.states)
 
 
+def byte_characters() -> list[str]:
+    """The character that each byte is written as in the byte-level alphabet of GPT-2 and its kin."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
 def byte_level(tokens: Sequence[str]) -> list[bytes]:
     """The bytes of tokens written in the byte-level alphabet of GPT-2 and its kin, one printable character a byte.
 
     Printable Latin-1 bytes stand for themselves, the others for the characters from 256 on, in order (" " is "Ġ").
     """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [byte for byte in range(256) if byte not in set(printable)]
-    value = {chr(byte): byte for byte in printable} | {chr(256 + rank): byte for rank, byte in enumerate(hidden)}
+    value = {character: byte for byte, character in enumerate(byte_characters())}
     return [bytes(value[character] for character in token) for token in tokens]
 
 

@@ -3,8 +3,7 @@
 from typing import Any
 
 from ebar.backbones.awd_lstm import AwdLstm
-from ebar.backbones.convolution import Convolution
-from ebar.backbones.local_xl import LocalXl
+from ebar.backbones.local_xl import Convolution, LocalXl
 from ebar.backbones.lstm import Lstm
 from ebar.backbones.pixelcnn import GatedPixelCnn, PixelCnn
 from ebar.backbones.transformer import EncoderDecoder, Transformer

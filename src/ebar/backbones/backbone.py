@@ -151,6 +151,19 @@ class Quick(Protocol):
     def stepper(self, state: Any) -> Stepper: ...
 
 
+def check_attention(
+    hidden: int, heads: int, head_size: int | None, layers: int, *dropouts: float, **sizes: int | None
+) -> None:
+    """Sizes of layers whose heads need not share the hidden vector evenly, where their size is given."""
+    for dropout in dropouts:
+        check_layers(layers, dropout)
+    if hidden < 1 or heads < 1 or (head_size is None and hidden % heads):
+        raise ValueError(f"hidden must be a multiple of heads, not {hidden} of {heads}, unless head_size is given")
+    for name, size in {"head_size": head_size, **sizes}.items():
+        if size is not None and size < 1:
+            raise ValueError(f"{name} must be at least 1, not {size}")
+
+
 def check_layers(layers: int, dropout: float = 0.0) -> None:
     """A number of layers or a dropout that cannot be is refused before anything is made of it."""
     if not 1 <= layers <= 1000:  # past that it is a slip of the finger, and would take for ever to make

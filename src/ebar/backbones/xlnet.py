@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ebar.backbones.backbone import check_layers
+from ebar.backbones.backbone import check_attention
 from ebar.backbones.bounded import each_layers
 from ebar.backbones.decoder import each_row
 from ebar.backbones.relative_attention import relative_sinusoids
@@ -65,14 +65,9 @@ class XlNet(nn.Module):
         norm_epsilon: float = 1e-12,
     ):  # fmt: skip
         super().__init__()
-        check_layers(layers, dropout)
-        check_layers(layers, attention_dropout)
+        sizes = {"feedforward": feedforward, "clamp_length": clamp_length}
+        check_attention(hidden, heads, head_size, layers, dropout, attention_dropout, **sizes)
         choose(ACTIVATIONS, activation, "activation")
-        if hidden < 1 or heads < 1 or (head_size is None and hidden % heads):
-            raise ValueError(f"hidden must be a multiple of heads, not {hidden} of {heads}, unless head_size is given")
-        for name, number in (("head_size", head_size), ("feedforward", feedforward), ("clamp_length", clamp_length)):
-            if number is not None and number < 1:
-                raise ValueError(f"{name} must be at least 1, not {number}")
         if memory < 0:
             raise ValueError(f"memory must be at least 0, not {memory}")
         self.vocabulary, self.width, self.memory, self.clamp_length = vocabulary, hidden, memory, clamp_length

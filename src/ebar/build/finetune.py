@@ -14,8 +14,9 @@ from ebar.build.train import load_model, training_arguments
 from ebar.config.finetune import MANUAL, FinetuneConfig, FurtherTask
 from ebar.config.reader import Manual, read_file, read_tree
 from ebar.config.train import read_train
-from ebar.data.built_tokeniser import TOKENISER, read_tokeniser, vocabulary_with_specials
+from ebar.data.built_tokeniser import TOKENISER, read_tokeniser
 from ebar.data.labelled import LabelledCorpus, LabelledData
+from ebar.data.specials import vocabulary_with_specials
 from ebar.data.tokenisers import Tokeniser
 from ebar.devices import device_at_hand, device_named
 from ebar.energies.reencoded import load_encoder

@@ -11,8 +11,9 @@ from ebar.build.train import build_model, load_model
 from ebar.config.reader import read_file
 from ebar.config.residual import MANUAL, ResidualConfig
 from ebar.config.train import TrainConfig, read_train
-from ebar.data.built_tokeniser import TOKENISER, build_tokeniser, read_tokeniser_file, vocabulary_with_specials
+from ebar.data.built_tokeniser import TOKENISER, build_tokeniser, read_tokeniser_file
 from ebar.data.chunks import CHUNKS, Chunks, stored_chunks
+from ebar.data.specials import vocabulary_with_specials
 from ebar.data.text import TextData
 from ebar.devices import device_at_hand, device_named
 from ebar.energies.kinds import ENERGIES

@@ -213,10 +213,8 @@ def read_npz(path: Path, name: str) -> NDArray[Any]:
             if name not in names and len(names) != 1:
                 raise UserError(f"{path} holds {', '.join(names) or 'nothing'}: call its array of {name} '{name}'.")
             return np.asarray(archive[name if name in names else names[0]])
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(
-            f"{path} cannot be read as an .npz archive ({error}): it is damaged, or something else."
-        ) from None
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
+        raise UserError(f"{path} cannot be read as an .npz archive: it is damaged, or not a readable .npz.") from None
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -10,15 +10,11 @@ import numpy as np
 from jaxtyping import Bool
 
 from ebar.bounds import Count, Natural
-from ebar.data.built_tokeniser import (
-    Tokenised,
-    build_tokeniser,
-    specials_of,
-    vocabulary_with_specials,
-)
+from ebar.data.built_tokeniser import Tokenised, build_tokeniser
 from ebar.data.corpus import Corpus
-from ebar.data.pretraining_inputs import Form, Predict, PretrainingBatch, PretrainingPart, PretrainingText
+from ebar.data.pretraining_inputs import Form, Predict, PretrainingPart, PretrainingText
 from ebar.data.prose import documents, sentences
+from ebar.data.specials import specials_of, vocabulary_with_specials
 from ebar.data.text import AT_ONCE, Texts, TextSource, texts_of, windowed
 from ebar.data.tokenisers import Spells, Tokeniser, encode_lines
 from ebar.errors import UserError
@@ -160,13 +156,3 @@ def _goes_on(spelling: bytes) -> bool:
     """A letter, a digit, or a part of a character outside ASCII."""
     first = spelling[:1]
     return first.isalnum() or first >= b"\x80"
-
-
-__all__ = [
-    "PretrainingBatch",
-    "PretrainingData",
-    "PretrainingPart",
-    "PretrainingText",
-    "read_pretraining_text",
-    "word_starts",
-]

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.random import Generator, Philox
 from torch import Tensor
 
-from ebar.data.built_tokeniser import Specials
+from ebar.data.specials import Specials
 from ebar.data.targets import corrupt, draw_ranks, draw_targets, hidden_by_order, share_targets
 from ebar.data.text import windows
 from ebar.errors import UserError

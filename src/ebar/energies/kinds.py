@@ -11,7 +11,7 @@ from ebar.backbones.pretrained.reading import with_lora
 from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.backbones.xlnet import XlNet, XlNetBidirectional
 from ebar.bounds import Amount, Bound, Count, Location, Natural, Share
-from ebar.data.built_tokeniser import Specials, specials_of
+from ebar.data.specials import Specials, specials_of
 from ebar.data.tokenisers import Tokeniser
 from ebar.energies.neural import Bidirectional, BidirectionalNetwork, Causal, MaskedModel, Neural, Pool, copied_backbone
 from ebar.energies.reencoded import LoadedEncoder, Reencoded, freeze, keep_layers, load_encoder

@@ -19,6 +19,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from ebar.devices import in_full_precision
+
 ROWS, WORDS = 512, 1024  # of a tile: two megabytes of float32
 
 
@@ -162,3 +164,25 @@ def in_parts(
         for some in zip(*(torch.split(tensor, size) for tensor in tensors), strict=True)
     ]
     return torch.cat(parts)
+
+
+class OneSoftmax(nn.Module):
+    """softmax(W·v + b), v being made of the hidden vector."""
+
+    free_logits = True
+    linear: nn.Linear | Tied
+
+    def vectors(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch size"]:
+        """The hidden vectors as they are, unless a head says otherwise."""
+        return hidden
+
+    @in_full_precision
+    def forward(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
+        return self.linear(self.vectors(hidden))  # type: ignore[no-any-return]
+
+    @in_full_precision
+    def log_probs(
+        self, hidden: Float[Tensor, "*batch width"], targets: Int[Tensor, "*batch"]
+    ) -> Float[Tensor, "*batch"]:
+        """Of the targets, without holding the logits."""
+        return layer_log_probs(self.linear, self.vectors(hidden), targets)

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from ebar.data.built_tokeniser import specials_of
 from ebar.data.gapped import Gapped
+from ebar.data.specials import specials_of
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 from ebar.estimators.orders import Orders, log_probs_by_order, over_orders

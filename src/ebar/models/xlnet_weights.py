@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from ebar.backbones.pretrained.reading import DTYPES, Precision, read_network
 from ebar.backbones.xlnet import XlNet
-from ebar.data.built_tokeniser import PretrainedTokeniser, Specials, specials_of, vocabulary_with_specials
+from ebar.data.built_tokeniser import PretrainedTokeniser
+from ebar.data.specials import Specials, specials_of, vocabulary_with_specials
 from ebar.data.tokenisers import Tokeniser, reading_of_space
 from ebar.errors import UserError, choose
 from ebar.hugging_face import check_folder, quiet, read_pretrained, tokenizers, transformers

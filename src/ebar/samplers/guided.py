@@ -13,20 +13,10 @@ from ebar.models.drawing import BLOCK, shows_hidden, split, stepper_of
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
 from ebar.samplers.correction import Correction, Trace
+from ebar.samplers.gaps import Gaps, Layout, Outlook, foreseen, gaps_of, without_forbidden
 from ebar.samplers.guided_states import JointStates
 from ebar.samplers.guided_walk import Steering, Walk, Walking, walk_block
-from ebar.samplers.surrogate import (
-    Gaps,
-    Law,
-    Layout,
-    Outlook,
-    Tally,
-    foreseen,
-    gaps_of,
-    log_expected_weights,
-    log_largest_ratio,
-    without_forbidden,
-)
+from ebar.samplers.surrogate import Law, Tally, log_expected_weights, log_largest_ratio
 from ebar.types import Context, Sequences, Stepwise, context_rows, room
 
 STEP = 2**23  # logits of one step at most: a large vocabulary comes with a large cache for each row

@@ -17,8 +17,9 @@ from ebar.models.drawing import draw_tokens, split
 from ebar.models.stepwise import sequence_log_prob
 from ebar.modes import evaluation_mode
 from ebar.samplers.correction import Correction, Trace
+from ebar.samplers.gaps import Outlook
 from ebar.samplers.guided_states import JointStates
-from ebar.samplers.surrogate import Outlook, Tally
+from ebar.samplers.surrogate import Tally
 from ebar.types import Context, Sequences, Space, Stepwise
 
 

@@ -87,20 +87,24 @@ class Learning(nn.Module):
         self.module.load_state_dict({**self.module.state_dict(), **state})
 
 
+def averaged_parameters(player: Player) -> dict[int, nn.Parameter]:
+    """Those whose averages the optimiser keeps, by number."""
+    state = {} if player.optimiser is None else player.optimiser.state
+    return {number: each for number, each in enumerate(player.parameters()) if "ax" in state.get(each, {})}
+
+
 @contextmanager
 def averaged(player: Player) -> Iterator[None]:
     """Inside, the parameters are ASGD's averages, where there are any; afterwards they are themselves again."""
-    state = {} if player.optimiser is None else player.optimiser.state
-    parameters = [parameter for parameter in player.parameters() if "ax" in state.get(parameter, {})]
-    kept = [parameter.detach().clone() for parameter in parameters]
+    kept = [(parameter, parameter.detach().clone()) for parameter in averaged_parameters(player).values()]
     try:
         with torch.no_grad():
-            for parameter in parameters:
-                parameter.copy_(state[parameter]["ax"])
+            for parameter, _ in kept:
+                parameter.copy_(player.optimiser.state[parameter]["ax"])  # type: ignore[union-attr]
         yield
     finally:
         with torch.no_grad():
-            for parameter, value in zip(parameters, kept, strict=True):
+            for parameter, value in kept:
                 parameter.copy_(value)
 
 

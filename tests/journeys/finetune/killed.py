@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ebar.data.built_tokeniser import specials_of
 from ebar.data.labelled import Example, LabelledCorpus
 from ebar.data.labelled.encoding import Encoding
+from ebar.data.specials import specials_of
 from ebar.data.tokenisers import Words
 from ebar.journeys.finetune.journey import Finetuned, finetune
 from ebar.training.course import Training

@@ -12,20 +12,13 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ebar.bounds import Count, Share, check
-from ebar.data.built_tokeniser import (
-    TOKENISER,
-    Specials,
-    Tokenised,
-    build_tokeniser,
-    specials_of,
-    vocabulary_with_specials,
-    written,
-)
+from ebar.data.built_tokeniser import TOKENISER, Tokenised, build_tokeniser, written
 from ebar.data.hub import FilesOrDataset, HubSplit
 from ebar.data.labelled.encoding import Encoded, Encoding, Labelled, Text
 from ebar.data.labelled.examples import Columns, Example, Task, examples_of
 from ebar.data.labelled.parts import held_out_limit, hold_out, limit
 from ebar.data.labelled.rows import Rows, by_class, hub_rows, json_lines, race, squad, table
+from ebar.data.specials import Specials, specials_of, vocabulary_with_specials
 from ebar.data.tokenisers import Storable, Tokeniser
 from ebar.errors import UserError, choose
 

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ebar.data.built_tokeniser import Specials
 from ebar.data.labelled.examples import Example, Task
 from ebar.data.labelled.offsets import Located, located
+from ebar.data.specials import Specials
 from ebar.data.tokenisers import Tokeniser, encode_lines
 from ebar.errors import UserError
 

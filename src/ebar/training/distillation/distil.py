@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from torch import Generator, nn
+from torch import Generator
 
 from ebar.data.corpus import OPENERS
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
+from ebar.estimators.exact import device_of
 from ebar.features.feature import Features
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
@@ -92,7 +92,7 @@ def distil(
     }
 
     def generator(number: int) -> Generator:
-        return Generator(device=_device(target)).manual_seed(folded(seed, 0, number))
+        return Generator(device=device_of(target)).manual_seed(folded(seed, 0, number))
 
     with _opened(path, settings, seed) as (descriptor, stage):
         record = _resumed(path, stage, descriptor)
@@ -153,7 +153,7 @@ class _Drawing(NamedTuple):
 def _round(common: _Drawing, job: tuple[int, int]) -> Lines:
     number, size = job
     target, space = common.target, _space(common.target, common.proposal)
-    drawn = common.draw(size, Generator(device=_device(target)).manual_seed(shard_seed(common.seed, number)))
+    drawn = common.draw(size, Generator(device=device_of(target)).manual_seed(shard_seed(common.seed, number)))
 
     def text(x: Sequences) -> bytes:
         return _text(x, space, common.decode)
@@ -208,11 +208,6 @@ def _features(target: Target) -> Features | None:
 def _space(target: Target, proposal: Distribution | None) -> Space:
     space: Space = proposal_for(target, proposal).space
     return space
-
-
-def _device(target: Target) -> torch.device:
-    weights = next(target.parameters(), None) if isinstance(target, nn.Module) else None
-    return torch.device("cpu") if weights is None else weights.device
 
 
 def _text(x: Sequences, space: Space, decode: Callable[[list[int]], str]) -> bytes:
