@@ -66,6 +66,8 @@ def checked(value: Any, hint: Any, name: str) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     if value is None:
         return None
+    if hint is Path and isinstance(value, str):
+        return Path(value)
     if origin is Annotated:
         value = checked(value, arguments[0], name)
         for rule in hint.__metadata__:

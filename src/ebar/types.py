@@ -346,7 +346,6 @@ class Distribution(Protocol[X, Space_co]):
 
     def sample(self, n: int, context: Context | None = None, *, generator: Generator) -> X:
         """n draws for each row of the context, context-major."""
-        ...
 
 
 @runtime_checkable
@@ -364,7 +363,6 @@ class State(Protocol):
 
     def select(self, rows: Int[Tensor, " selected"]) -> "State":
         """Reorder, drop or duplicate rows: beams, particles, a prefix shared by its continuations."""
-        ...
 
 
 @runtime_checkable
@@ -379,17 +377,14 @@ class Stepwise(Distribution[Sequences, Space], Protocol):
     @property
     def free_logits(self) -> bool:
         """True: logits before the softmax, whose shift is free. False: already log-probabilities."""
-        ...
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows vocabulary"], State]:
         """`rows` is a multiple of the context's rows, context-major."""
-        ...
 
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: Any
     ) -> tuple[Float[Tensor, "rows length vocabulary"], State]:
         """Logits after each of the tokens."""
-        ...
 
 
 @runtime_checkable
@@ -406,7 +401,6 @@ class Sampler(Protocol):
 
         Over the batches of one stream, draws of the same group number depend on one another.
         """
-        ...
 
 
 Target = Scored[X] | Distribution[X, Any]  # a tilted model, or a distribution, whose log Z is 0
@@ -448,4 +442,3 @@ class Game(Objective, Protocol):
 
     def after_step(self, metrics: Mapping[str, float]) -> str | None:
         """Told what a step did; the reason why training should stop, or None. What it remembers must be in a player."""
-        ...

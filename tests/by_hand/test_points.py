@@ -21,7 +21,7 @@ from ebar.evaluation.grid import (
     pairwise_kl,
 )
 from ebar.features.feature import Features
-from ebar.features.points import PointFeature
+from ebar.features.functions import PointFeature
 from ebar.maths import mixtures
 from ebar.models.points import (
     Boltzmann,
@@ -33,10 +33,9 @@ from ebar.models.points import (
     standard_normal,
 )
 from ebar.models.tilted import Tilted
-from ebar.samplers.draw import Setting
+from ebar.samplers.draw import Setting, Walkers, walkers_at
 from ebar.samplers.metropolis import step
 from ebar.samplers.point_moves import PointMove, langevin, random_walk, unadjusted_langevin
-from ebar.samplers.walkers import Walkers, walkers_at
 from ebar.types import Context, Sequences, Weighted
 
 LOG_TWO_PI = math.log(2 * math.pi)

@@ -60,11 +60,12 @@ from ebar.models.generators import SoftplusGenerator
 from ebar.models.points import standard_normal
 from ebar.models.stepwise import teacher_forced
 from ebar.models.tilted import Tilted
-from ebar.samplers import SAMPLERS, beam, joint, look_ahead, metropolis, point_moves, rejection, smc, walkers
+from ebar.samplers import SAMPLERS, beam, joint, look_ahead, metropolis, point_moves, smc
 from ebar.samplers import draw as drawing
 from ebar.samplers.correction import Regression
-from ebar.samplers.energy_resampling import energy_resampling
+from ebar.samplers.draw import begin, walkers_at
 from ebar.samplers.guided import Guided
+from ebar.samplers.joint import energy_resampling
 from ebar.samplers.learning import Learning
 from ebar.samplers.masked import Masked
 from ebar.samplers.metropolis import Metropolis
@@ -167,7 +168,7 @@ class World:
         after, self.after = self.base.advance(self.stems, self.base.start(2)[1])
         self.logits = after[:, 0].detach()
         self.scene = self.setting(self.other, self.context)
-        self.walkers = walkers.begin(self.scene, 4)
+        self.walkers = begin(self.scene, 4)
 
     def setting(self, proposal: Any = None, context: Context | None = None, target: Any = None) -> drawing.Setting:
         return drawing.Setting(self.p if target is None else target, proposal, context, self.generator())
@@ -176,7 +177,7 @@ class World:
         return drawing.Setting(Tilted(PLANE.double(), self.points), None, None, self.generator())
 
     def moved_points(self, move: Any) -> Any:
-        return move(walkers.begin(self.points_setting(), 4), self.points_setting())
+        return move(begin(self.points_setting(), 4), self.points_setting())
 
     def set_mode(self, training: bool) -> None:
         """In training all modules but one, whose own mode is to be left alone."""
@@ -271,8 +272,8 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "estimators.per_step.future_energies": lambda w: per_step.future_energies(
         w.base, w.energy, w.stems, w.logits, w.after, None, 3, generator=w.generator()
     ),
-    "estimators.per_step.closing_energies": lambda w: per_step.closing_energies(
-        w.energy, torch.tensor([0, 1, 1]), torch.arange(3), w.one, ENDING
+    "estimators.per_step.Closing.energies": lambda w: per_step.Closing(w.energy, ENDING).energies(
+        torch.tensor([0, 1, 1]), torch.arange(3), w.one
     ),
     "estimators.last_step.last_step": lambda w: last_step.last_step(w.fixed, w.energy, fixed(w), w.context),
     "estimators.log_z.log_z": lambda w: log_z.log_z(
@@ -284,8 +285,8 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "estimators.per_step.per_step": lambda w: per_step.per_step(
         w.base, w.energy, w.x, w.context, n=3, generator=w.generator()
     ),
-    "estimators.per_step.log_closing_mean": lambda w: per_step.log_closing_mean(
-        w.energy, torch.tensor([0, 1, 1]), torch.zeros(3).double(), w.one, ENDING
+    "estimators.per_step.Closing.log_mean": lambda w: per_step.Closing(w.energy, ENDING).log_mean(
+        torch.tensor([0, 1, 1]), torch.zeros(3).double(), w.one
     ),
     "estimators.divergences.draw_comparison": lambda w: divergences.draw_comparison(
         [w.base, w.other], (w.p, w.other), 20, context=w.context, generator=w.generator()
@@ -364,9 +365,6 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         partial(point_moves.unadjusted_langevin, step_size=1.0)
     ),
     "samplers.point_moves.PointMove.__call__": lambda w: w.moved_points(point_moves.PointMove("langevin", None)),
-    "samplers.rejection.accept": lambda w: rejection.accept(
-        w.setting(w.other, w.context), 3, 0.0, ceiling_is_bound=False, batch_size=64, max_proposals=10**6
-    ),
     "samplers.beam.beam_search": lambda w: beam.beam_search(w.base, w.context, width=2, best=2),
     "samplers.beam.decode_contexts": lambda w: beam.decode_contexts(w.base, w.context, width=2),
     "samplers.draw.log_weights": lambda w: [
@@ -395,7 +393,7 @@ MEASURES: dict[str, Callable[[World], Any]] = {
         drawing.draw(w.sampler("metropolis"), w.p, 8, proposal=w.other, generator=w.generator()),
         drawing.draw(w.sampler("importance"), w.p, 8, proposal=w.other, generator=w.generator(), workers=Workers()),
     ],
-    "samplers.energy_resampling.energy_resampling": lambda w: [
+    "samplers.joint.energy_resampling": lambda w: [
         energy_resampling(w.base, w.context, candidates=3, proposal=w.other, generator=w.generator()),
         energy_resampling(w.base, w.context, candidates=3, distinct=True, generator=w.generator()),
     ],
@@ -434,8 +432,8 @@ MEASURES: dict[str, Callable[[World], Any]] = {
     "samplers.rejection.CountingSampler.attempts": lambda w: list(
         Metropolis(chains=4, burn_in=3).attempts(w.p, 6, proposal=w.other, generator=w.generator())
     ),
-    "samplers.walkers.walkers_at": lambda w: walkers.walkers_at(w.scene, w.x, torch.zeros(3).double()),
-    "samplers.walkers.begin": lambda w: walkers.begin(w.scene._replace(generator=w.generator()), 3),
+    "samplers.draw.walkers_at": lambda w: walkers_at(w.scene, w.x, torch.zeros(3).double()),
+    "samplers.draw.begin": lambda w: begin(w.scene._replace(generator=w.generator()), 3),
     "samplers.metropolis.independent_move": lambda w: w.moved(metropolis.independent_move),
     "samplers.metropolis.suffix": lambda w: w.moved(metropolis.suffix),
     "samplers.metropolis.token": lambda w: w.moved(metropolis.token),
@@ -460,7 +458,6 @@ MEASURES: dict[str, Callable[[World], Any]] = {
 
 # Functions of numbers, texts, spaces, automata and random numbers.
 DOES_NOT_MEASURE = {
-    "estimators.certified": "certified_log_z certified_perplexity check_inside",
     "estimators.divergences": "compared kl_from_model kl_to_model sampled source_of sources_for",
     "estimators.effective_samples": "budget budget_or_reason effective_samples "
     "effective_samples_of_base mean_influence same_draws",
@@ -468,10 +465,9 @@ DOES_NOT_MEASURE = {
     "estimators.orders": "Orders.of over_orders",
     "estimators.exact": "common_space device_of is_enumerable",
     "estimators.joint_perplexity": "cost_difference doubt interval joint_perplexity",
-    "estimators.log_z": "from_batches log_mean log_z_of",
+    "estimators.log_z": "certified_log_z certified_perplexity check_inside from_batches log_mean log_z_of",
     "estimators.moments": "feature_means means_by_name moments_of weighted_mean",
-    "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between closing_place "
-    "closings one_row",
+    "estimators.per_step": "Steps.places check_own check_rows futures_doubt mean_between Closing.sequences one_row",
     # A segment is read in the model's own mode: whoever measures by segments is above.
     "evaluation.accuracy": "accuracy accuracy_by_subset error_rate",
     "evaluation.answers": "answer_f1 answer_scores exact_match matches normalised_answer overlap",
@@ -514,26 +510,23 @@ DOES_NOT_MEASURE = {
     "samplers.annealed": "next_rung",
     "samplers.beam": "Beams.first alike by_source restored length_normalised_score limits",
     "samplers.draw": "BatchSampler.batches group_size numbered proposal_for shares "
-    "Bounded.log_bound Foresighted.expected_log_weight RatioBounded.log_ratio_bound",
+    "Bounded.log_bound Foresighted.expected_log_weight RatioBounded.log_ratio_bound Walkers.select",
     "samplers.files": "load_draws save_draws",
     # One step at a time is in the model's own mode, as for every stepwise model: whoever measures by steps is above.
     "samplers.guided": "Guided.advance Guided.expected_log_weight Guided.log_ratio_bound Guided.plain Guided.start "
     "Guided.tilted Guided.corrected Guided.masking GuidedState.select",
-    "samplers.guided_walk": "walk_block",
-    "samplers.steering": "Steering.correct Steering.found Steering.guide",
+    "samplers.guided_walk": "Steering.correct Steering.found Steering.guide walk_block",
     "samplers.masked": "Masked.advance Masked.expected_log_weight Masked.start MaskedState.select",
     # What is learnt has no dropout; what it learns from was measured on the way.
     "samplers.correction": "Correction.all Correction.forward Correction.of Correction.standardise Examples.join "
-    "Examples.select Regression.fit Regression.loss",
-    "samplers.kept_draws": "Kept.examples Trace.add Trace.finish",
+    "Examples.select Kept.examples Regression.fit Regression.loss Trace.add Trace.finish",
     "samplers.learning": "Learning.restore open_places",
-    "samplers.gaps": "Outlook.allowed Outlook.followed foreseen gaps_of",
+    "samplers.gaps": "Outlook.allowed Outlook.followed foreseen gaps_of without_forbidden",
     "samplers.guided_states": "JointStates.open JointStates.others_bound JointStates.scores joint_states no_states",
     "samplers.joint": "chosen_by_energy",
     "samplers.look_ahead": "check_look_ahead foresees",
     "samplers.metropolis": "chain_groups integrated_autocorrelation_time moves_in",
     "samplers.point_moves": "PointMove.adapt",
-    "samplers.walkers": "Walkers.select",
     "samplers.rejection": "Rejection.bound CountingSampler.attempted coin weighed",
     "samplers.importance": "at_offsets flat_indices in_groups multinomial repeated resampled systematic "
     "particle_systems",

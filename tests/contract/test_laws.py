@@ -16,12 +16,11 @@ from ebar.heads import HEADS
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive, FromLogits, assemble
 from ebar.models.continued import Continued, begin
-from ebar.models.locally_residual import LocallyResidual
 from ebar.models.ngram import NGram
 from ebar.models.points import UniformBox, biased_gaussians, four_gaussians, spirals, standard_normal
 from ebar.models.rolling import lengthened
 from ebar.models.tabular import Tabular
-from ebar.models.tilted import Tilted
+from ebar.models.tilted import LocallyResidual, Tilted
 from ebar.objectives import OBJECTIVES
 from ebar.samplers import SAMPLERS
 from ebar.samplers.look_ahead import guided

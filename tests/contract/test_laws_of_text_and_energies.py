@@ -80,7 +80,7 @@ def test_a_feature_of_an_automaton() -> None:
 
 def test_a_feature_of_a_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network and a tokenizer of transformers, each as little as the feature asks of it."""
-    module = importlib.import_module("ebar.features.classifier")
+    module = importlib.import_module("ebar.features.functions")
     monkeypatch.setattr(module, "_loaded", lambda place: (_Classifier(), _symbols))
     check_feature(bind(FEATURES.make("classifier", {"place": "somewhere:glad"}), READINGS["characters"]), SPACE)
 

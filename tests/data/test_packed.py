@@ -2,6 +2,7 @@ import json
 import shutil
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from ebar.cli import main
 from ebar.data.built_tokeniser import read_tokeniser_file
-from ebar.data.packed import Packed, PackedPairs, pack_from, pack_pairs, pack_stream
+from ebar.data.packed import Packed, PackedPairs, pack_from, pack_pairs
 from ebar.data.parallel import encoded_pairs, read_pairs
 from ebar.data.text import blocks_of, read_tokens, windows
 from ebar.data.tokenisers import Bytes
@@ -19,6 +20,10 @@ from tests.store.disk import Dead, failing
 
 ROWS = torch.arange(2)
 PAIRS = [("x" * (n % 7), "y" * (n * n % 11)) for n in range(60)]
+
+
+def pack_stream(folder, blocks, **options):
+    return pack_from(folder, lambda start: islice(blocks(), start, None), **options)
 
 
 def stream(tmp_path, length=5):

@@ -10,8 +10,8 @@ from torch import Generator
 import ebar
 from ebar.data import StreamData
 from ebar.data.corpus import Corpus
+from ebar.data.prose import letters_only, without_markup
 from ebar.data.stream import Stream, Varied
-from ebar.data.text8 import letters_only, without_markup
 from ebar.errors import UserError
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Generator
 
 import ebar
-from ebar.backbones.xlnet_bidirectional import XlNetBidirectional
+from ebar.backbones.xlnet import XlNetBidirectional
 from ebar.cli import main
 from ebar.data.tokenisers import Alphabet
 from ebar.energies.kinds import ENERGIES, XlNetEnergy

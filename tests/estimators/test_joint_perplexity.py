@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.certified import certified_log_z
 from ebar.estimators.joint_perplexity import JointPerplexity, joint_perplexity
+from ebar.estimators.log_z import certified_log_z
 from ebar.types import Estimate
 
 

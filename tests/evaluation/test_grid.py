@@ -21,7 +21,7 @@ from ebar.evaluation.grid import (
     grid_moments,
     histogram,
 )
-from ebar.features.points import PointFeature
+from ebar.features.functions import PointFeature
 from ebar.models.points import biased_gaussians, four_gaussians, spirals
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw

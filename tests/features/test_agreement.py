@@ -6,9 +6,8 @@ import torch
 from ebar.automata.lift import Reading
 from ebar.build.terms import read_feature
 from ebar.errors import UserError
-from ebar.features.agreement import Agreement
 from ebar.features.feature import bind, negated
-from ebar.features.regular import UnboundError
+from ebar.features.regular import Agreement, UnboundError
 from ebar.testing import check_feature
 from ebar.types import Context, Sequences, Space
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from ebar.heads import given_targets
-from ebar.heads.given_targets import linear_log_probs
+from ebar.heads import output
+from ebar.heads.output import linear_log_probs
 
 
 def dense(vectors: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
@@ -36,8 +36,8 @@ def test_two_words_by_hand() -> None:
 def test_values_and_gradients_are_the_dense_ones(
     monkeypatch: pytest.MonkeyPatch, rows: int, words: int, more: int
 ) -> None:
-    monkeypatch.setattr(given_targets, "ROWS", rows)
-    monkeypatch.setattr(given_targets, "WORDS", words)
+    monkeypatch.setattr(output, "ROWS", rows)
+    monkeypatch.setattr(output, "WORDS", words)
     given, generator = inputs(7, 10, more=more), Generator().manual_seed(5)
     targets = torch.tensor([0, 9, 3, 4, 4, 9, 7])  # of every tile, some twice
     scale = torch.randn(7, generator=generator, dtype=torch.float64)
@@ -89,8 +89,8 @@ def test_no_rows() -> None:
 
 
 def test_no_tensor_is_as_large_as_the_logits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given_targets, "ROWS", 8)
-    monkeypatch.setattr(given_targets, "WORDS", 16)
+    monkeypatch.setattr(output, "ROWS", 8)
+    monkeypatch.setattr(output, "WORDS", 16)
     given, targets = inputs(64, 100), torch.zeros(64, dtype=torch.long)
     with Largest() as seen:
         linear_log_probs(*given, targets).sum().backward()

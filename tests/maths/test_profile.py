@@ -7,8 +7,7 @@ import torch
 from scipy.stats import binom, chi2
 from torch import Tensor
 
-from ebar.maths.exponential_family import match
-from ebar.maths.profile import distances
+from ebar.maths.exponential_family import distances, match
 
 PRECISION = 2e-3  # to which ends are solved for
 

@@ -8,8 +8,7 @@ from torch import Generator
 
 from ebar.errors import UserError
 from ebar.maths.manifolds import MANIFOLDS
-from ebar.models.complement import ComplementGenerator
-from ebar.models.generators import ImplicitGenerator
+from ebar.models.generators import ComplementGenerator, ImplicitGenerator
 from ebar.types import Context, Sequences
 
 

@@ -14,9 +14,9 @@ from ebar.errors import UserError
 from ebar.estimators import exact
 from ebar.heads.softmax import Softmax
 from ebar.models.construction import Autoregressive
-from ebar.models.locally_residual import LocallyResidual
 from ebar.models.stepwise import by_advancing, teacher_forced
 from ebar.models.tabular import Tabular
+from ebar.models.tilted import LocallyResidual
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.testing.enumeration import whole_space
 from ebar.training.batches import Batches

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ebar.errors import UserError
-from ebar.models.original_awd_lstm import awd_lstm_from_original
+from ebar.models.original_weights import awd_lstm_from_original
 
 
 def originals(*, wrapped: bool = False) -> dict[str, Tensor]:

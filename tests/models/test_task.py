@@ -13,10 +13,18 @@ from ebar.data.labelled import Inputs
 from ebar.errors import UserError
 from ebar.models.construction import assemble
 from ebar.models.task.encoders import BothWays, ContentStream, HuggingFaceEncoder, task_encoder
-from ebar.models.task.heads import SpanHead, SummaryHead, passage_places
-from ebar.models.task.kernel_pooling import KernelPooling, kernels, pooled
-from ebar.models.task.model import Read, TaskModel, new_head
-from ebar.models.task.spans import best_spans
+from ebar.models.task.model import (
+    KernelPooling,
+    Read,
+    SpanHead,
+    SummaryHead,
+    TaskModel,
+    best_spans,
+    kernels,
+    new_head,
+    passage_places,
+    pooled,
+)
 from ebar.types import Space
 
 SEP, CLS, PAD = 8, 9, 11

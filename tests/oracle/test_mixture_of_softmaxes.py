@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ebar.models.continued import Continued, begin
-from ebar.models.original_awd_lstm import awd_lstm_from_original
+from ebar.models.original_weights import awd_lstm_from_original
 
 FOLDER = os.environ.get("EBAR_ORACLES")
 FILES = sorted(Path(FOLDER).glob("mixture_of_softmaxes*.npz")) if FOLDER else []

@@ -17,8 +17,8 @@ from ebar.models.stepwise import token_log_probs
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.samplers.draw import draw
-from ebar.samplers.energy_resampling import energy_resampling
 from ebar.samplers.importance import Resampling
+from ebar.samplers.joint import energy_resampling
 from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space
 from tests.samplers.worlds import codes

@@ -17,11 +17,10 @@ from ebar.models.hidden import shows_hidden
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
 from ebar.models.truncated import Prompted, Truncated
-from ebar.samplers.correction import Correction, Examples, Regression
+from ebar.samplers.correction import Correction, Examples, Kept, Regression, Trace
 from ebar.samplers.draw import draw
 from ebar.samplers.guided import Guided
 from ebar.samplers.guided_states import joint_states
-from ebar.samplers.kept_draws import Kept, Trace
 from ebar.samplers.learning import Learning, open_places
 from ebar.samplers.look_ahead import LookAhead, guided, learnt
 from ebar.samplers.smc import Smc

@@ -9,9 +9,8 @@ from torch import Generator, Tensor
 
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted
-from ebar.samplers.draw import Setting
+from ebar.samplers.draw import Setting, Walkers, walkers_at
 from ebar.samplers.metropolis import MOVES, step
-from ebar.samplers.walkers import Walkers, walkers_at
 from ebar.testing.enumeration import whole_space
 from ebar.types import Context, Sequences, Space
 from tests.samplers.tracing import TracedTabular, Tracer, traced

@@ -13,11 +13,11 @@ from ebar.estimators.divergences import divergence, entropy
 from ebar.estimators.log_z import log_z
 from ebar.estimators.moments import moments
 from ebar.features.feature import Features
-from ebar.features.points import PointFeature
+from ebar.features.functions import PointFeature
 from ebar.models.points import Boltzmann, GaussianMixture, UniformBox, biased_gaussians, standard_normal
 from ebar.models.tilted import Tilted
 from ebar.samplers.annealed import Annealed
-from ebar.samplers.draw import Setting, draw
+from ebar.samplers.draw import Setting, draw, walkers_at
 from ebar.samplers.files import load_draws, save_draws
 from ebar.samplers.importance import Ancestral, Importance, Resampling
 from ebar.samplers.look_ahead import LookAhead
@@ -25,7 +25,6 @@ from ebar.samplers.metropolis import Metropolis
 from ebar.samplers.point_moves import POINT_MOVES, log_score_slope
 from ebar.samplers.rejection import QuasiRejection, Rejection
 from ebar.samplers.smc import Smc
-from ebar.samplers.walkers import walkers_at
 from ebar.types import Context, Estimate
 
 TRUTH = GaussianMixture(

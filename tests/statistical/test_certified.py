@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from ebar.estimators.certified import certified_perplexity
+from ebar.estimators.log_z import certified_perplexity
 from ebar.maths.certified import certified_log_means
 
 RUNS, LEAST = 150, 0.86  # at a coverage of 0.95 one false alarm in 100,000 runs (binomial)

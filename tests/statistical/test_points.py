@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from ebar.estimators.log_z import log_z
 from ebar.estimators.moments import moments
-from ebar.features.points import PointFeature
+from ebar.features.functions import PointFeature
 from ebar.models.points import GaussianMixture
 from ebar.models.tilted import Tilted
 from ebar.samplers.annealed import Annealed

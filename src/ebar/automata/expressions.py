@@ -14,21 +14,8 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 
+from ebar.automata import syntax
 from ebar.automata.deterministic import Dfa, hopeless_state, letters
-from ebar.automata.syntax import (
-    UNICODE,
-    Both,
-    Chain,
-    Chars,
-    Charset,
-    Either,
-    Other,
-    Repeat,
-    Tree,
-    charset,
-    parse_expression,
-    partition,
-)
 from ebar.errors import UserError
 
 STATES = 20_000  # before minimisation
@@ -182,9 +169,9 @@ class TermAlgebra:
         return self.either([self.chain(part, tail) for part in self._flat("either", term)])
 
 
-def automaton(tree: Tree, universe: Charset, *, anywhere: bool) -> tuple[Dfa, list[Charset]]:
+def automaton(tree: syntax.Tree, universe: syntax.Charset, *, anywhere: bool) -> tuple[Dfa, list[syntax.Charset]]:
     """The minimal automaton of a tree over classes of characters that it need not tell apart, and the classes."""
-    masks, classes = partition(_charsets(tree), universe)
+    masks, classes = syntax.partition(_charsets(tree), universe)
     terms = TermAlgebra(len(classes))
     start = _term(tree, terms, masks)
     if anywhere:
@@ -205,30 +192,30 @@ def automaton(tree: Tree, universe: Charset, *, anywhere: bool) -> tuple[Dfa, li
     return Dfa(table, torch.tensor([term.nullable for term in queue])).minimised(), classes
 
 
-def _charsets(tree: Tree) -> list[Charset]:
-    if isinstance(tree, Chars):
+def _charsets(tree: syntax.Tree) -> list[syntax.Charset]:
+    if isinstance(tree, syntax.Chars):
         return [tree.chars]
-    if isinstance(tree, Other | Repeat):
+    if isinstance(tree, syntax.Other | syntax.Repeat):
         return _charsets(tree.part)
     return list(dict.fromkeys(chars for part in tree.parts for chars in _charsets(part)))
 
 
-def _term(tree: Tree, terms: TermAlgebra, masks: dict[Charset, int]) -> Term:
+def _term(tree: syntax.Tree, terms: TermAlgebra, masks: dict[syntax.Charset, int]) -> Term:
     match tree:
-        case Chars(chars):
+        case syntax.Chars(chars):
             return terms.letter(masks[chars])
-        case Chain(parts):
+        case syntax.Chain(parts):
             chained = terms.empty
             for part in reversed(parts):
                 chained = terms.chain(_term(part, terms, masks), chained)
             return chained
-        case Either(parts):
+        case syntax.Either(parts):
             return terms.either([_term(part, terms, masks) for part in parts])
-        case Both(parts):
+        case syntax.Both(parts):
             return terms.both([_term(part, terms, masks) for part in parts])
-        case Other(part):
+        case syntax.Other(part):
             return terms.other(_term(part, terms, masks))
-        case Repeat(part, low, high):
+        case syntax.Repeat(part, low, high):
             return terms.repeat(_term(part, terms, masks), low, high)
 
 
@@ -245,8 +232,8 @@ def compile_expression(expression: str, alphabet: Sequence[str], *, anywhere: bo
     """
     if len(set(alphabet)) != len(alphabet) or any(len(symbol) != 1 for symbol in alphabet) or not alphabet:
         raise UserError(f"An alphabet is one or more different characters, which {''.join(alphabet)!r} is not.")
-    universe = charset((ord(symbol), ord(symbol)) for symbol in alphabet)
-    dfa, classes = automaton(parse_expression(expression, universe), universe, anywhere=anywhere)
+    universe = syntax.charset((ord(symbol), ord(symbol)) for symbol in alphabet)
+    dfa, classes = automaton(syntax.parse_expression(expression, universe), universe, anywhere=anywhere)
     letter = {
         code: index for index, chars in enumerate(classes) for low, high in chars for code in range(low, high + 1)
     }
@@ -260,7 +247,7 @@ def compile_text(expression: str, *, anywhere: bool = False) -> Dfa:
     It accepts valid UTF-8 only. `lift` turns it into one over the tokens of any vocabulary, also of one whose
     tokens hold parts of a character.
     """
-    dfa, classes = automaton(parse_expression(expression, UNICODE), UNICODE, anywhere=anywhere)
+    dfa, classes = automaton(syntax.parse_expression(expression, syntax.UNICODE), syntax.UNICODE, anywhere=anywhere)
     return _to_bytes(dfa, classes)
 
 
@@ -305,7 +292,7 @@ class _Blocks:
         return row
 
 
-def _to_bytes(dfa: Dfa, classes: list[Charset]) -> Dfa:
+def _to_bytes(dfa: Dfa, classes: list[syntax.Charset]) -> Dfa:
     """Accepts the UTF-8 of what `dfa`, minimal and with the classes as letters, accepts; invalid UTF-8 leads nowhere.
 
     Where a byte leads depends on the state only through the class that a character turns out to be in. So the blocks

@@ -1,20 +1,62 @@
 """From an automaton over characters or bytes to one over the tokens of a vocabulary.
 
 How the tokens of a model are read as text: what features are bound to.
+
+Lifted automata that are kept on disk, by expression and vocabulary, where EBAR_CACHE names a folder.
 """
 
+import hashlib
+import os
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
+from safetensors.torch import save
 
 from ebar.automata.deterministic import Dfa, hopeless_state
-from ebar.automata.kept import kept
 from ebar.automata.trie import Trie
 from ebar.errors import UserError
+from ebar.store import describe, fingerprint, open_stage, source_fingerprint
+
+VARIABLE = "EBAR_CACHE"
+FILE = "automaton.safetensors"
+
+
+def kept(what: Any, spellings: Sequence[bytes | None], make: Callable[[], Dfa]) -> Dfa:
+    """An automaton over tokens, read where an earlier process has made it.
+
+    `what` is what it is made from besides the vocabulary: whatever `describe` knows. One made by other source code is
+    made anew. Two processes that want the same one wait for one another; without the environment variable
+    nothing is read or written.
+    """
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        return make()
+    description = {"made from": describe(what), "vocabulary": _digest(spellings), "source": source_fingerprint()}
+    place = Path(folder) / "automata" / fingerprint(description)
+    with open_stage(place, description) as stage:
+        if not stage.done:
+            made = make()
+            assert made.letter is not None
+            tensors = {"moves": made.moves, "accepting": made.accepting, "letter": made.letter}
+            stage.write(FILE, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
+            stage.save({"start": made.start})
+            return made
+        found = stage.tensors(FILE, "moves", "accepting", "letter")
+        return Dfa(found["moves"], found["accepting"], start=int(stage.state["start"]), letter=found["letter"])
+
+
+def _digest(spellings: Sequence[bytes | None]) -> str:
+    digest = hashlib.sha256()
+    for spelling in spellings:
+        digest.update(b"-" if spelling is None else b"%d:%s" % (len(spelling), spelling))
+    return digest.hexdigest()
+
 
 ROWS = 1024  # made on demand that are kept: 200 megabytes for a vocabulary of 50,000
 
@@ -152,14 +194,19 @@ def after_a_blank(dfa: Dfa) -> Dfa:
     return Dfa(torch.cat([dfa.table, first[None]]), accepting, start=dfa.states)
 
 
+def byte_characters() -> list[str]:
+    """The character that each byte is written as in the byte-level alphabet of GPT-2 and its kin."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
 def byte_level(tokens: Sequence[str]) -> list[bytes]:
     """The bytes of tokens written in the byte-level alphabet of GPT-2 and its kin, one printable character a byte.
 
     Printable Latin-1 bytes stand for themselves, the others for the characters from 256 on, in order (" " is "Ġ").
     """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [byte for byte in range(256) if byte not in set(printable)]
-    value = {chr(byte): byte for byte in printable} | {chr(256 + rank): byte for rank, byte in enumerate(hidden)}
+    value = {character: byte for byte, character in enumerate(byte_characters())}
     return [bytes(value[character] for character in token) for token in tokens]
 
 

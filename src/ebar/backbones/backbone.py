@@ -19,11 +19,9 @@ class Backbone(Protocol):
     @property
     def width(self) -> int:
         """Of a hidden vector."""
-        ...
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Float[Tensor, "rows width"], State]:
         """`rows` is a multiple of the context's rows, context-major; each context is read once."""
-        ...
 
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: Any
@@ -36,7 +34,6 @@ class Reads(Protocol):
 
     def embed(self, tokens: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length size"]:
         """What `read` takes in place of tokens, before positions and dropout."""
-        ...
 
     def read(
         self, inputs: Float[Tensor, "rows length size"], context: Context | None = None
@@ -45,7 +42,6 @@ class Reads(Protocol):
 
         The context has one row for each of the rows, or each of its rows serves equally many, context-major.
         """
-        ...
 
 
 @runtime_checkable
@@ -56,7 +52,6 @@ class Layered(Protocol):
         self, inputs: Float[Tensor, "rows length size"], context: Context | None = None
     ) -> tuple[Float[Tensor, "rows places width"], ...]:
         """Hidden vectors as `Reads.read` gives them, of each layer; the last are those of `read`."""
-        ...
 
 
 @runtime_checkable
@@ -70,13 +65,11 @@ class Resumes(Protocol):
         self, inputs: Float[Tensor, "rows length size"], context: Context | None = None
     ) -> Float[Tensor, "rows places width"]:
         """Vectors of the beginning and of each input: length + 1 places."""
-        ...
 
     def read_on(
         self, vectors: Float[Tensor, "rows places width"], context: Context | None = None
     ) -> Float[Tensor, "rows places width"]:
         """Hidden vectors as `Reads.read` gives them, from such vectors on."""
-        ...
 
 
 @runtime_checkable
@@ -89,7 +82,6 @@ class Carries(Protocol):
 
     def empty_memory(self, rows: int) -> Any:
         """Of texts of which nothing has been read."""
-        ...
 
     def read_segment(
         self, tokens: Int[Tensor, "rows length"], memory: Any
@@ -98,7 +90,6 @@ class Carries(Protocol):
 
         The token whose number is the size of the vocabulary is the beginning of a text.
         """
-        ...
 
 
 class Outputs(NamedTuple):
@@ -114,7 +105,6 @@ class ShowsOutputs(Protocol):
 
     def read_outputs(self, inputs: Float[Tensor, "rows length size"], context: Context | None = None) -> Outputs:
         """`dropped` is what `read` returns: length + 1 places."""
-        ...
 
 
 @runtime_checkable
@@ -123,7 +113,6 @@ class CarriesOutputs(Protocol):
 
     def segment_outputs(self, tokens: Int[Tensor, "rows length"], memory: Any) -> tuple[Outputs, Any]:
         """`dropped` and the memory are what `read_segment` returns."""
-        ...
 
 
 @runtime_checkable
@@ -135,7 +124,6 @@ class Enters(Protocol):
 
     def enter_segment(self, memory: Any) -> State:
         """A state from which `advance` gives, however tokens are cut, what `read_segment` gives of them all at once."""
-        ...
 
 
 class NoMemory(NamedTuple):
@@ -151,11 +139,9 @@ class Stepper(Protocol):
 
     def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows outputs"]:
         """The output after one more token; valid until the next step, which may overwrite it."""
-        ...
 
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
         """Continue with some of the rows."""
-        ...
 
 
 @runtime_checkable
@@ -163,6 +149,19 @@ class Quick(Protocol):
     """Has a faster way to draw than repeated `advance`."""
 
     def stepper(self, state: Any) -> Stepper: ...
+
+
+def check_attention(
+    hidden: int, heads: int, head_size: int | None, layers: int, *dropouts: float, **sizes: int | None
+) -> None:
+    """Sizes of layers whose heads need not share the hidden vector evenly, where their size is given."""
+    for dropout in dropouts:
+        check_layers(layers, dropout)
+    if hidden < 1 or heads < 1 or (head_size is None and hidden % heads):
+        raise ValueError(f"hidden must be a multiple of heads, not {hidden} of {heads}, unless head_size is given")
+    for name, size in {"head_size": head_size, **sizes}.items():
+        if size is not None and size < 1:
+            raise ValueError(f"{name} must be at least 1, not {size}")
 
 
 def check_layers(layers: int, dropout: float = 0.0) -> None:

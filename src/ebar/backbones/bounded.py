@@ -29,18 +29,15 @@ class Mixer(Protocol):
     @property
     def kept(self) -> int:
         """How many places before a token it may look at, at most."""
-        ...
 
     def remember(self, inputs: Float[Tensor, "rows places width"]) -> Float[Tensor, "rows places ..."]:
         """What it needs of places when they have passed."""
-        ...
 
     def __call__(
         self, inputs: Float[Tensor, "rows length width"], memory: Float[Tensor, "rows before ..."],
         place: Int[Tensor, " rows"] | int,
     ) -> tuple[Float[Tensor, "rows length width"], Float[Tensor, "rows places ..."]]:  # fmt: skip
         """What is added to each place, and the memory with them; `place` is how many places lie before them."""
-        ...
 
 
 @runtime_checkable

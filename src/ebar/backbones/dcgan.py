@@ -45,6 +45,8 @@ PLANS = {
         (Layer(4, 2), Layer(2, 2), Layer(2, 2), Layer(0, 2)),
     ),
 }
+
+
 WIDEST = 8  # units of channels that noise becomes first
 
 

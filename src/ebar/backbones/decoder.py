@@ -50,7 +50,7 @@ class DecoderState(NamedTuple):
 
 def each_row(contexts: int, rows: int, device: torch.device) -> Int[Tensor, " rows"]:
     """Which context each of the context-major rows belongs to."""
-    return torch.arange(contexts, device=device).repeat_interleave(rows // contexts)
+    return torch.arange(contexts, device=device).repeat_interleave(rows // max(contexts, 1))
 
 
 def served(

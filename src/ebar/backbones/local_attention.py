@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ebar.backbones.relative import relative_shift, relative_sinusoids
+from ebar.backbones.relative_attention import relative_shift, relative_sinusoids
 from ebar.backbones.transformer import picked
 from ebar.backbones.transformer_layer import linear
 

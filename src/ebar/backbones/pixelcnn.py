@@ -43,10 +43,6 @@ class PixelCnn(Raster):
     def stack(self) -> list[ResidualBlock]:
         return cast(list[ResidualBlock], list(self.blocks))
 
-    @property
-    def kept(self) -> Sequence[tuple[int, int]]:
-        return [(self.channels, 3)] + [(self.features, 1)] * len(self.blocks)
-
     def scan(
         self, pixels: Float[Tensor, "batch channels rows columns"], above: Sequence[Tensor]
     ) -> tuple[Float[Tensor, "batch places width"], list[Tensor]]:
@@ -177,10 +173,6 @@ class GatedPixelCnn(Raster):
     @property
     def stack(self) -> list[GatedLayer]:
         return cast(list[GatedLayer], list(self.layers))
-
-    @property
-    def kept(self) -> Sequence[tuple[int, int]]:
-        return [(self.channels, 3)] + [(self.features, 1)] * (len(self.layers) - 1)
 
     def scan(
         self, pixels: Float[Tensor, "batch channels rows columns"], above: Sequence[Tensor]

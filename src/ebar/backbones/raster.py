@@ -141,6 +141,8 @@ class Raster(nn.Module, ABC):
         self.channels, self.features, self.output = channels, features, output
         self.in_a_row = image_width * channels
         self.length = image_height * self.in_a_row
+        # For each convolution that reaches up: how many features of how many rows above it reads.
+        self.kept = [(channels, 3)] + [(features, 1)] * (layers - 1)
         self.make(layers)
 
     @abstractmethod
@@ -151,11 +153,6 @@ class Raster(nn.Module, ABC):
     def width(self) -> int:
         """Of a hidden vector."""
         return self.output // self.channels
-
-    @property
-    @abstractmethod
-    def kept(self) -> Sequence[tuple[int, int]]:
-        """For each convolution that reaches up: how many features of how many rows above it reads."""
 
     @abstractmethod
     def scan(

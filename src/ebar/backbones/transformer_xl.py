@@ -13,10 +13,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ebar.backbones.adaptive import AdaptiveEmbedding
-from ebar.backbones.backbone import check_layers
+from ebar.backbones.backbone import check_attention
 from ebar.backbones.decoder import served
-from ebar.backbones.relative import relative_sinusoids
-from ebar.backbones.relative_attention import Positions, RelativeAttention, View, view
+from ebar.backbones.relative_attention import Positions, RelativeAttention, View, relative_sinusoids, view
 from ebar.backbones.transformer_xl_layer import Dropout, Normalise, TransformerXlLayer
 from ebar.backbones.transformer_xl_memory import SegmentMemory, TransformerXlState
 from ebar.backbones.transformer_xl_stepper import TransformerXlStepper
@@ -50,15 +49,10 @@ class TransformerXl(nn.Module):
         cutoffs: tuple[int, ...] = (), divide: int = 1, variational: bool = False,
     ):  # fmt: skip
         super().__init__()
-        check_layers(layers, dropout)
-        check_layers(layers, attention_dropout)
+        sizes = {"feedforward": feedforward, "memory": memory}
+        check_attention(hidden, heads, head_size, layers, dropout, attention_dropout, **sizes)
         choose(dict.fromkeys(("after", "before")), normalise, "place of normalisation")
         choose(dict.fromkeys(("relative", "absolute", "shaw")), positions, "kind of positions")
-        if hidden < 1 or heads < 1 or (head_size is None and hidden % heads):
-            raise ValueError(f"hidden must be a multiple of heads, not {hidden} of {heads}, unless head_size is given")
-        for name, size in (("head_size", head_size), ("feedforward", feedforward), ("memory", memory)):
-            if size is not None and size < 1:
-                raise ValueError(f"{name} must be at least 1, not {size}")
         if divide != 1 and not cutoffs:
             raise ValueError("divide shortens the vectors of later clusters: give cutoffs, or leave it 1")
         self.vocabulary, self.hidden, self.scale = vocabulary, hidden, math.sqrt(hidden)

@@ -4,7 +4,7 @@ Vaswani et al. 2017 normalise the sum, norm(x + part(x)), and so does Dai et al.
 before: x + part(norm x). Memory is normalised like the inputs there; at the top nothing is.
 """
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import torch.nn.functional as F
@@ -66,3 +66,7 @@ class TransformerXlLayer(nn.Module):
         wide = self.dropout(F.relu(self.wide(self.feedforward_norm(x) if self.before else x)))
         x = x + self.dropout(self.narrow(wide))
         return x if self.before else self.feedforward_norm(x)
+
+
+if TYPE_CHECKING:
+    pass

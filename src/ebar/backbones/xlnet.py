@@ -5,6 +5,8 @@ vector for each place, which knows what stands there; the query stream g one for
 where it stands and what comes before it in the order, not what it is. Both have the same weights. Distances have a
 sign, so that left and right differ. With `chunk`, attention is local (chapter 5.4): a place sees its own chunk and
 those left and right of it.
+
+The content stream of an XLNet as a network that sees both sides of every token.
 """
 
 from typing import NamedTuple
@@ -14,14 +16,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ebar.backbones.backbone import check_layers
+from ebar.backbones.backbone import check_attention
 from ebar.backbones.bounded import each_layers
 from ebar.backbones.decoder import each_row
-from ebar.backbones.relative import relative_sinusoids
+from ebar.backbones.relative_attention import relative_sinusoids
 from ebar.backbones.transformer_layer import ACTIVATIONS, Activation, dropped
 from ebar.backbones.xlnet_attention import XlNetAttention, XlNetLayer
-from ebar.backbones.xlnet_state import Asked, XlNetState, anywhere, before_given, places_of_given
-from ebar.backbones.xlnet_view import Cut, View, view
+from ebar.backbones.xlnet_view import Asked, Cut, View, XlNetState, anywhere, before_given, places_of_given, view
 from ebar.errors import UserError, choose
 from ebar.types import Context, Sequences
 
@@ -64,14 +65,9 @@ class XlNet(nn.Module):
         norm_epsilon: float = 1e-12,
     ):  # fmt: skip
         super().__init__()
-        check_layers(layers, dropout)
-        check_layers(layers, attention_dropout)
+        sizes = {"feedforward": feedforward, "clamp_length": clamp_length}
+        check_attention(hidden, heads, head_size, layers, dropout, attention_dropout, **sizes)
         choose(ACTIVATIONS, activation, "activation")
-        if hidden < 1 or heads < 1 or (head_size is None and hidden % heads):
-            raise ValueError(f"hidden must be a multiple of heads, not {hidden} of {heads}, unless head_size is given")
-        for name, number in (("head_size", head_size), ("feedforward", feedforward), ("clamp_length", clamp_length)):
-            if number is not None and number < 1:
-                raise ValueError(f"{name} must be at least 1, not {number}")
         if memory < 0:
             raise ValueError(f"memory must be at least 0, not {memory}")
         self.vocabulary, self.width, self.memory, self.clamp_length = vocabulary, hidden, memory, clamp_length
@@ -119,7 +115,7 @@ class XlNet(nn.Module):
             inputs.append(x[:, :length])
             seen, vectors = views[chunk]
             before = memory.inputs[:, number, self.memory - seen.cut.before :]
-            x, _ = layer(x, layer.remember(before) if seen.cut.before else None, seen, vectors)  # type: ignore[operator]
+            x, _ = layer(x, layer.attention.remember(before) if seen.cut.before else None, seen, vectors)  # type: ignore[operator, union-attr]
         x = self._dropped(x)
         query = None if targets is None else x[:, length:]
         return XlNetOutput(x[:, :length], query, self._remembered(memory, inputs, reuse))
@@ -246,3 +242,29 @@ def _one_hot(segments: Int[Tensor, "rows places"], like: Tensor) -> Float[Tensor
     if not segments.numel() or bool((segments == segments[:, :1]).all()):
         return None
     return F.one_hot(segments).to(like.dtype)
+
+
+class XlNetBidirectional(nn.Module):
+    """Tokens → hidden vectors; each place sees all others or, where the XLNet attends locally, its neighbourhood.
+
+    `mask_token` is what stands where a token is hidden, for masked language modelling; tokens of text are numbered
+    from 0 to `vocabulary` − 1, and what the XLNet knows besides them spells nothing.
+    """
+
+    def __init__(self, network: XlNet, vocabulary: int, mask_token: int):
+        super().__init__()
+        self.network, self.vocabulary, self.mask_token = network, vocabulary, mask_token
+
+    @property
+    def width(self) -> int:
+        return self.network.width
+
+    @property
+    def inputs(self) -> nn.Parameter:
+        """Vectors of the tokens, and of those that spell nothing."""
+        return self.network.embedding
+
+    def forward(self, x: Sequences) -> Float[Tensor, "rows length width"]:
+        """The vector of each token; those of padding mean nothing."""
+        inside = x.mask()
+        return self.network(x.tokens, inside=None if bool(inside.all()) else inside).content  # type: ignore[no-any-return]

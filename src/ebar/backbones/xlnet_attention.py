@@ -118,10 +118,6 @@ class XlNetLayer(nn.Module):
         self.wide, self.narrow = nn.Linear(width, feedforward), nn.Linear(feedforward, width)
         self.feedforward_norm = nn.LayerNorm(width, norm_epsilon)
 
-    def remember(self, content: Float[Tensor, "rows places width"]) -> Float[Tensor, "rows places 2 heads size"]:
-        """Keys and values of what this layer was given earlier."""
-        return self.attention.remember(content)
-
     def forward(
         self, x: Float[Tensor, "rows both width"], memory: Float[Tensor, "rows before 2 heads size"] | None, seen: View,
         vectors: Float[Tensor, "directions distances width"],

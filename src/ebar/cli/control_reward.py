@@ -21,7 +21,7 @@ from ebar.build.terms import load_function
 from ebar.cli.show import show_with_texts
 from ebar.config.reader import Answer, Chosen, Manual, choice, list_option, read
 from ebar.estimators.exact import device_of
-from ebar.features.classifier import reward_model
+from ebar.features.functions import reward_model
 from ebar.journeys.reward import reward
 from ebar.progress import shown
 from ebar.samplers import SAMPLERS

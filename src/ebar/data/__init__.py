@@ -1,7 +1,8 @@
 """Tokenisers, corpora, and languages of known entropy."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ebar.bounds import checked_options
 from ebar.data.built_tokeniser import TOKENISERS
@@ -33,78 +34,65 @@ DATA: Table[Any] = Table(
 
 Place = Path | str
 Length = int | None
+Made = TypeVar("Made")
+
+
+def _made(kind: Callable[..., Made], train: Place | None, options: dict[str, Any]) -> Made:
+    """Data of a kind; strings may stand for paths, and lists for tuples."""
+    return kind(**checked_options(kind, options if train is None else {"train": Path(train), **options}, "data"))
 
 
 def read_lines(train: Place, *, maximal_length: Length = None, **options: Any) -> Corpus:
     """Your own sequences, one per line; options are those of `LinesData`."""
-    return LinesData(train=Path(train), **_paths(options)).read(maximal_length=maximal_length)
+    return _made(LinesData, train, options).read(maximal_length=maximal_length)
 
 
 def read_text(train: Place, **options: Any) -> Corpus:
     """Text as one stream of tokens, cut into windows; options are those of `TextData`."""
-    return TextData(train=Path(train), **_paths(options)).read()
+    return _made(TextData, train, options).read()
 
 
 def read_stream(train: Place, *, seed: int = 0, **options: Any) -> Corpus:
     """Text as one stream of tokens, read with a carried memory; options are those of `StreamData`."""
-    return StreamData(train=Path(train), **_paths(options)).read(seed=seed)
+    return _made(StreamData, train, options).read(seed=seed)
 
 
 def read_pretraining(train: Place, *more: Place, seed: int = 0, **options: Any) -> Corpus:
     """Text in columns of inputs to pretrain on, from one or more files; options are those of `PretrainingData`."""
-    files = tuple(Path(place) for place in more)
-    return PretrainingData(train=Path(train), more=files, **_paths(options)).read(seed=seed)
+    return _made(PretrainingData, train, {"more": more, **options}).read(seed=seed)
 
 
 def read_parallel(train: Place, *, seed: int = 0, maximal_length: Length = None, **options: Any) -> Corpus:
     """Sentences and their translations; options are those of `ParallelData`."""
-    return ParallelData(train=Path(train), **_paths(options)).read(seed=seed, maximal_length=maximal_length)
+    return _made(ParallelData, train, options).read(seed=seed, maximal_length=maximal_length)
 
 
 def read_images(train: Place, *, seed: int = 0, **options: Any) -> Corpus:
     """Images of one size; options are those of `ImagesData`."""
-    return ImagesData(train=Path(train), **_paths(options)).read(seed=seed)
+    return _made(ImagesData, train, options).read(seed=seed)
 
 
 def read_points(train: Place | None = None, *, seed: int = 0, **options: Any) -> Points:
     """Points of a file, or `read_points(mixture="spirals")` of a known mixture; options are those of `PointsData`."""
-    return PointsData(train=None if train is None else Path(train), **_paths(options)).read(seed=seed)
+    return _made(PointsData, train, options).read(seed=seed)
 
 
 def read_labelled(train: Place | None = None, *, seed: int = 0, **options: Any) -> LabelledCorpus:
     """Labelled examples for a task, from files, folders or a data set; options are those of `LabelledData`."""
-    options = checked_options(LabelledData, _paths(options), "data")  # where lists become tuples
-    return LabelledData(train=None if train is None else Path(train), **options).read(seed=seed)
+    return _made(LabelledData, train, options).read(seed=seed)
 
 
 def read_labelled_images(
     train: Place, *, test: Place, labels: int = 100, seed: int = 0, **options: Any
 ) -> FewLabels:  # fmt: skip
     """Images of which `labels` have labels, chosen by the seed; options are those of `LabelledImagesData`."""
-    options = checked_options(LabelledImagesData, _paths(options), "data")
-    return LabelledImagesData(train=Path(train), test=Path(test), **options).read(labels=labels, seed=seed)
+    made = _made(LabelledImagesData, train, {"test": test, **options})
+    return made.read(labels=labels, seed=seed)
 
 
 def language(*, seed: int = 0, maximal_length: Length = None, **options: Any) -> Corpus:
     """Sequences drawn from a language whose entropy is known; options are those of `LanguageData`."""
     return LanguageData(**options, seed=seed).read(maximal_length=maximal_length)
-
-
-PATHS = {
-    "validation",
-    "test",
-    "train_target",
-    "validation_target",
-    "test_target",
-    "train_labels",
-    "test_labels",
-    "tokeniser_file",
-    "cache",
-}
-
-
-def _paths(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: Path(value) if name in PATHS and isinstance(value, str) else value for name, value in options.items()}
 
 
 __all__ = [

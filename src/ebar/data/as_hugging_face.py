@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from ebar.automata.lift import byte_characters
 from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.pieces import Pieces, tokenizer_from_json
 from ebar.data.tokenisers import REPLACEMENT, UNKNOWN, Alphabet, Bytes, Tokeniser, Words
@@ -45,7 +46,7 @@ def _backend(tokeniser: Tokeniser) -> Any | None:
         described = json.loads(tokeniser.model)
         return tokenizer_from_json(json.dumps({**described, "post_processor": None}, ensure_ascii=False))
     if isinstance(tokeniser, Bytes):
-        alphabet = _byte_characters()
+        alphabet = byte_characters()
         made = library.Tokenizer(library.models.BPE(vocab={one: at for at, one in enumerate(alphabet)}, merges=[]))
         made.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         made.decoder = library.decoders.ByteLevel()
@@ -68,10 +69,3 @@ def _backend(tokeniser: Tokeniser) -> Any | None:
 def _one_by_one(library: Any, pieces: list[str], unknown: str | None) -> Any:
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     return library.models.WordLevel(vocab=vocabulary, **({} if unknown is None else {"unk_token": unknown}))
-
-
-def _byte_characters() -> list[str]:
-    """The character that GPT-2's byte-level tokens write each byte as, by the number of the byte."""
-    plain = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = iter(range(0x100, 0x200))
-    return [chr(value) if value in plain else chr(next(others)) for value in range(256)]

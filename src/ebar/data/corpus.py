@@ -5,6 +5,7 @@ Sequences of symbols: of a user's own files, one per line (.txt, .gz, .xz), or d
 
 import gzip
 import lzma
+import zipfile
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,8 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Int
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from ebar.automata.lift import Reading
@@ -163,6 +166,13 @@ def every_nth(part: Any, n: int, there_are: str, what: str) -> tuple[Any, Any]:
     return take(part, rows[rows % n != n - 1]), take(part, rows[rows % n == n - 1])
 
 
+def three_parts(train: Any, validation: Any, test: Any, *, split: Callable[[Any], tuple[Any, Any]]) -> dict[str, Any]:
+    """By name. Without validation rows `split` takes some of the training rows, without test rows they are these."""
+    if validation is None:
+        train, validation = split(train)
+    return {"train": train, "validation": validation, "test": validation if test is None else test}
+
+
 def drawn_rows(part: Any, most: int | None, seed: int) -> Any:
     """At most so many rows, drawn by the seed."""
     rows = count_rows(part)
@@ -193,6 +203,18 @@ def readable(path: Path, reached: Callable[[], str]) -> Iterator[Any]:
         raise UserError(f"{path} cannot be decompressed past {reached()}: it is damaged or cut short.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error}): give a file that can.") from None
+
+
+def read_npz(path: Path, name: str) -> NDArray[Any]:
+    """The array of an .npz archive that is called so, or its only one."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            names = archive.files
+            if name not in names and len(names) != 1:
+                raise UserError(f"{path} holds {', '.join(names) or 'nothing'}: call its array of {name} '{name}'.")
+            return np.asarray(archive[name if name in names else names[0]])
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
+        raise UserError(f"{path} cannot be read as an .npz archive: it is damaged, or not a readable .npz.") from None
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -302,15 +324,11 @@ class LinesData:
             space = Space(alphabet.size, longest, completes=True)
         else:
             space = ended_space(alphabet, longest, maximal_length)
-        train = read_corpus(self.train, alphabet, space)
-        if self.validation is not None:
-            validation = read_corpus(self.validation, alphabet, space)
-        else:
-            train, validation = every_nth(train, 5, f"{self.train} has only", "lines")
-        test = validation if self.test is None else read_corpus(self.test, alphabet, space)
-        held_out = {"validation": validation, "test": test}
-        parts = {"train": drawn_rows(train, self.limit, seed)}
-        parts |= {name: at_most(part, self.held_out_limit) for name, part in held_out.items()}
+        files = (self.train, self.validation, self.test)
+        read = (None if file is None else read_corpus(file, alphabet, space) for file in files)
+        parts = three_parts(*read, split=lambda rows: every_nth(rows, 5, f"{self.train} has only", "lines"))
+        parts |= {name: at_most(parts[name], self.held_out_limit) for name in ("validation", "test")}
+        parts["train"] = drawn_rows(parts["train"], self.limit, seed)
         return Corpus(tokeniser=alphabet, space=space, parts=parts, source=self, held_out_batch=FEW_LOGITS)
 
 

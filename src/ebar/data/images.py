@@ -1,8 +1,6 @@
 """Images: idx files (MNIST's format, plain or .gz), .npz archives, folders of PNG files."""
 
 import math
-import zipfile
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from ebar.bounds import Count
-from ebar.data.corpus import Corpus, readable
+from ebar.data.corpus import Corpus, read_npz, readable
 from ebar.errors import UserError, no_file
 from ebar.maths.randomness import folded
 from ebar.maths.rows import evenly
@@ -109,18 +107,11 @@ def _from_idx(path: Path) -> NDArray[np.uint8]:
 
 
 def _from_npz(path: Path) -> NDArray[np.uint8]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            names = archive.files
-            if "images" not in names and len(names) != 1:
-                raise UserError(f"{path} holds {', '.join(names) or 'nothing'}: call its array of images 'images'.")
-            array = archive["images" if "images" in names else names[0]]
-    except (zipfile.BadZipFile, zlib.error, ValueError, OSError) as error:
-        raise UserError(f"{path} is not a readable .npz archive: {error}.") from None
+    array = read_npz(path, "images")
     if array.dtype != np.uint8 or array.ndim not in (3, 4):
         wanted = "bytes (uint8) with 3 dimensions (number, height, width), or 4 with channels"
         raise UserError(f"{path} holds {array.dtype} of shape {array.shape}: images are {wanted}.")
-    return np.asarray(array)
+    return array
 
 
 def _from_folder(path: Path) -> NDArray[np.uint8]:

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -103,21 +102,6 @@ class PackedPairs:
 
     def fetch(self, rows: Int[Tensor, " selected"]) -> tuple[Sequences, Context]:
         return self.target.fetch(rows), Context(self.source.fetch(rows))
-
-
-def pack_stream(
-    folder: Path,
-    blocks: Callable[[], Iterable[NDArray[Any]]],
-    *,
-    vocabulary: int,
-    length: int,
-    description: Mapping[str, Any] = {},
-) -> Packed:
-    """A stream as windows of `length` tokens, written where it is not there yet. `description`: of which text."""
-    return pack_from(
-        folder, lambda start: islice(blocks(), start, None), vocabulary=vocabulary, length=length,
-        description=description,
-    )  # fmt: skip
 
 
 def pack_from(

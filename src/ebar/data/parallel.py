@@ -17,7 +17,7 @@ from torch import Generator
 
 from ebar.bounds import Count
 from ebar.data.built_tokeniser import SOURCE_TOKENISER, TOKENISER, Tokenised, build_tokeniser, written
-from ebar.data.corpus import Corpus, ended_space, every_nth, numbered_lines, padded
+from ebar.data.corpus import Corpus, ended_space, every_nth, numbered_lines, padded, three_parts
 from ebar.data.hub import HubPairs
 from ebar.data.packed import PackedPairs, pack_pairs
 from ebar.data.text import AT_ONCE
@@ -250,19 +250,16 @@ def parallel_parts(data: ParallelData, tokenisers: Tokenisers, seed: int = 0) ->
     assert train is not None
     columns: dict[str, Any] = _column_numbers(data)
     limited_columns: dict[str, Any] = {**columns, "length": data.length, "too_long": data.too_long}
-    parts: dict[str, Pairs] = {}
     if data.cache is not None:
         if validation is None:
             raise UserError("Pairs that stay on disk need a validation file of their own: give data.validation.")
-        parts["train"] = _packed(data, data.cache, train, tokenisers, limited_columns)
+        whole: Pairs = _packed(data, data.cache, train, tokenisers, limited_columns)
     else:
-        parts["train"] = read_pairs(train, *tokenisers, **limited_columns)
-    if validation is None:
-        parts["train"], parts["validation"] = every_nth(parts["train"], 20, "There are only", "training pairs")
-    else:
-        parts["validation"] = read_pairs(validation, *tokenisers, **limited_columns)
-    parts["test"] = parts["validation"] if test is None else read_pairs(test, *tokenisers, **columns)
-    return parts
+        whole = read_pairs(train, *tokenisers, **limited_columns)
+    held_out = None if validation is None else read_pairs(validation, *tokenisers, **limited_columns)
+    tested = None if test is None else read_pairs(test, *tokenisers, **columns)
+    split = partial(every_nth, n=20, there_are="There are only", what="training pairs")
+    return three_parts(whole, held_out, tested, split=split)
 
 
 def longest_target(part: Pairs) -> int:

@@ -74,10 +74,7 @@ class Bpe(Pieces):
         if size < 256:
             raise ValueError(f"byte-pair encoding starts from 256 bytes, so a size of {size} is too small")
         library = tokenizers()
-        trainer = library.trainers.BpeTrainer(
-            vocab_size=size, show_progress=False, special_tokens=[], initial_alphabet=_bytes(library)
-        )
-        return Bpe(_trained(library, library.models.BPE(), trainer, texts))
+        return Bpe(_trained(library, library.models.BPE(), library.trainers.BpeTrainer, size, texts))
 
 
 class Unigram(Pieces):
@@ -101,10 +98,9 @@ class Unigram(Pieces):
         if size <= 256:
             raise ValueError(f"unigram pieces come on top of 256 bytes, so a size of {size} is too small")
         library = tokenizers()
-        trainer = library.trainers.UnigramTrainer(
-            vocab_size=size, show_progress=False, special_tokens=[], initial_alphabet=_bytes(library)
+        return Unigram(
+            _settled(_trained(library, library.models.Unigram(), library.trainers.UnigramTrainer, size, texts))
         )
-        return Unigram(_settled(_trained(library, library.models.Unigram(), trainer, texts)))
 
 
 def _settled(model: str) -> str:
@@ -124,16 +120,14 @@ def _settled(model: str) -> str:
     return json.dumps(described, ensure_ascii=False)
 
 
-def _bytes(library: Any) -> list[str]:
-    return sorted(library.pre_tokenizers.ByteLevel.alphabet())
-
-
-def _trained(library: Any, model: Any, trainer: Any, texts: Iterable[str]) -> str:
+def _trained(library: Any, model: Any, trainer: Any, size: int, texts: Iterable[str]) -> str:
     """The JSON text of a tokenizer of pieces within words, trained on texts one after another."""
     tokenizer = library.Tokenizer(model)
     tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = library.decoders.ByteLevel()
-    tokenizer.train_from_iterator(texts, trainer)
+    letters = sorted(library.pre_tokenizers.ByteLevel.alphabet())
+    how = {"vocab_size": size, "show_progress": False, "special_tokens": [], "initial_alphabet": letters}
+    tokenizer.train_from_iterator(texts, trainer(**how))
     return str(tokenizer.to_str())
 
 

@@ -1,7 +1,5 @@
 """Points: drawn from a mixture whose density is known, or read from a file of numbers (.npz, .csv, .txt)."""
 
-import zipfile
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from ebar.bounds import Count, check
+from ebar.data.corpus import read_npz
 from ebar.errors import UserError, no_file
 from ebar.maths.mixtures import MIXTURES, draw_mixture
 from ebar.maths.randomness import folded
@@ -103,7 +102,7 @@ def read_points_file(path: Path) -> Float[Tensor, "points dimensions"]:
     """The points of a file, one per row, in float32."""
     if not path.is_file():
         raise no_file(path)
-    array = _from_npz(path) if path.suffix == ".npz" else _from_text(path)
+    array = read_npz(path, "points") if path.suffix == ".npz" else _from_text(path)
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "fiu":
         raise UserError(f"{path} holds {array.dtype} of shape {array.shape}: points are numbers, one point per row.")
     points = torch.from_numpy(array.astype(np.float32))
@@ -111,18 +110,6 @@ def read_points_file(path: Path) -> Float[Tensor, "points dimensions"]:
     if bool(bad.any()):
         raise UserError(f"Point {int(bad.nonzero()[0]) + 1} of {path} is not finite: leave it out.")
     return points
-
-
-def _from_npz(path: Path) -> NDArray[np.generic]:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            names = archive.files
-            if "points" not in names and len(names) != 1:
-                raise UserError(f"{path} holds {', '.join(names) or 'nothing'}: call its array of points 'points'.")
-            array: NDArray[np.generic] = archive["points" if "points" in names else names[0]]
-            return array
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
-        raise UserError(f"{path} cannot be read as an .npz archive: it is damaged, or something else.") from None
 
 
 def _from_text(path: Path) -> NDArray[np.generic]:

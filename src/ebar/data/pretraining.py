@@ -10,15 +10,14 @@ import numpy as np
 from jaxtyping import Bool
 
 from ebar.bounds import Count, Natural
-from ebar.data.built_tokeniser import TOKENISER, Tokenised, build_tokeniser, written
+from ebar.data.built_tokeniser import Tokenised, build_tokeniser
 from ebar.data.corpus import Corpus
-from ebar.data.pretraining_inputs import Form, Predict, PretrainingBatch, PretrainingPart, PretrainingText
+from ebar.data.pretraining_inputs import Form, Predict, PretrainingPart, PretrainingText
 from ebar.data.prose import documents, sentences
 from ebar.data.specials import specials_of, vocabulary_with_specials
-from ebar.data.text import AT_ONCE, Texts, TextSource, texts_of
+from ebar.data.text import AT_ONCE, Texts, TextSource, texts_of, windowed
 from ebar.data.tokenisers import Spells, Tokeniser, encode_lines
 from ebar.errors import UserError
-from ebar.types import Space
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +72,8 @@ class PretrainingData(TextSource, Tokenised):
         form = self.form
         tokeniser = build_tokeniser(self, lambda: (line for line, _ in self._lines("train")), folder)
         texts = cache(lambda: self._texts(tokeniser, form))
-        return Corpus(
-            tokeniser=tokeniser,
-            space=Space(vocabulary_with_specials(tokeniser), self.length),
-            parts={part: PretrainingPart(part, texts) for part in ("train", "validation", "test")},
-            source=self,
-            files={TOKENISER: written(tokeniser)},
-        )
+        parts = {part: PretrainingPart(part, texts) for part in ("train", "validation", "test")}
+        return windowed(self, tokeniser, parts, vocabulary=vocabulary_with_specials(tokeniser))
 
     def _lines(self, part: str) -> Iterator[tuple[str, bool]]:
         found: list[Texts | None] = [self.texts(part), *(self.more if part == "train" else ())]
@@ -162,13 +156,3 @@ def _goes_on(spelling: bytes) -> bool:
     """A letter, a digit, or a part of a character outside ASCII."""
     first = spelling[:1]
     return first.isalnum() or first >= b"\x80"
-
-
-__all__ = [
-    "PretrainingBatch",
-    "PretrainingData",
-    "PretrainingPart",
-    "PretrainingText",
-    "read_pretraining_text",
-    "word_starts",
-]

@@ -10,14 +10,14 @@ from jaxtyping import Int
 from torch import Generator, Tensor
 
 from ebar.bounds import Amount, Count, Share
-from ebar.data.built_tokeniser import TOKENISER, Tokenised, build_tokeniser, written
+from ebar.data.built_tokeniser import Tokenised, build_tokeniser
 from ebar.data.corpus import Corpus
-from ebar.data.text import Texts, TextSource, read_tokens, texts_of, windows
-from ebar.data.text8 import letters_only, without_markup
+from ebar.data.prose import letters_only, without_markup
+from ebar.data.text import Texts, TextSource, read_tokens, texts_of, windowed, windows
 from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 from ebar.maths.randomness import folded
-from ebar.types import Sequences, Space
+from ebar.types import Sequences
 
 DRAWN = 4096  # lengths drawn at a time
 
@@ -120,13 +120,7 @@ class StreamData(TextSource, Tokenised):
         train = found["train"]
         assert train is not None
         tokeniser = build_tokeniser(self, lambda: texts_of(train), folder)
-        return Corpus(
-            tokeniser=tokeniser,
-            space=Space(tokeniser.size, self.length),
-            parts=self._parts(found, tokeniser),
-            source=self,
-            files={TOKENISER: written(tokeniser)},
-        )
+        return windowed(self, tokeniser, self._parts(found, tokeniser))
 
     def prepared(self, part: str, seed: int) -> Texts | None:
         """The text of a part, cleaned and shuffled as the options say."""

@@ -1,6 +1,6 @@
 """Text as one stream of tokens, cut into windows of one length."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ebar.bounds import Count
 from ebar.data.built_tokeniser import TOKENISER, Tokenised, build_tokeniser, read_tokeniser_file, written
-from ebar.data.corpus import Corpus, at_most, last_tenth, numbered_lines, readable
+from ebar.data.corpus import Corpus, Part, at_most, last_tenth, numbered_lines, readable, three_parts
 from ebar.data.hub import FilesOrDataset, HubTexts
 from ebar.data.packed import Packed, pack_from
 from ebar.data.tokenisers import Bytes, Tokeniser, encode_lines
@@ -157,13 +157,13 @@ class TextData(TextSource, Tokenised):
         train = self.texts("train")
         assert train is not None
         tokeniser = build_tokeniser(self, lambda: texts_of(train), folder)
-        return Corpus(
-            tokeniser=tokeniser,
-            space=Space(tokeniser.size, self.length),
-            parts=text_parts(self, tokeniser),
-            source=self,
-            files={TOKENISER: written(tokeniser)},
-        )
+        return windowed(self, tokeniser, text_parts(self, tokeniser))
+
+
+def windowed(data: Any, tokeniser: Tokeniser, parts: Mapping[str, Part], *, vocabulary: int | None = None) -> Corpus:
+    """Pieces of `data.length` tokens, and the tokeniser for a run folder to keep."""
+    space = Space(tokeniser.size if vocabulary is None else vocabulary, data.length)
+    return Corpus(tokeniser=tokeniser, space=space, parts=parts, source=data, files={TOKENISER: written(tokeniser)})
 
 
 def pack(
@@ -222,20 +222,15 @@ def text_parts(data: TextData, tokeniser: Tokeniser) -> dict[str, Sequences | Pa
     """Train, validation and test."""
     train, validation, test = (data.texts(part) for part in ("train", "validation", "test"))
     assert train is not None
-    parts: dict[str, Sequences | Packed] = {}
 
-    def read(texts: Texts, limit: int | None, most: int | None) -> Sequences:
-        return at_most(windows(read_tokens(texts, tokeniser)[:limit], data.length), most)  # type: ignore[no-any-return]
+    def read(texts: Texts | None, limit: int | None, most: int | None) -> Any:
+        return None if texts is None else at_most(windows(read_tokens(texts, tokeniser)[:limit], data.length), most)
 
     if data.cache is not None:
         if validation is None:
             raise UserError("A text that stays on disk needs a validation file of its own: give data.validation.")
-        parts["train"] = pack_text(data, tokeniser)
+        whole: Any = pack_text(data, tokeniser)
     else:
-        parts["train"] = read(train, data.limit, data.windows)
-    if validation is None:
-        parts["train"], parts["validation"] = last_tenth(parts["train"], "window")
-    else:
-        parts["validation"] = read(validation, data.held_out_limit, data.held_out_windows)
-    parts["test"] = parts["validation"] if test is None else read(test, data.held_out_limit, data.held_out_windows)
-    return parts
+        whole = read(train, data.limit, data.windows)
+    held_out = (read(texts, data.held_out_limit, data.held_out_windows) for texts in (validation, test))
+    return three_parts(whole, *held_out, split=lambda rows: last_tenth(rows, "window"))

@@ -25,7 +25,6 @@ class Tokeniser(Protocol):
 
     def decode(self, tokens: list[int]) -> str:
         """A token that spells nothing (an end, say) is an error."""
-        ...
 
 
 @runtime_checkable
@@ -48,7 +47,6 @@ class Spells(Protocol):
 
     def spellings(self) -> list[bytes | None]:
         """What each token spells; None for one that spells nothing."""
-        ...
 
 
 @runtime_checkable

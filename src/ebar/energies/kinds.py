@@ -9,8 +9,7 @@ from torch import nn
 from ebar.backbones.local_xl import LocalBidirectional
 from ebar.backbones.pretrained.reading import with_lora
 from ebar.backbones.transformer import BidirectionalTransformer
-from ebar.backbones.xlnet import XlNet
-from ebar.backbones.xlnet_bidirectional import XlNetBidirectional
+from ebar.backbones.xlnet import XlNet, XlNetBidirectional
 from ebar.bounds import Amount, Bound, Count, Location, Natural, Share
 from ebar.data.specials import Specials, specials_of
 from ebar.data.tokenisers import Tokeniser

@@ -116,7 +116,6 @@ class BoundedEnergy(Protocol):
 
     def energy_bound(self) -> float | None:
         """b with |E(x, C)| ≤ b for every x and C; None where there is none."""
-        ...
 
 
 def bound_of(energy: object) -> float | None:
@@ -141,7 +140,6 @@ class Normed(Protocol):
 
     def last_norm(self) -> nn.LayerNorm | None:
         """None where they are no layer norm's."""
-        ...
 
 
 def norm_bound(norm: nn.LayerNorm, weight: Float[Tensor, "1 width"], bias: Float[Tensor, "1"]) -> float:

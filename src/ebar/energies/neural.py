@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ebar.backbones.backbone import Reads
 from ebar.backbones.local_xl import LocalBidirectional
 from ebar.backbones.transformer import BidirectionalTransformer
-from ebar.backbones.xlnet_bidirectional import XlNetBidirectional
+from ebar.backbones.xlnet import XlNetBidirectional
 from ebar.data.corpus import Corpus
 from ebar.energies.linear import Normed, check_bound, norm_bound, rounded, squashed
 from ebar.errors import UserError
@@ -43,14 +43,12 @@ class Encoder(Protocol):
     @property
     def width(self) -> int:
         """Of a hidden vector."""
-        ...
 
     def __call__(self, x: Sequences, context: Context | None, pool: Pool) -> Encoded:
         """Vectors of at least the places that are pooled: those of x, or of C and x.
 
         The context has one row for each of x's rows, or each of its rows serves equally many, context-major.
         """
-        ...
 
 
 class Neural(nn.Module):

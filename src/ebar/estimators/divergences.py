@@ -51,15 +51,10 @@ def source_of(model: Model[X]) -> Distribution[X, Any]:
 
 
 def draw_comparison(
-    sources: Sequence[Distribution[X, Any]],
-    models: tuple[Model[X], Model[X]],
-    n: int,
-    *,
-    context: Context | None = None,
-    generator: Generator,
+    sources: Sequence[Distribution[X, Any]], models: tuple[Model[X], Model[X]], n: int, **options: Any
 ) -> Comparison:
     """n draws for each row of the context from the even mixture r of the sources, and what the models make of them."""
-    return compared([draw_share(sources, models, n, context=context, generator=generator)], models)
+    return compared([draw_share(sources, models, n, **options)], models)
 
 
 class ScoredShare(NamedTuple):

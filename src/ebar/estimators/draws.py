@@ -29,7 +29,7 @@ class Support:
     """Follows the range of a linear energy's features along a stream of draws; silent about other targets."""
 
     def __init__(self, target: object):
-        self.energy = _linear(target)
+        self.energy = target.energy if isinstance(target, Tilted) and isinstance(target.energy, Linear) else None
         self.smallest: Tensor | None = None
         self.largest: Tensor | None = None
 
@@ -68,10 +68,6 @@ class Support:
             )
             for row in range(rows)
         ]
-
-
-def _linear(target: object) -> Linear | None:
-    return target.energy if isinstance(target, Tilted) and isinstance(target.energy, Linear) else None
 
 
 def _unseen(feature: Feature, coefficient: float, smallest: float, largest: float) -> str | None:

@@ -13,8 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.certified import Certified, certified_perplexity
-from ebar.estimators.log_z import LogZ, log_mean
+from ebar.estimators.log_z import Certified, LogZ, certified_perplexity, log_mean
 from ebar.maths.importance import FEWEST_DRAWS, LARGEST_K, SMALLEST_SAMPLE, all_warnings, check_weights, pareto_k
 from ebar.maths.jackknife import half_width, log_fall, log_mean_bounds
 from ebar.maths.log_space import effective_sample_size, log_mean_exp

@@ -13,16 +13,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.per_step import (
-    BATCH,
-    check_own,
-    check_rows,
-    closing_energies,
-    closing_place,
-    log_closing_mean,
-    mean_between,
-    one_row,
-)
+from ebar.estimators.per_step import BATCH, Closing, check_own, check_rows, mean_between, one_row
 from ebar.maths.importance import check_weights
 from ebar.maths.jackknife import log_mean_bounds
 from ebar.models.drawing import draw_tokens
@@ -30,7 +21,7 @@ from ebar.models.stepwise import LOGITS
 from ebar.models.tilted import measured_energy
 from ebar.modes import evaluation_mode
 from ebar.progress import bar
-from ebar.types import Context, Energy, Estimate, Sequences, Space, Stepwise
+from ebar.types import Context, Energy, Estimate, Sequences, Stepwise
 
 
 class LastStep(NamedTuple):
@@ -70,29 +61,27 @@ def last_step(
         raise UserError(f"At least one candidate is scored, not {candidates}.")
     if candidates is not None and candidates < vocabulary and (generator is None or rest_draws < 2):
         raise UserError("Scoring some of the tokens only needs a generator and two draws of the others, or more.")
-    closing = closing_place(space)
-    there = (x.lengths > closing).nonzero().squeeze(1)
+    closing = Closing(energy, space, batch_size)
+    there = (x.lengths > closing.place).nonzero().squeeze(1)
     if len(there) == 0:
         raise UserError("Every continuation ends before the place that decides it: there is no last step to compare.")
     found, rest = [], 0.0
     with torch.no_grad(), evaluation_mode(q, energy), bar("scoring", len(there), "continuations") as progress:
-        for rows in torch.split(there, max(1, LOGITS // (vocabulary * (closing + 1)))):
+        for rows in torch.split(there, max(1, LOGITS // (vocabulary * (closing.place + 1)))):
             own = None if context is None else context.select(rows)
             some = x.select(rows)
             energies = measured_energy(energy, some, own).double()
             check_own(energies)
-            log_probs = _log_probs(q, some, own, closing)
+            log_probs = _log_probs(q, some, own, closing.place)
             for row in range(len(rows)):
-                stem, token = some.tokens[row, :closing], int(some.tokens[row, closing])
+                stem, token = some.tokens[row, : closing.place], int(some.tokens[row, closing.place])
                 one, chances = one_row(own, row), log_probs[row]
                 if candidates is None or candidates >= vocabulary:
-                    total = log_closing_mean(energy, stem, chances, one, space, batch_size=batch_size)
+                    total = closing.log_mean(stem, chances, one)
                     low, high = total, total
                 else:
                     assert generator is not None
-                    low, high, outside = _with_rest(
-                        energy, stem, chances, one, space, candidates, rest_draws, batch_size, generator
-                    )
+                    low, high, outside = _with_rest(closing, stem, chances, one, candidates, rest_draws, generator)
                     rest = max(rest, outside)
                 found.append(torch.stack([chances[token], -energies[row] - low, -energies[row] - high]))
                 progress.advance(1)
@@ -116,8 +105,8 @@ def _log_probs(q: Stepwise, x: Sequences, context: Context | None, place: int) -
 
 
 def _with_rest(
-    energy: Energy[Sequences], stem: Tensor, log_probs: Tensor, context: Context | None, space: Space,
-    candidates: int, rest_draws: int, batch_size: int, generator: Generator,
+    closing: Closing, stem: Tensor, log_probs: Tensor, context: Context | None, candidates: int, rest_draws: int,
+    generator: Generator,
 ) -> tuple[Tensor, Tensor, float]:  # fmt: skip
     """T and 2J − T of log Σ, and q's probability of the tokens that were not all scored.
 
@@ -131,7 +120,7 @@ def _with_rest(
     if bool(log_rest > -math.inf):
         drawn = draw_tokens(torch.log_softmax(others, -1).expand(rest_draws, -1), generator)
         asked = torch.cat([likeliest, torch.unique(drawn)])
-    log_weights = -closing_energies(energy, stem, asked, context, space, batch_size=batch_size)
+    log_weights = -closing.energies(stem, asked, context)
     check_weights(log_weights[None])
     total = torch.logsumexp(log_probs[likeliest] + log_weights[: len(likeliest)], 0)
     if drawn is None:

@@ -88,16 +88,12 @@ def means_by_name(
 
 def _in_draws(found: Estimate, units: Units, row: int, column: int) -> Estimate:
     """How many independent draws would know the mean as well as these groups of draws do."""
-    spread, error = float(units.spread[row, column]), _squared_error(units, row, column)
+    spread, left_out = float(units.spread[row, column]), _left_out(units.log_weights[row], units.values[row, :, column])
+    error = float(variance(left_out)[0])
     size = min(float(units.draws), spread / error) if error > 0 else found.effective_sample_size
     few = f"{units.draws:,} draws that depend on one another have an effective sample size of only {size:.1f}"
     reason = few if size < SMALLEST_SAMPLE and found.effective_sample_size > 0 else None
     return found._replace(effective_sample_size=size, warning=all_warnings(found.warning, reason))
-
-
-def _squared_error(units: Units, row: int, column: int) -> float:
-    log_weights, values = units.log_weights[row], units.values[row, :, column]
-    return float(variance(_left_out(log_weights, values))[0])
 
 
 def _left_out(log_weights: Float[Tensor, "*rows draws"], values: Float[Tensor, "*rows draws"]) -> Tensor:

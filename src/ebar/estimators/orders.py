@@ -84,7 +84,9 @@ def order_log_probs(
     other. The mean of log p is what permutation language modelling maximises (Yang et al. 2019); with `mixture` it is
     log of the mean of p, the log-probability under a model that draws an order first. It is never below the mean.
     """
-    distribution = _any_order(model)
+    distribution: Any = model
+    if not isinstance(distribution, Distribution) or not distribution.space.any_order:
+        raise UserError("This model reads from left to right only: take a model of any order, such as xlnet.")
     if isinstance(text, str):
         reading = reading_of_model(model)
         if reading is None or reading.encode is None:
@@ -106,10 +108,3 @@ def order_log_probs(
     )
     found = log_probs_by_order(distribution, whole[coming][None], context, chosen)[:, 0]
     return over_orders(found, exact=chosen.all, mixture=mixture, level=level)
-
-
-def _any_order(model: ByChainRule) -> Distribution:
-    found: Any = model
-    if not isinstance(found, Distribution) or not found.space.any_order:
-        raise UserError("This model reads from left to right only: take a model of any order, such as xlnet.")
-    return found

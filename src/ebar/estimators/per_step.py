@@ -49,16 +49,11 @@ def future_energies(
     for rows in torch.split(torch.arange(len(stems), device=logits.device), at_once):
         own = None if context is None else context.select(rows)
         drawn = []
-        for size in _sizes(n, batch_size):
+        for size in (min(batch_size, n - begun) for begun in range(0, n, batch_size)):
             x = futures(q, stems[rows], logits[rows], state.select(rows), size, space=space, generator=generator)
             drawn.append(measured_energy(energy, x, own).double().view(len(rows), size))
         parts.append(torch.cat(drawn, 1))
     return torch.cat(parts)
-
-
-def _sizes(n: int, most: int) -> list[int]:
-    whole, rest = divmod(n, most)
-    return [most] * whole + [rest] * (rest > 0)
 
 
 def one_row(context: Context | None, row: int) -> Context | None:
@@ -66,35 +61,41 @@ def one_row(context: Context | None, row: int) -> Context | None:
     return None if context is None else context.select(torch.tensor([row], device=context.given.lengths.device))
 
 
-def closing_place(space: Space) -> int:
-    """The place whose token decides the whole sequence: the last, or the last but one where the last is the end's."""
-    return space.length - 1 if space.end is None else max(0, space.length - 2)
+class Closing(NamedTuple):
+    """The token that decides a sequence, one candidate after another; a context has one row."""
 
+    energy: Energy[Sequences]
+    space: Space
+    batch_size: int = BATCH
 
-def closings(stem: Int[Tensor, " place"], tokens: Int[Tensor, " some"], space: Space) -> Sequences:
-    """The sequences that a stem and each of some tokens in the closing place make."""
-    whole = torch.cat([stem.expand(len(tokens), -1), tokens[:, None]], 1)
-    if space.end is None or space.length == 1:
-        return Sequences(whole, torch.full_like(tokens, space.length))
-    ended = torch.cat([whole, torch.full_like(tokens, space.end)[:, None]], 1)
-    return Sequences(ended, torch.where(tokens == space.end, space.length - 1, space.length))
+    @property
+    def place(self) -> int:
+        """Of that token: the last, or the last but one where the last is the end's."""
+        return self.space.length - 1 if self.space.end is None else max(0, self.space.length - 2)
 
+    def sequences(self, stem: Int[Tensor, " place"], tokens: Int[Tensor, " some"]) -> Sequences:
+        """Those that a stem and each of some tokens in the closing place make."""
+        space, whole = self.space, torch.cat([stem.expand(len(tokens), -1), tokens[:, None]], 1)
+        if space.end is None or space.length == 1:
+            return Sequences(whole, torch.full_like(tokens, space.length))
+        ended = torch.cat([whole, torch.full_like(tokens, space.end)[:, None]], 1)
+        return Sequences(ended, torch.where(tokens == space.end, space.length - 1, space.length))
 
-def closing_energies(
-    energy: Energy[Sequences],
-    stem: Int[Tensor, " place"],
-    tokens: Int[Tensor, " some"],
-    context: Context | None,
-    space: Space,
-    *,
-    batch_size: int = BATCH,
-) -> Float[Tensor, " some"]:
-    """E of the stem closed by each of the tokens; the context has one row."""
-    parts = [
-        measured_energy(energy, closings(stem, some, space), context).double()
-        for some in torch.split(tokens, batch_size)
-    ]
-    return torch.cat(parts)
+    def energies(
+        self, stem: Int[Tensor, " place"], tokens: Int[Tensor, " some"], context: Context | None
+    ) -> Float[Tensor, " some"]:
+        """E of the stem closed by each of the tokens."""
+        parts = torch.split(tokens, self.batch_size)
+        return torch.cat([measured_energy(self.energy, self.sequences(stem, some), context).double() for some in parts])
+
+    def log_mean(
+        self, stem: Int[Tensor, " place"], log_probs: Float[Tensor, " vocabulary"], context: Context | None
+    ) -> Float[Tensor, ""]:
+        """log Σᵥ q(v|x₍<t₎)·e⁻ᴱ over the tokens that q allows."""
+        tokens = (log_probs > -math.inf).nonzero().squeeze(1)
+        log_weights = -self.energies(stem, tokens, context)
+        check_weights(log_weights[None])
+        return torch.logsumexp(log_probs[tokens] + log_weights, 0)
 
 
 LARGEST_SHARE = 0.05  # of the continuations may have doubtful weights at a place before it is said
@@ -219,8 +220,7 @@ def _along(
     lower = -own[:, None].repeat(1, length + 1)
     upper = lower.clone()
     log_q = torch.zeros(len(own), length, dtype=torch.float64, device=own.device)
-    space = q.space.after(context)
-    closing = closing_place(space)
+    closing = Closing(energy, q.space.after(context), batch_size)
     logits, state = q.start(len(own), context)
     alive = torch.arange(len(own), device=own.device)
     for place in range(int(x.lengths.max())):
@@ -230,13 +230,10 @@ def _along(
         log_q[alive, place] = log_probs.gather(1, x.tokens[alive, place][:, None]).squeeze(1)
         some = None if context is None else context.select(alive)
         stems = x.tokens[alive, :place]
-        if place == closing and exact_last:
-            exact = [
-                log_closing_mean(energy, stems[row], log_probs[row], one_row(some, row), space, batch_size=batch_size)
-                for row in range(len(alive))
-            ]
+        if place == closing.place and exact_last:
+            exact = [closing.log_mean(stems[row], log_probs[row], one_row(some, row)) for row in range(len(alive))]
             lower[alive, place] = upper[alive, place] = torch.stack(exact)
-        elif place <= closing:  # past it nothing is left to chance
+        elif place <= closing.place:  # past it nothing is left to chance
             energies = future_energies(
                 q, energy, stems, logits, state, some, n, batch_size=batch_size, generator=generator
             )
@@ -278,22 +275,6 @@ def _read(q: Stepwise, x: Sequences, state: State, alive: Tensor, place: int) ->
         state, alive = state.select(going_on), alive[going_on]
     logits, state = q.advance(x.tokens[alive, place][:, None], state)
     return logits[:, 0], state, alive
-
-
-def log_closing_mean(
-    energy: Energy[Sequences],
-    stem: Int[Tensor, " place"],
-    log_probs: Float[Tensor, " vocabulary"],
-    context: Context | None,
-    space: Space,
-    *,
-    batch_size: int = BATCH,
-) -> Float[Tensor, ""]:
-    """log Σᵥ q(v|x₍<t₎)·e⁻ᴱ over the tokens that q allows in the closing place; the context has one row."""
-    tokens = (log_probs > -math.inf).nonzero().squeeze(1)
-    log_weights = -closing_energies(energy, stem, tokens, context, space, batch_size=batch_size)
-    check_weights(log_weights[None])
-    return torch.logsumexp(log_probs[tokens] + log_weights, 0)
 
 
 def mean_between(

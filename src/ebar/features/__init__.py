@@ -7,13 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ebar.automata.lift import Reading
-from ebar.features.agreement import Agreement
-from ebar.features.classifier import classifier
 from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Feature, Features, bind, negated
-from ebar.features.functions import Predicate, TextScore
+from ebar.features.functions import Predicate, TextScore, classifier
 from ebar.features.phrases import EndsWith, Ordered, Template, WordCount
-from ebar.features.regular import Accepted, Expression, Motif, StartsWith, Word, whole
+from ebar.features.regular import Accepted, Agreement, Expression, Motif, StartsWith, Word, whole
 from ebar.features.rules import Canonical, Grammar, json_schema
 from ebar.tables import Table
 

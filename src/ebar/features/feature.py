@@ -29,7 +29,6 @@ class Feature(Protocol[X_contra]):
     @property
     def low(self) -> float:
         """No value is below this: what rejection sampling's bound is made of."""
-        ...
 
     @property
     def high(self) -> float: ...
@@ -51,7 +50,6 @@ class Bindable(Protocol):
 
     def bind(self, reading: Reading) -> "Feature":
         """The feature for a model's tokens; itself where it is bound already."""
-        ...
 
 
 @runtime_checkable
@@ -60,7 +58,6 @@ class SourceBindable(Protocol):
 
     def bind_source(self, reading: Reading) -> "Feature":
         """The feature for a source's tokens; itself where it is bound already."""
-        ...
 
 
 def bind(feature: Any, reading: Reading) -> "Feature":

@@ -21,9 +21,7 @@ class EndsWith(Regular):
 
     suffix: str
 
-    @property
-    def name(self) -> str:
-        return f"{'does not end' if self.absent else 'ends'} with {self.suffix}"
+    names = ("ends with {0.suffix}", "does not end with {0.suffix}")
 
     def language(self, alphabet: str | None) -> Dfa:
         return motifs.ends_with(*symbols_of(self.suffix, alphabet))
@@ -41,9 +39,7 @@ class Ordered(Regular):
 
     over_bytes = True
 
-    @property
-    def name(self) -> str:
-        return f"{'no ' if self.absent else ''}ordered {self.keyphrases}"
+    names = ("ordered {0.keyphrases}", "no ordered {0.keyphrases}")
 
     def language(self, alphabet: str | None) -> Dfa:
         phrases = [phrase.strip() for phrase in self.keyphrases.split(BETWEEN)]
@@ -66,9 +62,7 @@ class WordCount(Regular):
 
     over_bytes = True
 
-    @property
-    def name(self) -> str:
-        return f"{'not ' if self.absent else ''}{self.words} words"
+    names = ("{0.words} words", "not {0.words} words")
 
     def language(self, alphabet: str | None) -> Dfa:
         found = re.fullmatch(r"(\d{0,5})(-?)(\d{0,5})", self.words.replace(" ", ""), re.ASCII)
@@ -95,9 +89,7 @@ class Template(Regular):
 
     over_bytes = True
 
-    @property
-    def name(self) -> str:
-        return f"{'not ' if self.absent else ''}of the form {self.template}"
+    names = ("of the form {0.template}", "not of the form {0.template}")
 
     def language(self, alphabet: str | None) -> Dfa:
         return over_text("".join(_parts(self.template)), "whole")

@@ -1,4 +1,7 @@
-"""Features that are the indicator of a regular language: an automaton follows them along the prefix."""
+"""Features that are the indicator of a regular language: an automaton follows them along the prefix.
+
+Features of a sequence given its source: what one of them says the other must say too.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
@@ -14,7 +17,7 @@ from ebar.automata.deterministic import Dfa
 from ebar.automata.expressions import compile_expression, compile_text
 from ebar.automata.lift import Reading
 from ebar.errors import UserError, choose
-from ebar.types import Context, Sequences
+from ebar.types import Context, Sequences, spread
 
 WHERE = {
     "anywhere": "{}",
@@ -68,10 +71,11 @@ class Regular(ABC):
     low: ClassVar[float] = 0.0
     high: ClassVar[float] = 1.0
     over_bytes: ClassVar[bool] = False  # never over an alphabet, even where there is one
+    names: ClassVar[tuple[str, str]]  # of the feature and of its opposite, which {0} stands for
 
     @property
-    @abstractmethod
-    def name(self) -> str: ...
+    def name(self) -> str:
+        return self.names[self.absent].format(self)
 
     @abstractmethod
     def language(self, alphabet: str | None) -> Dfa:
@@ -112,9 +116,7 @@ class Motif(Regular):
 
     motif: str
 
-    @property
-    def name(self) -> str:
-        return f"{'no ' if self.absent else ''}motif {self.motif}"
+    names = ("motif {0.motif}", "no motif {0.motif}")
 
     def language(self, alphabet: str | None) -> Dfa:
         return motifs.contains(*symbols_of(self.motif, alphabet))
@@ -126,9 +128,7 @@ class StartsWith(Regular):
 
     prefix: str
 
-    @property
-    def name(self) -> str:
-        return f"{'does not start' if self.absent else 'starts'} with {self.prefix}"
+    names = ("starts with {0.prefix}", "does not start with {0.prefix}")
 
     def language(self, alphabet: str | None) -> Dfa:
         return motifs.starts_with(*symbols_of(self.prefix, alphabet))
@@ -169,9 +169,7 @@ class Word(Regular):
 
     over_bytes = True
 
-    @property
-    def name(self) -> str:
-        return f"{'no ' if self.absent else ''}word {self.expression}"
+    names = ("word {0.expression}", "no word {0.expression}")
 
     def language(self, alphabet: str | None) -> Dfa:
         return over_text(self.expression, "word")
@@ -221,3 +219,50 @@ def _tolerant(dfa: Dfa) -> Dfa:
     table = torch.where(hopeless[table], anew, table)
     table = torch.where(matched[:, None], states[:, None], table)
     return Dfa(table, accepting, start=dfa.start, letter=dfa.letter).minimised()
+
+
+ARROW = "=>"  # between the expression of the source and that of the sequence, where they differ
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """A regular expression, or SOURCE=>TARGET: 1 where source and sequence both match or neither; `absent` inverts it.
+
+    It is φ(x, C) of a conditional GAM (equation 2 of Parshakova et al. 2019). "nicht|kein=>not|n't|no" asks that what
+    is denied in the source is denied in the translation, and nothing else is. Both match anywhere, as in `Expression`.
+    The source is the context's given tokens, so this needs data with sources; it has no automaton, since what an
+    automaton would have to accept changes with the source.
+    """
+
+    expressions: str
+    _: KW_ONLY
+    absent: bool = False
+    target: Expression | None = None  # bound to the tokens of sequences
+    source: Expression | None = None  # bound to those of sources
+
+    low = 0.0
+    high = 1.0
+
+    @property
+    def name(self) -> str:
+        return f"{'disagrees' if self.absent else 'agrees'} on {self.expressions}"
+
+    def bind(self, reading: Reading) -> "Agreement":
+        if self.target is not None:
+            return self
+        return replace(self, target=Expression(self.expressions.rpartition(ARROW)[2]).bind(reading))
+
+    def bind_source(self, reading: Reading) -> "Agreement":
+        """The feature for sources whose tokens `reading` describes."""
+        if self.source is not None:
+            return self
+        return replace(self, source=Expression(self.expressions.partition(ARROW)[0]).bind(reading))
+
+    def __call__(self, x: Sequences, context: Context | None = None) -> Float[Tensor, " batch"]:
+        if self.target is None:
+            raise UnboundError(self.name)
+        rows = spread(context, len(x.lengths))
+        if self.source is None or rows is None:
+            raise UserError(f"The feature {self.name!r} compares with a source: use it with data that have sources.")
+        same = (self.target(x) == self.source(rows.given)).to(x.tokens.device).double()
+        return 1 - same if self.absent else same

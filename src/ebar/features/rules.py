@@ -32,19 +32,15 @@ class Rule(Protocol):
 
     def start(self) -> Any:
         """Where nothing has been read."""
-        ...
 
     def allowed(self, state: Any) -> Bool[np.ndarray, " vocabulary"]:
         """The tokens after which a whole text can still come; the end token where one has come."""
-        ...
 
     def after(self, state: Any, token: int) -> Any | None:
         """The state after one more token; None after one that is not allowed."""
-        ...
 
     def complete(self, state: Any) -> bool:
         """Whether what has been read is a whole text."""
-        ...
 
 
 class RegularRule:

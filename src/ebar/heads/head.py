@@ -17,7 +17,6 @@ class Head(Protocol):
     @property
     def free_logits(self) -> bool:
         """True: logits before the softmax, whose shift is free. False: already log-probabilities."""
-        ...
 
     def __call__(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]: ...
 

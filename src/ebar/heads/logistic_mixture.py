@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ebar.devices import in_full_precision
-from ebar.heads.parts import in_parts
+from ebar.heads.output import in_parts
 
 MASSES = 2**22  # of all components and levels that are held at a time
 LOG_SCALES = (-7.0, 7.0)  # the lower bound is the original's; at the upper one all mass lies outside the image's range

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ebar.devices import in_full_precision
-from ebar.heads.output import Tied, chosen_size, layer_log_probs, output_layer
-from ebar.heads.parts import in_parts
+from ebar.heads.output import OneSoftmax, Tied, chosen_size, in_parts, layer_log_probs, output_layer
 
 LOGITS = 2**22  # of all components that are held at a time
 
@@ -94,27 +93,14 @@ class MixtureOfSoftmaxes(OfComponents):
         return torch.logsumexp(log_prior + layer_log_probs(self.linear, latent, each), -1)
 
 
-class MixtureOfContexts(OfComponents):
+class MixtureOfContexts(OfComponents, OneSoftmax):
     """logits = W·(Σₖ πₖ·hₖ) + b: the vectors mixed before one softmax, whose rank is bounded as that of a softmax.
 
     The baseline to a mixture of softmaxes, with the same parameters and options: its log-probabilities have at most
     rank d + 2, d being the vectors' `size`, however many components there are. Yang et al. 2018 (arXiv:1711.03953).
     """
 
-    free_logits = True
-
-    @in_full_precision
-    def forward(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
-        return self.linear(self._context(hidden))  # type: ignore[no-any-return]
-
-    @in_full_precision
-    def log_probs(
-        self, hidden: Float[Tensor, "*batch width"], targets: Int[Tensor, "*batch"]
-    ) -> Float[Tensor, "*batch"]:
-        """Of the targets, without holding the logits."""
-        return layer_log_probs(self.linear, self._context(hidden), targets)
-
-    def _context(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch size"]:
+    def vectors(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch size"]:
         latent, log_prior = self.components(hidden)
         return (log_prior.exp()[..., None, :] @ latent).squeeze(-2)  # type: ignore[no-any-return]
 

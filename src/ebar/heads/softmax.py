@@ -3,14 +3,13 @@
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from ebar.devices import in_full_precision
-from ebar.heads.output import chosen_size, layer_log_probs, output_layer
+from ebar.heads.output import OneSoftmax, chosen_size, output_layer
 
 
-class Softmax(nn.Module):
+class Softmax(OneSoftmax):
     """logits = W·hidden + b, W uniform in ±0.1 and b zero at first, as in the code of Parshakova et al. 2019.
 
     `tied`: W is the backbone's input vectors, which then have the hidden vectors' size. The matrix of its
@@ -19,33 +18,18 @@ class Softmax(nn.Module):
     (Yang et al. 2018, arXiv:1711.03953, Corollary 1).
     """
 
-    free_logits = True
-
     def __init__(self, width: int, vocabulary: int, embedding: Any = None, *, tied: bool = False):
         super().__init__()
         self.linear = output_layer(width, vocabulary, embedding, tied=tied)
 
-    @in_full_precision
-    def forward(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
-        return self.linear(hidden)  # type: ignore[no-any-return]
 
-    @in_full_precision
-    def log_probs(
-        self, hidden: Float[Tensor, "*batch width"], targets: Int[Tensor, "*batch"]
-    ) -> Float[Tensor, "*batch"]:
-        """Of the targets, without holding the logits."""
-        return layer_log_probs(self.linear, hidden, targets)
-
-
-class WideSoftmax(nn.Module):
+class WideSoftmax(OneSoftmax):
     """logits = W·tanh(V·hidden + c) + b: a softmax of higher dimension than the hidden vectors have.
 
     The first of the easy fixes of Yang et al. 2018 (arXiv:1711.03953; Dai's thesis, A.2.3): rank d + 2 with d = `size`
     as large as one can pay for, twice the width unless said, and the input vectors' where tied. The tanh is what makes
     it wide: after a linear map the rank would stay that of the hidden vectors. It is a mixture of one softmax.
     """
-
-    free_logits = True
 
     def __init__(
         self, width: int, vocabulary: int, embedding: Any = None, *, size: int | None = None, tied: bool = False
@@ -55,13 +39,5 @@ class WideSoftmax(nn.Module):
         self.projection = nn.Linear(width, size)
         self.linear = output_layer(size, vocabulary, embedding, tied=tied)
 
-    @in_full_precision
-    def forward(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
-        return self.linear(torch.tanh(self.projection(hidden)))  # type: ignore[no-any-return]
-
-    @in_full_precision
-    def log_probs(
-        self, hidden: Float[Tensor, "*batch width"], targets: Int[Tensor, "*batch"]
-    ) -> Float[Tensor, "*batch"]:
-        """Of the targets, without holding the logits."""
-        return layer_log_probs(self.linear, torch.tanh(self.projection(hidden)), targets)
+    def vectors(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch size"]:
+        return torch.tanh(self.projection(hidden))

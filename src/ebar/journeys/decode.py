@@ -18,7 +18,7 @@ from ebar.models.truncated import Truncation
 from ebar.modes import in_evaluation_mode
 from ebar.samplers.beam import Limit, alike, by_source, restored
 from ebar.samplers.beam import decode_contexts as search
-from ebar.samplers.energy_resampling import energy_resampling
+from ebar.samplers.joint import energy_resampling
 from ebar.training.batches import to_device
 from ebar.types import Context, Sequences, Space, Stepwise
 

@@ -29,6 +29,8 @@ from torch import Tensor
 
 LARGEST_STAKE = 0.9  # of all that could be staked without going bankrupt
 ROWS_DIFFER = 0.25  # relative variance of the rows' means that stakes are made for
+
+
 STEPS = 60  # of bisection-guarded Newton, at most
 
 

@@ -75,13 +75,6 @@ def total_variation(
     return total_variation_terms(log_p, log_q).value.sum(-1)
 
 
-def jensen_shannon(
-    log_p: Float[Tensor, "*rows outcomes"], log_q: Float[Tensor, "*rows outcomes"]
-) -> Float[Tensor, "*rows"]:
-    """½·KL(p‖m) + ½·KL(q‖m), m the mean of p and q, over tables of log-probabilities."""
-    return jensen_shannon_terms(log_p, log_q).value.sum(-1)
-
-
 def entropy(log_p: Float[Tensor, "*rows outcomes"]) -> Float[Tensor, "*rows"]:
     """−Σ p·log p over a table of log-probabilities."""
     return -kl_terms(log_p, torch.zeros_like(log_p)).value.sum(-1)

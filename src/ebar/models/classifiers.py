@@ -38,7 +38,6 @@ class Classifier(Protocol):
 
     def __call__(self, x: Float[Tensor, "batch ..."], context: Context | None = None) -> Float[Tensor, " batch"]:
         """The energy."""
-        ...
 
 
 def class_energy(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, " batch"]:

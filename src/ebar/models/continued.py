@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from ebar.backbones.backbone import Carries, CarriesOutputs, Enters, Quick, Stepper
+from ebar.backbones.decoder import each_row
 from ebar.errors import UserError
 from ebar.heads.head import target_log_probs
 from ebar.maths.rows import named_tensors, take
@@ -158,7 +159,7 @@ class Continued(ByChainRule):
             hidden, inner = self.model.backbone.advance(tokens, self.backbone.enter_segment(carried.memory))
         else:
             hidden, inner = self._reread(tokens, Reread(carried.memory, tokens[:, :0]))
-        each = _each(len(tokens), rows, tokens.device)
+        each = each_row(len(tokens), rows, tokens.device)
         logits, state = self.model.head(hidden[:, -1]), Placed(inner, 0)
         return (logits, state) if rows == len(tokens) else (logits[each], state.select(each))
 
@@ -187,7 +188,7 @@ class Continued(ByChainRule):
             logits, state = self.start(rows, context)
             drawn = [
                 draw_block(self, logits[some], state.select(some), generator=generator)
-                for some in torch.split(_each(rows, n * rows, logits.device), drawn_at_once(self))
+                for some in torch.split(each_row(rows, n * rows, logits.device), drawn_at_once(self))
             ]
         return Sequences.join([x for x, _ in drawn]), torch.cat([log_probs.sum(1) for _, log_probs in drawn])
 
@@ -196,7 +197,7 @@ class Continued(ByChainRule):
     ) -> Float[Tensor, "rows length width"]:  # fmt: skip
         if context is not None:
             prefix = _prefix(context)
-            prefix = prefix[_each(len(prefix), len(tokens), tokens.device)]
+            prefix = prefix[each_row(len(prefix), len(tokens), tokens.device)]
             return self.read(torch.cat([prefix, tokens], 1))[0][:, prefix.shape[1] :]
         hidden, after = self.read(tokens)
         self._remember(tokens, after)
@@ -221,12 +222,8 @@ class Continued(ByChainRule):
             return self.carried
         if rows % texts:
             raise ValueError(f"{rows} rows cannot be shared evenly by {texts} texts")
-        carried: Carried = take(self.carried, _each(texts, rows, self.carried.last.device))
+        carried: Carried = take(self.carried, each_row(texts, rows, self.carried.last.device))
         return carried
-
-
-def _each(texts: int, rows: int, device: torch.device) -> Int[Tensor, " rows"]:
-    return torch.arange(texts, device=device).repeat_interleave(rows // max(texts, 1))
 
 
 def _prefix(context: Context) -> Int[Tensor, "rows prefix"]:

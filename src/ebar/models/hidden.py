@@ -48,11 +48,9 @@ class ShowsHidden(Protocol):
     @property
     def output_vectors(self) -> Float[Tensor, "vocabulary size"]:
         """One vector for each token, such as the weights of the last layer; without gradient."""
-        ...
 
     def showing(self) -> Showing:
         """The same model, with `Shown` where it gives logits; states are the model's own."""
-        ...
 
 
 def shows_hidden(model: object) -> ShowsHidden:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -80,13 +80,11 @@ class ScoresGiven(Protocol):
 
     def without_logits(self, places: int) -> bool:
         """Whether that is the better way for so many tokens."""
-        ...
 
     def given_log_probs(
         self, tokens: Int[Tensor, "rows length"], context: Context | None = None
     ) -> Float[Tensor, "rows length"]:
         """log p(xₜ | x₍<t₎, C) of each of the tokens; at most as many as the space is long."""
-        ...
 
 
 def teacher_forced(
@@ -229,17 +227,11 @@ def sequence_log_prob(model: Stepwise, x: Sequences, context: Context | None = N
     return torch.where(belongs(x, model.space.after(context), context), total, -math.inf)
 
 
-@torch.no_grad()
 def ancestral(
-    model: Stepwise,
-    n: int,
-    context: Context | None = None,
-    *,
-    generator: Generator,
-    choose: Chooser = draw_tokens,
+    model: Stepwise, n: int, context: Context | None = None, **options: Any
 ) -> tuple[Sequences, Float[Tensor, " batch"]]:
-    """Draw token by token; the log-probability comes with the draw."""
-    x, log_probs = ancestral_by_token(model, n, context, generator=generator, choose=choose)
+    """Draw token by token, with the options of `ancestral_by_token`; the log-probability comes with the draw."""
+    x, log_probs = ancestral_by_token(model, n, context, **options)
     return x, log_probs.sum(1)
 
 

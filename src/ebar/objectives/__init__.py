@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from ebar.objectives.activation_regularisation import ActivationRegularised
-from ebar.objectives.auxiliary_losses import AuxiliaryLosses
-from ebar.objectives.earm import Earm
-from ebar.objectives.policy_gradient import PolicyGradient, Rounds
-from ebar.objectives.pretraining import Pretraining
-from ebar.objectives.scheduled_sampling import MaximumLikelihood, ScheduledSampling
+from ebar.objectives.activation_regularisation import ActivationRegularised as ActivationRegularised
+from ebar.objectives.auxiliary_losses import AuxiliaryLosses as AuxiliaryLosses
+from ebar.objectives.earm import Earm as Earm
+from ebar.objectives.policy_gradient import PolicyGradient as PolicyGradient
+from ebar.objectives.policy_gradient import Rounds as Rounds
+from ebar.objectives.pretraining import Pretraining as Pretraining
+from ebar.objectives.scheduled_sampling import MaximumLikelihood as MaximumLikelihood
+from ebar.objectives.scheduled_sampling import ScheduledSampling as ScheduledSampling
 from ebar.tables import Table
 
 # A line here puts an objective in the configuration, the command line and the contract tests.
@@ -24,15 +26,3 @@ OBJECTIVES: Table[Any] = Table(
     },
     given=("model", "player"),
 )
-
-__all__ = [
-    "OBJECTIVES",
-    "ActivationRegularised",
-    "AuxiliaryLosses",
-    "Earm",
-    "MaximumLikelihood",
-    "PolicyGradient",
-    "Pretraining",
-    "Rounds",
-    "ScheduledSampling",
-]

@@ -18,6 +18,8 @@ from ebar.tables import Table
 
 Energies = Float[Tensor, " _"]
 Cost = Float[Tensor, ""]
+Points = Float[Tensor, "batch ..."]
+Noise = Float[Tensor, "batch latent"]
 
 
 @runtime_checkable
@@ -28,7 +30,6 @@ class Costs(Protocol):
 
     def generator(self, samples: Energies) -> Cost:
         """Without the entropy."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,11 +26,9 @@ class Control(Protocol):
     @property
     def first(self) -> float:
         """The gap before the first step."""
-        ...
 
     def movers(self, gap: float, clock: Clock) -> tuple[bool, bool]:
         """Whether the discriminator moves, and whether the generator does."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

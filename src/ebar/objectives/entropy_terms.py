@@ -16,9 +16,12 @@ from torch.nn import functional as F
 
 from ebar.bounds import Amount, Count, NonNegative
 from ebar.errors import UserError
+from ebar.objectives.adversarial_costs import Cost, Noise, Points
 from ebar.tables import Table
 
 Form = Literal["variance", "unit"]
+
+
 FLOOR = 1e-6  # of a variance, in that of the point's most spread coordinate
 
 
@@ -31,13 +34,9 @@ class EntropyTerm(Protocol):
     @property
     def weight(self) -> float:
         """α."""
-        ...
 
-    def surrogate(
-        self, x: Float[Tensor, "batch ..."], noise: Float[Tensor, "batch latent"], inference: Any
-    ) -> Float[Tensor, ""]:
+    def surrogate(self, x: Points, noise: Noise, inference: Any) -> Cost:
         """Its gradient in x stands for that of −H(p_gen)."""
-        ...
 
 
 def density_gradients(
@@ -94,9 +93,7 @@ class NeighbourEntropy:
 
     infers: ClassVar[bool] = False
 
-    def surrogate(
-        self, x: Float[Tensor, "batch ..."], noise: Float[Tensor, "batch latent"], inference: Any
-    ) -> Float[Tensor, ""]:
+    def surrogate(self, x: Points, noise: Noise, inference: Any) -> Cost:
         flat = x.flatten(1)
         return (density_gradients(flat, neighbours=self.neighbours, form=self.form) * flat).sum(1).mean()
 
@@ -120,9 +117,7 @@ class VariationalEntropy:
 
     infers: ClassVar[bool] = True
 
-    def surrogate(
-        self, x: Float[Tensor, "batch ..."], noise: Float[Tensor, "batch latent"], inference: Any
-    ) -> Float[Tensor, ""]:
+    def surrogate(self, x: Points, noise: Noise, inference: Any) -> Cost:
         if inference is None:
             raise UserError("The variational bound needs an inference network: give one.")
         loss: Tensor = -inference.log_prob(noise, x).mean()
@@ -138,9 +133,7 @@ class ConstantTerm:
 
     infers: ClassVar[bool] = False
 
-    def surrogate(
-        self, x: Float[Tensor, "batch ..."], noise: Float[Tensor, "batch latent"], inference: Any
-    ) -> Float[Tensor, ""]:
+    def surrogate(self, x: Points, noise: Noise, inference: Any) -> Cost:
         return x.new_zeros(())
 
 

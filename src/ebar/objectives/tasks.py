@@ -13,8 +13,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from ebar.data.labelled import Labelled
-from ebar.models.task.heads import SpanHead
-from ebar.models.task.model import GivesScores, Read, TaskModel
+from ebar.models.task.model import GivesScores, Read, SpanHead, TaskModel
 from ebar.types import Clock, Loss, Objective
 
 
@@ -26,12 +25,17 @@ class TaskBatch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Classification:
-    """Cross-entropy of the right class. The metric `error` is the share of examples that are given another class."""
+class OfScores:
+    """What objectives of one head's scores have."""
 
     model: GivesScores
     task: str = "task"
     player: str = "model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classification(OfScores):
+    """Cross-entropy of the right class. The metric `error` is the share of examples that are given another class."""
 
     def losses(self, batch: TaskBatch, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
         logits = self.model.scores(batch.labelled.inputs, self.task)[:, 0]
@@ -39,12 +43,8 @@ class Classification:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Regression:
+class Regression(OfScores):
     """Squared difference between the score of a text and its number."""
-
-    model: GivesScores
-    task: str = "task"
-    player: str = "model"
 
     def losses(self, batch: TaskBatch, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
         found = self.model.scores(batch.labelled.inputs, self.task)[:, 0, 0]
@@ -53,15 +53,11 @@ class Regression:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(OfScores):
     """−log of the right choice's softmax among the scores of all choices.
 
     With pairs (the more relevant document first, label 0) it is the pairwise loss of ranking: −log σ(s₊ − s₋).
     """
-
-    model: GivesScores
-    task: str = "task"
-    player: str = "model"
 
     def losses(self, batch: TaskBatch, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
         logits = self.model.scores(batch.labelled.inputs, self.task)[..., 0]

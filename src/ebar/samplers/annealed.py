@@ -12,10 +12,9 @@ from torch import Tensor
 
 from ebar.bounds import Amount, Count
 from ebar.errors import UserError, choose
-from ebar.samplers.draw import BatchSampler, Setting, group_size, numbered, shares
+from ebar.samplers.draw import BatchSampler, Setting, begin, group_size, numbered, shares
 from ebar.samplers.importance import RESAMPLERS, flat_indices, in_groups, particle_systems, repeated, resampled
 from ebar.samplers.metropolis import BY_DEFAULT, moves_in, step
-from ebar.samplers.walkers import begin
 from ebar.types import PointSpace, Weighted, X
 
 SMALLEST_RISE = 1e-4  # a ladder has at most ten thousand rungs

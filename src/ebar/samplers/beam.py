@@ -120,14 +120,7 @@ def beam_search(
         return Beams(x, log_probs[:, None], length_normalised_score(log_probs, x.lengths, length_penalty)[:, None])
     if enough is not None and enough < best:
         raise UserError(f"A search that stops after {enough} ended sequences cannot give its {best} best.")
-    return _search(model, context, width, length_penalty, best, maximal_length, enough)
-
-
-def _search(
-    model: Stepwise, context: Context | None, width: int, alpha: float, best: int, maximal_length: Limit,
-    enough: int | None,
-) -> Beams:  # fmt: skip
-    rows = context_rows(context)
+    rows, alpha = context_rows(context), length_penalty
     logits, state = model.start(rows, context)
     device = logits.device
     limit = limits(maximal_length, model.space.after(context), rows, device, context)

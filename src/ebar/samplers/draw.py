@@ -2,24 +2,28 @@
 
 Draws and weights carry no gradient. What turns gradients off are the functions that compute, never the generators
 that stream: between two batches the caller's own mode is in force.
+
+Where the walkers of Markov chains stand, and what a move of theirs is.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
+from torch.nn import functional as F
 
 from ebar.errors import UserError
 from ebar.maths.randomness import default_generator
+from ebar.maths.rows import take
 from ebar.models.tilted import Tilted, measured_energy, propose, score
 from ebar.modes import in_evaluation_mode
 from ebar.progress import bar
 from ebar.shapes import shown
 from ebar.shards import Workers, run_shards, shard_seed
-from ebar.types import Context, Distribution, Sampler, Target, Weighted, X, context_rows
+from ebar.types import Context, Distribution, Sampler, Sequences, Target, Weighted, X, context_rows
 
 
 @runtime_checkable
@@ -35,7 +39,6 @@ class RatioBounded(Protocol):
 
     def log_ratio_bound(self, target: Target[Any]) -> float | None:
         """None where it does not know."""
-        ...
 
 
 @runtime_checkable
@@ -47,7 +50,6 @@ class Foresighted(Protocol):
 
         Any finite guess keeps sequential Monte Carlo exact; −inf only where no continuation has P > 0.
         """
-        ...
 
 
 def proposal_for(target: Target[X], proposal: Distribution[X, Any] | None) -> Distribution[X, Any]:
@@ -227,3 +229,35 @@ def _shard(common: _Drawing, job: tuple[int, int]) -> Weighted[Any]:
         common.sampler, common.target, n, proposal=common.proposal, context=common.context, generator=generator
     )  # fmt: skip
     return found._replace(target=None)  # each process has its own, which is not sent back
+
+
+class Walkers(NamedTuple, Generic[X]):
+    """Where each walker stands, context-major."""
+
+    x: X  # sequences as wide as the space is long
+    log_q: Float[Tensor, " walkers"]
+    log_weight: Float[Tensor, " walkers"]  # log P − log q
+
+    def select(self, rows: Int[Tensor, " selected"]) -> "Walkers[X]":
+        found: Walkers[X] = take(self, rows)
+        return found
+
+
+# A move returns where it would go, x′, and log [q(x)·K(x→x′)]⁻¹·[q(x′)·K(x′→x)]: the part of the Hastings ratio
+# that does not depend on w.
+Move = Callable[[Walkers[Any], Setting[Any]], tuple[Walkers[Any], Float[Tensor, " walkers"]]]
+
+
+def walkers_at(setting: Setting[X], x: X, log_q: Float[Tensor, " walkers"]) -> Walkers[X]:
+    """Walkers that stand at x, with their weights."""
+    wide: Any = x
+    if isinstance(x, Sequences):
+        inside = torch.where(x.mask(), x.tokens, 0)  # padding may hold anything
+        length = setting.proposal.space.after(setting.context).length
+        wide = Sequences(F.pad(inside, (0, length - x.tokens.shape[1])), x.lengths)
+    return Walkers(wide, log_q, setting.log_weights(wide, log_q))
+
+
+def begin(setting: Setting[X], walkers: int) -> Walkers[X]:
+    """`walkers` for each row of the context, each at a draw from the proposal."""
+    return walkers_at(setting, *setting.propose(walkers))

@@ -40,11 +40,16 @@ class Outlook(NamedTuple):
 
     def allowed(self) -> "Outlook | None":
         """h with every finite value replaced by 1; None where nothing is forbidden, so that all of it would be 1."""
-        forbidden = [table == -math.inf for table in (self.here, self.after, self.final)]
-        if not any(bool(where.any()) for where in forbidden):
-            return None
-        flat = [torch.zeros_like(where, dtype=torch.float64).masked_fill(where, -math.inf) for where in forbidden]
-        return Outlook(flat[0], flat[1], flat[2], self.between)
+        flat = without_forbidden(self.here, self.after, self.final)
+        return None if flat is None else Outlook(flat[0], flat[1], flat[2], self.between)
+
+
+def without_forbidden(*tables: Tensor) -> list[Tensor] | None:
+    """0 in place of all numbers but −∞, which says what is forbidden; None where nothing is."""
+    forbidden = [table == -math.inf for table in tables]
+    if not any(bool(where.any()) for where in forbidden):
+        return None
+    return [torch.zeros_like(where, dtype=torch.float64).masked_fill(where, -math.inf) for where in forbidden]
 
 
 class Gaps(NamedTuple):

@@ -13,12 +13,10 @@ from ebar.models.drawing import BLOCK, stepper_of
 from ebar.models.hidden import shows_hidden, split
 from ebar.models.tilted import Tilted
 from ebar.modes import evaluation_mode
-from ebar.samplers.correction import Correction
-from ebar.samplers.gaps import Gaps, Layout, Outlook, foreseen, gaps_of
+from ebar.samplers.correction import Correction, Trace
+from ebar.samplers.gaps import Gaps, Layout, Outlook, foreseen, gaps_of, without_forbidden
 from ebar.samplers.guided_states import JointStates
-from ebar.samplers.guided_walk import Walk, Walking, walk_block
-from ebar.samplers.kept_draws import Trace
-from ebar.samplers.steering import Steering
+from ebar.samplers.guided_walk import Steering, Walk, Walking, walk_block
 from ebar.samplers.surrogate import Law, Tally, log_expected_weights, log_largest_ratio
 from ebar.types import Context, Sequences, Stepwise, context_rows, room
 
@@ -42,9 +40,6 @@ class GuidedState(NamedTuple):
             self.base.select(rows), self.joint[rows], self.place, self.log_weight[rows], self.layout[rows],
             self.outlook, found,
         )  # fmt: skip
-
-
-Tables = tuple[Float[Tensor, "places states"], Float[Tensor, " states"]]  # log hₜ(s), and log h of an ended sequence
 
 
 class Guided(Walking):
@@ -85,7 +80,8 @@ class Guided(Walking):
         self.correction = correction
         self.steering = Steering(states, correction, open)
         self._showing = None if correction is None else shows_hidden(base).showing()
-        self.allowed = _allowed(log_ahead, log_final)
+        flat = without_forbidden(log_ahead, log_final)
+        self.allowed = None if flat is None else (flat[0], flat[1])
         self._kept: tuple[list[Layout], Outlook] | None = None  # of the gaps met last
 
     @classmethod
@@ -289,12 +285,3 @@ class Guided(Walking):
             return None  # made for gaps, and it is not said for which; or no bound is known
         followed = log_largest_ratio(self.states, self.log_ahead, self.log_final, self.states.scores(target.energy))
         return None if followed == math.inf else followed + self.states.others_bound(target.energy)
-
-
-def _allowed(log_ahead: Float[Tensor, "places states"], log_final: Float[Tensor, " states"]) -> Tables | None:
-    """h with every finite value replaced by 1; None where nothing is forbidden, so that all of it would be 1."""
-    forbidden = [table == -math.inf for table in (log_ahead, log_final)]
-    if not any(bool(where.any()) for where in forbidden):
-        return None
-    ahead, final = (torch.zeros_like(where, dtype=torch.float64).masked_fill(where, -math.inf) for where in forbidden)
-    return ahead, final

@@ -18,9 +18,8 @@ from ebar.errors import UserError
 from ebar.maths.log_space import effective_sample_size
 from ebar.models.hidden import shows_hidden
 from ebar.models.tilted import Tilted, measured_energy
-from ebar.samplers.correction import Correction, Examples, Regression
+from ebar.samplers.correction import Correction, Examples, Regression, Trace
 from ebar.samplers.guided import Guided
-from ebar.samplers.kept_draws import Trace
 from ebar.types import Context, context_rows
 
 

@@ -222,17 +222,10 @@ def draw_scored(
                 x, log_g, log_q = ahead.walk(size, defensive=defensive, generator=generator)
             log_weights = log_q.double() - log_g.double() - measured_energy(target.energy, x).double()
             check_weights(log_weights[None])
-            parts.append(_scored(x, log_q, log_g, log_weights, features(x), defensive))
+            q, g, weights, values = (one.double().cpu() for one in (log_q, log_g, log_weights, features(x)))
+            parts.append(ScoredDraws(x, q, g, weights, values, torch.arange(size) < defensive))
             progress.advance(size)
     return ScoredDraws(
         Sequences.join([part.x for part in parts]),
         *(torch.cat(columns) for columns in zip(*(part[1:] for part in parts), strict=True)),
     )
-
-
-def _scored(
-    x: Sequences, log_q: Tensor, log_g: Tensor, log_weights: Tensor, values: Tensor, defensive: int
-) -> ScoredDraws:
-    """One batch, the first `defensive` draws of which are; its figures in float64 on the CPU."""
-    log_q, log_g, log_weights, values = (one.double().cpu() for one in (log_q, log_g, log_weights, values))
-    return ScoredDraws(x, log_q, log_g, log_weights, values, torch.arange(len(x.lengths)) < defensive)

@@ -18,10 +18,9 @@ from ebar.errors import UserError, choose
 from ebar.maths.rows import count_rows, device_of, either
 from ebar.models.drawing import draw_tokens, stepper_of
 from ebar.modes import in_evaluation_mode
-from ebar.samplers.draw import Setting, shares
+from ebar.samplers.draw import Move, Setting, Walkers, begin, shares, walkers_at
 from ebar.samplers.point_moves import POINT_MOVES, PointMove
 from ebar.samplers.rejection import Attempts, CountingSampler, coin
-from ebar.samplers.walkers import Move, Walkers, begin, walkers_at
 from ebar.types import Context, PointSpace, Sequences, Space, Stepwise, Weighted, X, context_rows, room
 
 

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from ebar.errors import UserError
 from ebar.models.tilted import score
-from ebar.samplers.draw import Setting
-from ebar.samplers.walkers import Walkers, walkers_at
+from ebar.samplers.draw import Setting, Walkers, walkers_at
 from ebar.shapes import shown
 
 Moved = tuple[Walkers[Tensor], Float[Tensor, " walkers"]]

@@ -68,63 +68,6 @@ class CountingSampler(BatchSampler):
     def attempted(self, setting: Setting[Any], n: int) -> Iterator[Attempts[Any]]: ...
 
 
-@torch.no_grad()
-def accept(
-    setting: Setting[X],
-    wanted: int,
-    log_ceiling: float,
-    *,
-    ceiling_is_bound: bool,
-    batch_size: int,
-    max_proposals: int,
-) -> Attempts[X]:
-    """Propose until `wanted` have been accepted in each row; `proposed` counts up to the last one accepted.
-
-    Rows that have enough are no longer proposed for. Each row's proposals form one i.i.d. sequence however they
-    are batched, so what lies past its last acceptance can be thrown away without changing the law of anything.
-    """
-    _, _, context, generator = setting
-    rows, device = setting.rows, setting.generator.device
-    have = torch.zeros(rows, dtype=torch.long, device=device)
-    proposed, refused_in_a_row = have.clone(), have.clone()
-    found: Any = None  # room for all draws, made when the first come
-    reached = torch.zeros(rows * wanted, dtype=torch.long, device=device)
-    log_excess = torch.zeros(rows * wanted, dtype=torch.float64, device=device)
-    while True:
-        active = (have < wanted).nonzero().squeeze(1)
-        if len(active) == 0:
-            return Attempts(_trimmed(found), have, proposed, reached.view(rows, wanted), log_excess.view(rows, wanted))
-        missing = wanted - have[active]
-        # As many as the slowest row should still need, were its rate so far the true one.
-        expected = missing * (proposed[active] + 1) / (have[active] + 1)
-        size = int(expected.max().ceil().clamp(max=batch_size // len(active), min=1))
-        own = setting._replace(context=None if context is None else context.select(active))
-        x, log_q = own.propose(size)
-        excess = own.log_weights(x, log_q).view(-1, size) - log_ceiling
-        if ceiling_is_bound:
-            _check_bound(excess, log_ceiling)
-        accepted = coin(excess, generator)
-        rank = accepted.cumsum(1)
-        kept = accepted & (rank <= missing[:, None])
-        slot = (active * wanted + have[active])[:, None] + rank - 1
-        wide = _widened(x, setting.proposal.space)
-        found = take(wide, torch.zeros(rows * wanted, dtype=torch.long)) if found is None else found
-        put(found, slot[kept], take(wide, kept.flatten().nonzero().squeeze(1)))
-        number = proposed[active, None] + torch.arange(1, size + 1, device=device)
-        reached[slot[kept]], log_excess[slot[kept]] = number[kept], excess[kept].double()
-        before_enough = (rank < missing[:, None]).sum(1)
-        proposed[active] += (before_enough + 1).clamp(max=size)
-        have[active] += kept.sum(1)
-        since_last = (rank == rank[:, -1:]).sum(1) - 1  # proposals after the last acceptance, if there was one
-        refused_in_a_row[active] = torch.where(accepted.any(1), since_last, refused_in_a_row[active] + size)
-        if bool(((refused_in_a_row >= max_proposals) & (have < wanted)).any()):
-            rate = float(have.sum() / proposed.sum())
-            raise UserError(
-                f"{max_proposals:,} proposals in a row were refused (acceptance so far {rate:.2g}): use a proposal "
-                "that looks ahead, or importance or smc, or raise max_proposals."
-            )
-
-
 def _widened(x: Any, space: Space | PointSpace) -> Any:
     """Sequences as wide as the space is long, so that draws of several batches fit together; points as they are."""
     if not isinstance(x, Sequences) or not isinstance(space, Space):
@@ -180,14 +123,57 @@ class _Accepting(CountingSampler):
     def _accepted(self, setting: Setting[X], n: int, log_ceiling: float, *, is_bound: bool) -> Iterator[Attempts[X]]:
         # Two proposals per draw, so that there is always room for the two draws that the estimate of Z needs.
         for size in shares(n, setting.context, self.batch_size, proposals_per_draw=2):
-            yield accept(
-                setting,
-                max(size, 2),
-                log_ceiling,
-                ceiling_is_bound=is_bound,
-                batch_size=self.batch_size,
-                max_proposals=self.max_proposals,
-            )
+            yield self._accept(setting, max(size, 2), log_ceiling, is_bound=is_bound)
+
+    @torch.no_grad()
+    def _accept(self, setting: Setting[X], wanted: int, log_ceiling: float, *, is_bound: bool) -> Attempts[X]:
+        """Propose until `wanted` have been accepted in each row; `proposed` counts up to the last one accepted.
+
+        Rows that have enough are no longer proposed for. Each row's proposals form one i.i.d. sequence however they
+        are batched, so what lies past its last acceptance can be thrown away without changing the law of anything.
+        """
+        _, _, context, generator = setting
+        rows, device = setting.rows, setting.generator.device
+        have = torch.zeros(rows, dtype=torch.long, device=device)
+        proposed, refused_in_a_row = have.clone(), have.clone()
+        found: Any = None  # room for all draws, made when the first come
+        reached = torch.zeros(rows * wanted, dtype=torch.long, device=device)
+        log_excess = torch.zeros(rows * wanted, dtype=torch.float64, device=device)
+        while True:
+            active = (have < wanted).nonzero().squeeze(1)
+            if len(active) == 0:
+                return Attempts(
+                    _trimmed(found), have, proposed, reached.view(rows, wanted), log_excess.view(rows, wanted)
+                )
+            missing = wanted - have[active]
+            # As many as the slowest row should still need, were its rate so far the true one.
+            expected = missing * (proposed[active] + 1) / (have[active] + 1)
+            size = int(expected.max().ceil().clamp(max=self.batch_size // len(active), min=1))
+            own = setting._replace(context=None if context is None else context.select(active))
+            x, log_q = own.propose(size)
+            excess = own.log_weights(x, log_q).view(-1, size) - log_ceiling
+            if is_bound:
+                _check_bound(excess, log_ceiling)
+            accepted = coin(excess, generator)
+            rank = accepted.cumsum(1)
+            kept = accepted & (rank <= missing[:, None])
+            slot = (active * wanted + have[active])[:, None] + rank - 1
+            wide = _widened(x, setting.proposal.space)
+            found = take(wide, torch.zeros(rows * wanted, dtype=torch.long)) if found is None else found
+            put(found, slot[kept], take(wide, kept.flatten().nonzero().squeeze(1)))
+            number = proposed[active, None] + torch.arange(1, size + 1, device=device)
+            reached[slot[kept]], log_excess[slot[kept]] = number[kept], excess[kept].double()
+            before_enough = (rank < missing[:, None]).sum(1)
+            proposed[active] += (before_enough + 1).clamp(max=size)
+            have[active] += kept.sum(1)
+            since_last = (rank == rank[:, -1:]).sum(1) - 1  # proposals after the last acceptance, if there was one
+            refused_in_a_row[active] = torch.where(accepted.any(1), since_last, refused_in_a_row[active] + size)
+            if bool(((refused_in_a_row >= self.max_proposals) & (have < wanted)).any()):
+                rate = float(have.sum() / proposed.sum())
+                raise UserError(
+                    f"{self.max_proposals:,} proposals in a row were refused (acceptance so far {rate:.2g}): use a "
+                    "proposal that looks ahead, or importance or smc, or raise max_proposals."
+                )
 
     def _weighed(self, setting: Setting[X], n: int, log_ceiling: float, *, is_bound: bool) -> Iterator[Weighted[X]]:
         parts = self._accepted(setting, n, log_ceiling, is_bound=is_bound)
@@ -198,7 +184,7 @@ class _Accepting(CountingSampler):
 class Rejection(_Accepting):
     """x ~ q, kept with probability P(x) / (M·q(x)), where M ≥ P/q everywhere: what is kept is i.i.d. from p.
 
-    Weights come from the number of proposals that the draws took: `accept.weighed`.
+    Weights come from the number of proposals that the draws took: `weighed`.
     """
 
     log_bound: float | None = None
@@ -246,7 +232,7 @@ class QuasiRejection(_Accepting):
     this is rejection sampling. `trade_off` draws the curve, `log_beta_for` picks a point of it. Eikema et al. 2022.
 
     Taken as they are, draws have the moments of p_β. Their weights, in proportion to max(1, P/(β·q)), undo that:
-    weighted, they are draws for p, and estimate Z (`accept.weighed`).
+    weighted, they are draws for p, and estimate Z (`weighed`).
     """
 
     log_beta: float | None = None

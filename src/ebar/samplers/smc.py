@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ebar.bounds import Count
 from ebar.errors import UserError, choose
@@ -137,22 +137,17 @@ class Smc(BatchSampler):
     def _systems(self, setting: Setting, proposal: Stepwise, n: int) -> Iterator[Weighted]:
         context, rows = setting.context, setting.rows
         for size, count in particle_systems(n, min(self.particles, group_size(n)), context, self.batch_size):
-            many = repeated(context, count)
-            x, log_w = self._run(setting.target, proposal, size, rows * count, many, setting.generator)
+            many = setting._replace(context=repeated(context, count))
+            x, log_w = self._run(many, proposal, size, rows * count)
             yield Weighted(x, log_w.view(rows, count * size), in_groups(count, size, log_w.device))
 
     @torch.no_grad()
     @in_evaluation_mode
     def _run(
-        self,
-        target: Target,
-        proposal: Stepwise,
-        size: int,
-        count: int,
-        context: Context | None,
-        generator: Generator,
+        self, setting: Setting, proposal: Stepwise, size: int, count: int
     ) -> tuple[Sequences, Float[Tensor, "systems particles"]]:
         """`count` systems of `size` particles, one for each row of the context where there is one."""
+        target, _, context, generator = setting
         name = twist_for(self.twist, target, proposal, context)
         twist = choose(TWISTS, name, "twist")
         resample = choose(RESAMPLERS, self.resampling, "resampling scheme")

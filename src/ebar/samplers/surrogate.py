@@ -5,7 +5,7 @@ They are used only to look ahead, so their errors cost effective samples, never 
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -62,7 +62,6 @@ class Surrogate(Protocol):
     @property
     def order(self) -> int:
         """How many of the last tokens it looks at."""
-        ...
 
     def fit(self, states: JointStates, tally: Tally) -> Law: ...
 
@@ -71,9 +70,7 @@ class Surrogate(Protocol):
 class Uniform:
     """Every token as likely as any other; sequences end, place by place, as often as q's do."""
 
-    @property
-    def order(self) -> int:
-        return 0
+    order: ClassVar[int] = 0
 
     def fit(self, states: JointStates, tally: Tally) -> Law:
         return Law(_endings(tally), _uniform(states))

@@ -29,7 +29,6 @@ class Source(Protocol):
 
     def at(self, epoch: int, start: int) -> Iterable[Any]:
         """The batches of an epoch from number `start` on. They must depend on nothing else: resuming asks again."""
-        ...
 
 
 @runtime_checkable

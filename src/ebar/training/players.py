@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn, optim
 
+from ebar import together
 from ebar.modes import evaluation_mode
 from ebar.training.layerwise import FACTOR
 from ebar.training.optimisers import Constant, Schedule
-from ebar.training.sharding import Sharded
+from ebar.training.sharding import Room, Sharded
 from ebar.types import Clock
 
 
@@ -86,20 +87,24 @@ class Learning(nn.Module):
         self.module.load_state_dict({**self.module.state_dict(), **state})
 
 
+def averaged_parameters(player: Player) -> dict[int, nn.Parameter]:
+    """Those whose averages the optimiser keeps, by number."""
+    state = {} if player.optimiser is None else player.optimiser.state
+    return {number: each for number, each in enumerate(player.parameters()) if "ax" in state.get(each, {})}
+
+
 @contextmanager
 def averaged(player: Player) -> Iterator[None]:
     """Inside, the parameters are ASGD's averages, where there are any; afterwards they are themselves again."""
-    state = {} if player.optimiser is None else player.optimiser.state
-    parameters = [parameter for parameter in player.parameters() if "ax" in state.get(parameter, {})]
-    kept = [parameter.detach().clone() for parameter in parameters]
+    kept = [(parameter, parameter.detach().clone()) for parameter in averaged_parameters(player).values()]
     try:
         with torch.no_grad():
-            for parameter in parameters:
-                parameter.copy_(state[parameter]["ax"])
+            for parameter, _ in kept:
+                parameter.copy_(player.optimiser.state[parameter]["ax"])  # type: ignore[union-attr]
         yield
     finally:
         with torch.no_grad():
-            for parameter, value in zip(parameters, kept, strict=True):
+            for parameter, value in kept:
                 parameter.copy_(value)
 
 
@@ -114,3 +119,26 @@ def evaluating(*players: Player) -> Iterator[None]:
             if player.sharded is not None:
                 stack.enter_context(player.sharded.in_use())
         yield
+
+
+def room_for(players: Players) -> Room:
+    """Room for the shares that these processes have of their players' weights, and of what goes with each weight."""
+    weights = {
+        f"weights/{name}/{key}": value
+        for name, one in players.items()
+        for key, value in one.module.state_dict().items()
+    }
+    numbered = {
+        (name, str(number)): weight for name, one in players.items() for number, weight in enumerate(one.parameters())
+    }
+
+    def room(name: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
+        like = weights.get(name)
+        if name.startswith("training/"):
+            _, *where = name.removeprefix("training/").split(".", 3)
+            like = numbered.get((where[0], where[1])) if len(where) > 1 else None
+        if like is not None and together.is_share(like) and like.shape == size:
+            return torch.empty_like(like, dtype=dtype)
+        return torch.empty(size, dtype=dtype)
+
+    return room

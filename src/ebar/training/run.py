@@ -8,7 +8,7 @@
 
 A folder appears complete or not at all. What happens to it afterwards (a truncated or garbled file) the sums
 detect. The last two are kept, and the best. Where weights are spread over processes each writes a file of its own
-(`ebar.training.shares`).
+(`ebar.training.sharding`).
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import replace as changed
@@ -32,7 +32,7 @@ from ebar.store.store import open_store
 from ebar.store.writing import TEMPORARY, remove_folder, replace, replace_folder, saving, sweep, to_json
 from ebar.training import distributed
 from ebar.training.players import Players
-from ebar.training.shares import SHARES, SUMS, Room, digest, read_shares, write_shares
+from ebar.training.sharding import SHARES, SUMS, Room, digest, read_shares, write_shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,33 +196,17 @@ class Run:
 
 @contextmanager
 def open_run(
-    folder: Path | None,
-    *,
-    config: str,
-    seed: int,
-    replace_config: bool = False,
-    take_over: bool = False,
-    quickly_made: Collection[str] = (),
-    check: Callable[[Run, list[str]], None] | None = None,
-    advice: str = "choose another name, or delete it",
+    folder: Path | None, *, config: str, check: Callable[[Run, list[str]], None] | None = None, **options: Any
 ) -> Iterator[Run]:
-    """A run folder, made or found, locked against other processes; see `open_store`.
+    """A run folder, made or found, locked against other processes; options are those of `open_store`.
 
     Where several processes train together, the first one writes. Without a folder everything is removed at the end.
     """
     if folder is None and distributed.world_size() > 1:
         raise UserError("Several processes need a run folder that all of them see: give one.")
-    with open_store(
-        folder,
-        description=config,
-        seed=seed,
-        writes=distributed.rank() == 0,
-        replace_config=replace_config,
-        take_over=take_over,
-        quickly_made=quickly_made,
-        check=None if check is None else lambda place, names: check(Run(place), names),
-        advice=advice,
-    ) as store:
+    if check is not None:
+        options["check"] = lambda place, names: check(Run(place), names)
+    with open_store(folder, description=config, writes=distributed.rank() == 0, **options) as store:
         if store.writes:
             with saving(str(store.folder)):
                 (store.folder / "checkpoints").mkdir(exist_ok=True)

@@ -4,13 +4,28 @@ Each process keeps its share of every weight, of its gradient and of what the op
 whole only while something is computed with them: those of a Transformer's layer for the time of its call, all others
 for the time of a step. With `replicate` above 1 there are so many groups of `shard` processes, each with all weights
 among them (hybrid sharding). Gradients are summed over all processes, as they are without sharding.
+
+Checkpoints of weights that are spread over processes: each writes its own shares, and any number of them reads.
+
+    checkpoints/step-000000100/
+      shard-00001-model-00001-of-00001.safetensors   what the first process has: weights, optimisers, random states
+      shard-00002-model-00001-of-00001.safetensors   what the second has
+      shares.json                                    which tensors are numbers
+      state.json, SHA256SUMS                         as in any other checkpoint
+
+Where a share lies in its tensor is in the file's own header (torch's `HuggingFaceStorageWriter`). All is written to a
+temporary folder, which one process renames when all have written.
 """
 
 import copy
+import hashlib
+import json
 import math
+import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
@@ -20,7 +35,8 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from ebar import together
 from ebar.backbones.transformer_layer import TransformerLayer
 from ebar.errors import UserError
-from ebar.training.distributed import same_everywhere
+from ebar.store.writing import TEMPORARY, publish_folder, saving, to_json, write
+from ebar.training.distributed import barrier, same_everywhere
 
 Found = TypeVar("Found")
 
@@ -141,3 +157,60 @@ def clip_gradients(parameters: Sequence[nn.Parameter], most: float | None) -> fl
         for some in filter(None, (others, shares)):
             clip_grads_with_norm_(some, most, norm)
     return float(norm)
+
+
+SHARES = "shares.json"
+SUMS = "SHA256SUMS"
+Room = Callable[[str, torch.Size, torch.dtype], Tensor]  # for a tensor of this name that is to be read
+
+
+def write_shares(folder: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    """A folder that appears complete or not at all. All processes must call it; on the disk when it returns."""
+    from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
+
+    half = folder.with_name(TEMPORARY + folder.name)
+    # Files have no tensors without dimensions that could be read in part.
+    numbers = sorted(name for name, tensor in tensors.items() if tensor.dim() == 0)
+    content = {name: tensor[None] if tensor.dim() == 0 else tensor.detach() for name, tensor in tensors.items()}
+    with saving(f"the checkpoint {folder}"):
+        if together.rank() == 0:
+            shutil.rmtree(half, ignore_errors=True)
+            half.mkdir(parents=True)
+        barrier()
+        try:
+            save(content, storage_writer=HuggingFaceStorageWriter(str(half), save_distributed=True))
+        except CheckpointException as error:  # what befell one process is told to all
+            raise next((cause for cause, _ in error.failures.values() if isinstance(cause, OSError)), error) from error
+        barrier()
+        if together.rank() == 0:
+            write(half / SHARES, to_json({"numbers": numbers}))
+            write(half / "state.json", to_json(dict(state), indent=1))
+            names = sorted(path.name for path in half.iterdir())
+            write(half / SUMS, "".join(f"{digest(half / name)}  {name}\n" for name in names).encode())
+            publish_folder(half, folder)
+    barrier()
+
+
+def digest(path: Path) -> str:
+    """Of a file that may be larger than memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_shares(folder: Path, room: Room | None = None) -> dict[str, Tensor]:
+    """The tensors of a folder, whole or, where `room` has that for a share of one, this process's share."""
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    reader = HuggingFaceStorageReader(str(folder))
+    found: dict[str, Tensor] = {}
+    for name, entry in reader.read_metadata().state_dict_metadata.items():
+        size, dtype = entry.size, entry.properties.dtype  # type: ignore[union-attr]
+        found[name] = torch.empty(size, dtype=dtype) if room is None else room(name, size, dtype)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # each process reads for itself
+        load(found, storage_reader=reader, no_dist=True)
+    numbers = json.loads((folder / SHARES).read_bytes())["numbers"]
+    return found | {name: found[name][0] for name in numbers}

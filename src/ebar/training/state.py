@@ -3,14 +3,14 @@
 from typing import Any
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from ebar import together
 from ebar.errors import UserError
 from ebar.store.writing import from_plain
 from ebar.training import distributed, randomness
 from ebar.training.loop import Position
-from ebar.training.players import Player, Players, averaged
+from ebar.training.players import Player, Players, averaged, averaged_parameters
 from ebar.training.run import Checkpoint
 from ebar.training.sharding import share_of
 from ebar.training.stopping import Best
@@ -34,7 +34,7 @@ def capture(players: Players, position: Position, best: Best, generator: Generat
                 tensors[f"optimiser.{name}.{key}"] = value
             else:
                 scalars.setdefault(name, {})[key] = value
-        for number, parameter in _averaged_parameters(player).items():
+        for number, parameter in averaged_parameters(player).items():
             tensors[f"moved.{name}.{number}"] = parameter.detach().clone()
     for source, own in randomness.capture_random_state(generator).items():
         for rank, value in enumerate(distributed.gather(own)):
@@ -67,7 +67,7 @@ def restore(checkpoint: Checkpoint, players: Players, generator: Generator) -> t
         start = f"optimiser.{name}."
         entries = {key[len(start) :]: value for key, value in checkpoint.training.items() if key.startswith(start)}
         _set_optimiser_state(player, {**entries, **state["optimisers"].get(name, {})})
-        for number, parameter in _averaged_parameters(player).items():
+        for number, parameter in averaged_parameters(player).items():
             # Checkpoints of earlier versions have these among the weights, in place of the averages.
             if (moved := checkpoint.training.get(f"moved.{name}.{number}")) is not None:
                 parameter.data.copy_(share_of(moved, parameter))
@@ -99,14 +99,8 @@ def _shares(weights: dict[str, Tensor], player: Player) -> dict[str, Tensor]:
     return {key: share_of(value, own[key]) if key in own else value for key, value in weights.items()}
 
 
-def _averaged_parameters(player: Player) -> dict[int, nn.Parameter]:
-    """Those whose averages the optimiser keeps, by number."""
-    state = {} if player.optimiser is None else player.optimiser.state
-    return {number: each for number, each in enumerate(player.parameters()) if "ax" in state.get(each, {})}
-
-
 def _evaluated_weights(player: Player) -> dict[str, Tensor]:
-    if not _averaged_parameters(player):
+    if not averaged_parameters(player):
         return dict(player.module.state_dict())
     with averaged(player):  # afterwards they are themselves again: hence copies
         return {name: value.detach().clone() for name, value in player.module.state_dict().items()}

@@ -176,11 +176,9 @@ class GoesOn(Protocol):
 
     def empty_memory(self, rows: int) -> Any:
         """Of columns of which nothing has been read: a tree of tensors, rows first."""
-        ...
 
     def losses_after(self, memory: Any, batch: Any, clock: Clock, *, generator: Generator) -> Steps[Loss, None, Any]:
         """The losses of the next batch; the memory after it is returned."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

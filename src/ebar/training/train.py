@@ -21,10 +21,9 @@ from ebar.training.batches import Source
 from ebar.training.loop import NonFiniteError, Position, Step, evaluate_objective, fit
 from ebar.training.metrics import Sink, opened_lines
 from ebar.training.optimisers import AdamW, Constant, OptimiserConfig, Schedule
-from ebar.training.players import Player, Players, evaluating
+from ebar.training.players import Player, Players, evaluating, room_for
 from ebar.training.randomness import seeded
 from ebar.training.run import Checkpoints, Run, open_run
-from ebar.training.shares import room_for
 from ebar.training.state import restore_weights
 from ebar.training.stopping import Best, Patience, interruptible
 from ebar.training.triggered import Watches
@@ -252,24 +251,14 @@ class History(list[dict[str, Any]]):
 
 
 def train_to_best(
-    run: Run,
-    objective: Objective,
-    batches: Source,
-    players: Players,
-    plan: Plan,
-    *,
-    generator: Generator,
-    validation: Callable[[], Mapping[str, float]] | None,
-    sinks: Sequence[Sink] = (),
+    run: Run, objective: Objective, batches: Source, players: Players, plan: Plan, **options: Any
 ) -> Result:
-    """`train_run`, after which the players have their best weights and are in evaluation mode.
+    """`train_run` with its options, after which the players have their best weights and are in evaluation mode.
 
     Where nothing is held out these are those of the newest checkpoint: the last, or where a game halted the last good.
     Stopped by a signal or a time limit it raises `Interrupted`, with the result of the training so far as its argument.
     """
-    result = train_run(
-        run, objective, batches, players, plan, generator=generator, validation=validation, sinks=sinks
-    )  # fmt: skip
+    result = train_run(run, objective, batches, players, plan, **options)
     if result.status == "interrupted":
         raise Interrupted(result)
     checkpoint = run.checkpoints.best(room_for(players))

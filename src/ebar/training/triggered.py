@@ -24,7 +24,6 @@ class Watches(Protocol):
 
     def validated(self, loss: float) -> bool:
         """Called after each evaluation; whether the optimiser goes on in another way from here."""
-        ...
 
 
 class TriggeredAveraging(optim.Optimizer):

@@ -9,7 +9,7 @@ import torch
 from ebar.automata.lift import Reading
 from ebar.build.control import read_constraints
 from ebar.errors import UserError
-from ebar.features.classifier import classifier, reward_model
+from ebar.features.functions import classifier, reward_model
 from ebar.journeys.control.constraints import Constraints
 from ebar.types import Sequences
 

@@ -11,19 +11,9 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from ebar import hugging_face
 from ebar.backbones.pretrained import llama2c
 from ebar.errors import UserError, choose
-from ebar.hugging_face import (
-    PICKLES,
-    check_folder,
-    check_tokenizer,
-    hub_answers,
-    peft,
-    quiet,
-    read_pretrained,
-    refusal,
-    transformers,
-)
 
 Precision = Literal["float64", "float32", "bfloat16", "float16", "8bit"]
 DTYPES = {
@@ -39,7 +29,7 @@ def read_network(
     kind: str, where: str | Path, device: str | None, dtype: Precision | None, trust_remote_code: bool
 ) -> tuple[Any, Any]:
     """The network in evaluation mode, and transformers' tokenizer."""
-    library = transformers()
+    library = hugging_face.transformers()
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     place = Path(where)
     if place.is_file() and place.suffix == ".bin":
@@ -51,22 +41,23 @@ def read_network(
         options["gguf_file"] = place.name
         where = place.parent
     elif place.is_dir():
-        check_folder(place)
-        check_tokenizer(place)
+        hugging_face.check_folder(place)
+        hugging_face.check_tokenizer(place)
     elif place.is_file():
         raise UserError(
-            refusal(place) if place.suffix in PICKLES
+            hugging_face.refusal(place) if place.suffix in hugging_face.PICKLES
             else f"{place} is no model: give its folder, a .gguf file or a .bin file of llama2.c."
         )  # fmt: skip
     else:
-        options["local_files_only"] = not hub_answers()  # what was downloaded once is found without the hub
-    tokenizer = read_pretrained(library.AutoTokenizer, where, "a tokenizer", **options)
+        # What was downloaded once is found without the hub.
+        options["local_files_only"] = not hugging_face.hub_answers()
+    tokenizer = hugging_face.read_pretrained(library.AutoTokenizer, where, "a tokenizer", **options)
     weights: dict[str, Any] = {"dtype": choose(DTYPES, dtype or "float32", "precision")}
     if "gguf_file" not in options:
         weights["use_safetensors"] = True
     if dtype == "8bit":
         weights |= _eight_bits(device)
-    network = read_pretrained(getattr(library, kind), where, "a model", **options, **weights)
+    network = hugging_face.read_pretrained(getattr(library, kind), where, "a model", **options, **weights)
     if "gguf_file" in options:
         _forget_quantisation(network)
     if dtype != "8bit":
@@ -85,7 +76,7 @@ def _forget_quantisation(network: Any) -> None:
 
 def _llama2c(path: Path, kind: str) -> tuple[Any, Any]:
     if path.read_bytes()[:2] in (b"PK", b"\x80\x02"):
-        raise UserError(refusal(path))
+        raise UserError(hugging_face.refusal(path))
     network = llama2c.read_model(path)
     tokenizer = llama2c.read_llama2c_tokenizer(path, network.config.vocab_size)
     return (network.model if kind == "AutoModel" else network), tokenizer
@@ -100,7 +91,7 @@ def _eight_bits(device: str | None) -> dict[str, Any]:
     if find_spec("bitsandbytes") is None or not torch.cuda.is_available():
         raise UserError("8-bit weights need a GPU and the package bitsandbytes: choose float32 or bfloat16 here.")
     return {
-        "quantization_config": transformers().BitsAndBytesConfig(load_in_8bit=True),
+        "quantization_config": hugging_face.transformers().BitsAndBytesConfig(load_in_8bit=True),
         "device_map": device or "cuda",
     }
 
@@ -115,13 +106,13 @@ def with_lora(
     """
     if rank < 1:
         raise ValueError(f"rank must be at least 1, not {rank}")
-    library = peft()
+    library = hugging_face.peft()
     configuration = library.LoraConfig(
         r=rank, lora_alpha=2 * rank if alpha is None else alpha, lora_dropout=dropout, target_modules="all-linear",
         task_type="CAUSAL_LM" if kind == "causal" else "FEATURE_EXTRACTION",
     )  # fmt: skip
     try:
-        with quiet():
+        with hugging_face.quiet():
             made: nn.Module = library.get_peft_model(network, configuration)
     except ValueError as error:
         raise UserError(f"{type(network).__name__} cannot have low-rank matrices beside its own: {error}.") from None
@@ -132,7 +123,7 @@ def merged(network: nn.Module) -> nn.Module:
     """A network without adapters that computes the same; the given one stays as it is."""
     if not hasattr(network, "merge_and_unload"):
         return network
-    with quiet():
+    with hugging_face.quiet():
         twin: Any = copy.deepcopy(network)
         made: nn.Module = twin.merge_and_unload()
     return made

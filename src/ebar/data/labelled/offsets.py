@@ -18,7 +18,6 @@ class Locates(Protocol):
 
     def locate(self, text: str) -> list[tuple[int, int]]:
         """For each token of `encode(text)`, its first character and the one after its last."""
-        ...
 
 
 class Located(NamedTuple):

@@ -12,8 +12,7 @@ from ebar.data.tokenisers import Storable, Tokeniser
 from ebar.errors import UserError
 from ebar.journeys.finetune.predictions import asks_for_answers
 from ebar.models.task.encoders import TaskEncoder, task_encoder
-from ebar.models.task.kernel_pooling import KernelPooling
-from ebar.models.task.model import TaskModel, new_head
+from ebar.models.task.model import KernelPooling, TaskModel, new_head
 from ebar.objectives.tasks import Choice, Classification, OfTask, Regression, SeveralTasks, SpanExtraction
 from ebar.training.batches import Batches, OnDevice
 from ebar.training.course import Training

@@ -20,7 +20,7 @@ from ebar.evaluation.accuracy import accuracy_by_subset, error_rate
 from ebar.evaluation.answers import answer_scores
 from ebar.evaluation.correlation import matthews_correlation, pearson_correlation, spearman_correlation
 from ebar.evaluation.retrieval import expected_reciprocal_rank, ndcg
-from ebar.models.task.spans import Spans, best_spans
+from ebar.models.task.model import Spans, best_spans
 from ebar.modes import evaluation_mode
 from ebar.training.batches import Batches, to_device
 from ebar.types import Estimate

@@ -33,29 +33,27 @@ class TaskEncoder(Protocol):
     @property
     def width(self) -> int:
         """Of a vector."""
-        ...
 
     @property
     def vocabulary(self) -> int:
         """How many tokens it knows, the special ones counted."""
-        ...
 
     @property
     def table(self) -> Float[Tensor, "vocabulary size"]:
         """The vector of each token before any layer."""
-        ...
 
     def __call__(
         self, tokens: Int[Tensor, "texts length"], segments: Int[Tensor, "texts length"], lengths: Int[Tensor, " texts"]
     ) -> Float[Tensor, "texts length width"]:
         """Vectors of padding mean nothing."""
-        ...
 
 
-class ContentStream(nn.Module):
-    """XLNet as it is fine-tuned: the content stream alone, every token sees every other (Yang et al. 2019, 2.5)."""
+class OwnEncoder(nn.Module):
+    """What encoders of ebar's own backbones share."""
 
-    def __init__(self, backbone: XlNet):
+    backbone: Any
+
+    def __init__(self, backbone: XlNet | BidirectionalTransformer | LocalBidirectional):
         super().__init__()
         self.backbone = backbone
 
@@ -66,6 +64,12 @@ class ContentStream(nn.Module):
     @property
     def vocabulary(self) -> int:
         return int(self.backbone.vocabulary)
+
+
+class ContentStream(OwnEncoder):
+    """XLNet as it is fine-tuned: the content stream alone, every token sees every other (Yang et al. 2019, 2.5)."""
+
+    backbone: XlNet
 
     @property
     def table(self) -> Float[Tensor, "vocabulary size"]:
@@ -81,20 +85,10 @@ class ContentStream(nn.Module):
         return content
 
 
-class BothWays(nn.Module):
+class BothWays(OwnEncoder):
     """A bidirectional Transformer, with full or local attention. It knows where A ends by the separator alone."""
 
-    def __init__(self, backbone: BidirectionalTransformer | LocalBidirectional):
-        super().__init__()
-        self.backbone = backbone
-
-    @property
-    def width(self) -> int:
-        return int(self.backbone.width)
-
-    @property
-    def vocabulary(self) -> int:
-        return int(self.backbone.vocabulary)
+    backbone: BidirectionalTransformer | LocalBidirectional
 
     @property
     def table(self) -> Float[Tensor, "vocabulary size"]:

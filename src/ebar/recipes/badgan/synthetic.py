@@ -19,8 +19,7 @@ from ebar.journeys.classify.journey import Classified, ClassifyTraining, classif
 from ebar.maths.manifolds import MANIFOLDS
 from ebar.maths.randomness import folded
 from ebar.models.classifiers import MlpClassifier
-from ebar.models.complement import ComplementGenerator
-from ebar.models.generators import MlpGenerator
+from ebar.models.generators import ComplementGenerator, MlpGenerator
 from ebar.modes import evaluation_mode
 from ebar.objectives.bad_gan import BadGanTerms
 from ebar.recipes.figures import Figure, Figures, over_seeds

@@ -23,8 +23,8 @@ from ebar.recipes.earm.twins import BASE, EARM, curves, train_twins, twin_grid
 from ebar.recipes.grid import PARTS, Grid, at
 from ebar.recipes.recipe import Caption, Cell, Row
 from ebar.samplers.beam import decode_contexts
-from ebar.samplers.energy_resampling import energy_resampling
 from ebar.samplers.importance import flat_indices, multinomial
+from ebar.samplers.joint import energy_resampling
 
 # Fakes as long as their source lets them be, and two recent factors, are what E-ARM has by itself.
 COMMON = {

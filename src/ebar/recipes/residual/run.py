@@ -16,7 +16,7 @@ from ebar.journeys.residual.base import Base
 from ebar.journeys.residual.evaluation import Evaluation
 from ebar.journeys.residual.journey import Residual
 from ebar.journeys.train import train
-from ebar.models.locally_residual import LocallyResidual
+from ebar.models.tilted import LocallyResidual
 from ebar.recipes.recipe import Cell
 from ebar.recipes.residual.cells import NOTHING, seeds_of_energy
 from ebar.recipes.residual.configurations import base_config, residual_config

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from torch import Generator, nn
+from torch import Generator
 
 from ebar.data.corpus import OPENERS
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
+from ebar.estimators.exact import device_of
 from ebar.features.feature import Features
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
@@ -27,7 +27,13 @@ from ebar.shards.workers import on_threads
 from ebar.store.stages import Header, Stage, damaged, entered
 from ebar.store.writing import locked, plain, saving, write_all
 from ebar.training.distillation.distilled import Distilled, Lines, Record, Sums, both, lines_of, record_path, summary
-from ebar.training.distillation.rounds import Ceiling, draw_round, find_ceiling, has_independent_lines
+from ebar.training.distillation.rounds import (
+    Ceiling,
+    DistillationRound,
+    draw_round,
+    find_ceiling,
+    has_independent_lines,
+)
 from ebar.training.stopping import interruptible
 from ebar.types import Distribution, Sampler, Sequences, Space, Target
 
@@ -64,7 +70,15 @@ def distil(
 
     `about` is whatever else the draws depend on that cannot be seen from the target's weights.
     """
-    _check(n, path, round_size, weighted_draws, sampler, proposal, look_ahead)
+    for name, number in {"n": n, "round_size": round_size, "weighted_draws": weighted_draws}.items():
+        if number < 1:
+            raise UserError(f"A distillation needs {name} to be at least 1, not {number}.")
+    if path.suffix in OPENERS:
+        raise UserError(f"Lines are written as plain text: choose a name that does not end in {path.suffix}.")
+    if look_ahead and proposal is not None:
+        raise UserError("A proposal that looks ahead is made here: give one, or let look_ahead be true, not both.")
+    if look_ahead:
+        check_look_ahead(sampler)
     settings = {
         "n": n,
         "seed": seed,
@@ -78,7 +92,7 @@ def distil(
     }
 
     def generator(number: int) -> Generator:
-        return Generator(device=_device(target)).manual_seed(folded(seed, 0, number))
+        return Generator(device=device_of(target)).manual_seed(folded(seed, 0, number))
 
     with _opened(path, settings, seed) as (descriptor, stage):
         record = _resumed(path, stage, descriptor)
@@ -98,12 +112,9 @@ def distil(
                     os.ftruncate(descriptor, record.bytes)  # a round that the record does not have
                 progress.advance(record.lines)
                 left = n - record.lines
-                trial = partial(
-                    draw_round, sampler, target, proposal=proposal, ceiling=record.ceiling,
-                    weighted_draws=weighted_draws, generator=generator(FORECAST),
-                )  # fmt: skip
-                forecast("distilling", left, min(TRIAL, left // TRIAL_SHARE), trial)
                 drawing = _Drawing(sampler, target, proposal, record.ceiling, weighted_draws, decode, seed)
+                trial = partial(drawing.draw, generator=generator(FORECAST))
+                forecast("distilling", left, min(TRIAL, left // TRIAL_SHARE), trial)
                 sizes = [(number, min(round_size, n - number * round_size)) for number in range(record.rounds_in_all)]
                 rounds = run_shards(_round, drawing, sizes[record.rounds :], workers=workers, in_order=True)
                 with closing(rounds):
@@ -132,44 +143,22 @@ class _Drawing(NamedTuple):
     decode: Callable[[list[int]], str]
     seed: int
 
+    def draw(self, size: int, generator: Generator) -> DistillationRound:
+        return draw_round(
+            self.sampler, self.target, size, proposal=self.proposal, ceiling=self.ceiling,
+            weighted_draws=self.weighted_draws, generator=generator,
+        )  # fmt: skip
+
 
 def _round(common: _Drawing, job: tuple[int, int]) -> Lines:
     number, size = job
     target, space = common.target, _space(common.target, common.proposal)
-    drawn = draw_round(
-        common.sampler,
-        target,
-        size,
-        proposal=common.proposal,
-        ceiling=common.ceiling,
-        weighted_draws=common.weighted_draws,
-        generator=Generator(device=_device(target)).manual_seed(shard_seed(common.seed, number)),
-    )
+    drawn = common.draw(size, Generator(device=device_of(target)).manual_seed(shard_seed(common.seed, number)))
 
     def text(x: Sequences) -> bytes:
         return _text(x, space, common.decode)
 
     return lines_of(drawn, _features(target), has_end=space.end is not None, text=text)
-
-
-def _check(
-    n: int,
-    path: Path,
-    round_size: int,
-    weighted_draws: int,
-    sampler: Sampler,
-    proposal: Distribution | None,
-    look_ahead: bool,
-) -> None:
-    for name, number in {"n": n, "round_size": round_size, "weighted_draws": weighted_draws}.items():
-        if number < 1:
-            raise UserError(f"A distillation needs {name} to be at least 1, not {number}.")
-    if path.suffix in OPENERS:
-        raise UserError(f"Lines are written as plain text: choose a name that does not end in {path.suffix}.")
-    if look_ahead and proposal is not None:
-        raise UserError("A proposal that looks ahead is made here: give one, or let look_ahead be true, not both.")
-    if look_ahead:
-        check_look_ahead(sampler)
 
 
 def _guided(sampler: Sampler, target: Target, n: int, generator: Generator) -> Distribution:
@@ -219,11 +208,6 @@ def _features(target: Target) -> Features | None:
 def _space(target: Target, proposal: Distribution | None) -> Space:
     space: Space = proposal_for(target, proposal).space
     return space
-
-
-def _device(target: Target) -> torch.device:
-    weights = next(target.parameters(), None) if isinstance(target, nn.Module) else None
-    return torch.device("cpu") if weights is None else weights.device
 
 
 def _text(x: Sequences, space: Space, decode: Callable[[list[int]], str]) -> bytes:

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from ebar.estimators.log_z import log_mean
 from ebar.estimators.moments import feature_means
-from ebar.maths.exponential_family import Tilt, inverse, match, tilt
+from ebar.maths.exponential_family import Tilt, distances, inverse, match, tilt
 from ebar.maths.importance import diagnose
 from ebar.maths.jackknife import half_width
 from ebar.maths.log_space import effective_sample_size
-from ebar.maths.profile import distances
 from ebar.samplers.trade_off import QUANTILE
 from ebar.training.moment_matching.diagnosis import (
     Finding,
