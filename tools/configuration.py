@@ -3,7 +3,6 @@
 A command is asked what it would read, as its own `main` reads it; a test compares the page with what comes out.
 """
 
-import importlib
 import inspect
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,14 +55,14 @@ def asked(command: str) -> Asked | None:
     entry = COMMANDS[command]
     if command == "help" or not isinstance(entry, Command) or any(name.startswith(f"{command} ") for name in COMMANDS):
         return None
-    module = importlib.import_module(f"ebar.cli.{entry.file or command.replace(' ', '_')}")
+    main = entry.load(command)
 
     def thrown(words: Any, files: Any, manual: Manual, kinds: Sequence[type], *texts: Any) -> Any:
         raise Asked(manual, kinds)
 
     with patch.object(reader, "_read", thrown):
         try:
-            module.main([])
+            main([])
         except Asked as found:
             return found
     return None

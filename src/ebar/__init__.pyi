@@ -133,12 +133,12 @@ from ebar.journeys.finetune.journey import finetune as finetune
 from ebar.journeys.gam.journey import gam as gam
 from ebar.journeys.game.journey import GameTraining as GameTraining
 from ebar.journeys.game.journey import game as game
-from ebar.journeys.grammar import grammar as grammar
 from ebar.journeys.infill import infill as infill
 from ebar.journeys.pretrain import pretrain as pretrain
 from ebar.journeys.residual.journey import residual as residual
-from ebar.journeys.reward import Rewarded as Rewarded
-from ebar.journeys.reward import reward as reward
+from ebar.journeys.texts import Rewarded as Rewarded
+from ebar.journeys.texts import grammar as grammar
+from ebar.journeys.texts import reward as reward
 from ebar.journeys.train import train as train
 from ebar.maths.orders import arranged as arranged
 from ebar.models.classifiers import ConvolutionalClassifier as ConvolutionalClassifier

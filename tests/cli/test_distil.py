@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ebar.cli import distil, main
+from ebar.cli import main, tilted
 from ebar.training import distillation
 from tests.cli.test_commands import answer, complaint
 
@@ -63,7 +63,7 @@ def test_interrupted_it_says_so_and_the_same_command_goes_on(
 
         return real(*arguments, **{**options, "decode": decode})
 
-    monkeypatch.setattr(distil, "distil", interrupted)
+    monkeypatch.setattr(tilted, "distil", interrupted)
     capsys.readouterr()
     assert main(words("cut")) == 130
     assert "interrupted after 60 lines: run the same command to go on" in capsys.readouterr().out

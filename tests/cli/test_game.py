@@ -9,7 +9,7 @@ import torch
 
 import ebar
 from ebar.cli import main
-from ebar.journeys.game.played import Played
+from ebar.journeys.game.journey import Played
 from ebar.training.run import Run
 from tests.cli.test_commands import answer, complaint
 

@@ -10,7 +10,7 @@ from torch import Generator
 import ebar
 from ebar.build.train import load_trained
 from ebar.cli import main
-from ebar.journeys.complete import complete_images
+from ebar.journeys.decode import complete_images
 from ebar.maths.enumeration import all_sequences
 from tests.cli.test_commands import answer
 

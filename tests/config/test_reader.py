@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from ebar.backbones import BACKBONES
-from ebar.cli import residual_generate
+from ebar.cli import residual
 from ebar.config import reader
-from ebar.config.reader import read
+from ebar.config.reader import Manual, read
 from ebar.config.train import MANUAL, TrainConfig
 from ebar.errors import UserError
 
@@ -63,6 +63,6 @@ def test_no_more_parsers_are_kept_than_are_asked_for_in_turn(monkeypatch: pytest
 
 @pytest.mark.parametrize("text", ["# one", "null", "{a: b}", "a: b", ""])
 def test_a_text_that_may_be_left_out_is_taken_as_it_stands(text):
-    words, manual, kind = ["runs/mine"], residual_generate.MANUAL, residual_generate.GenerateConfig
+    words, manual, kind = ["runs/mine"], Manual.of(residual.generate.__doc__), residual.GenerateConfig
     assert read([*words, "--prompt", text], manual, kind).prompt == text
     assert read(words, manual, kind).prompt is None

@@ -15,7 +15,7 @@ from ebar.estimators.log_z import log_mean, log_z
 from ebar.features.feature import Features, bind, negated
 from ebar.features.regular import Expression, whole
 from ebar.features.rules import Canonical, Grammar, RegularRule, Rule, json_schema, obeys
-from ebar.journeys.grammar import grammar
+from ebar.journeys.texts import grammar
 from ebar.maths.enumeration import all_sequences
 from ebar.models.tabular import Tabular
 from ebar.models.tilted import Tilted

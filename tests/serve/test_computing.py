@@ -17,8 +17,7 @@ from ebar.serve.allowance import Allowance, StoppedError
 from ebar.serve.found import Asked, Found, Part, Progress
 from ebar.serve.limits import Limits
 from ebar.serve.playground import Playground
-from ebar.serve.residual import energised, parts_joint
-from ebar.serve.tilting import constrained
+from ebar.serve.tilting import constrained, energised, parts_joint
 from ebar.types import Space
 from tests.serve.models import InMemory, Slow, coin, opened, residual
 

@@ -1,19 +1,34 @@
-"""From the configuration of a controlled model to its objects: language model and constraints; and the journey."""
+"""From the configuration of a controlled model to its objects: language model and constraints; and the journey.
 
-from collections.abc import Sequence
+A file of prompts becomes a file of what follows them: one line each, gone on with where it was stopped.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ebar.build.terms import read_feature, split_term
 from ebar.build.train import load_trained
 from ebar.config.control import MANUAL, CheckConfig, ControlConfig, read_control
+from ebar.config.prompts import MANUAL as PROMPTS
+from ebar.config.prompts import PromptsConfig
 from ebar.config.reader import described
-from ebar.errors import UserError
+from ebar.errors import Interrupted, UserError
 from ebar.features.feature import Feature
 from ebar.journeys.control.bending import Bend, bend
 from ebar.journeys.control.controlled import Controlled
+from ebar.journeys.control.controlled_prompts import OfPrompt
 from ebar.journeys.control.journey import control
+from ebar.journeys.control.prompts import Summary, control_prompts
 from ebar.models.construction import from_pretrained
+from ebar.progress import bar
+from ebar.store import open_store
+from ebar.store.writing import plain, saving, to_json
+from ebar.training.stopping import interruptible
+from ebar.types import Estimate
 
 
 def fit_control(config: ControlConfig, folder: Path | None) -> Controlled:
@@ -74,3 +89,91 @@ def read_constraints(terms: Sequence[str]) -> list[tuple[Feature, float]]:
     if not found:
         raise UserError("There is nothing to control: give --features KIND:ARGUMENT=MOMENT.")
     return found
+
+
+def read_prompts(path: Path) -> Iterator[str]:
+    """Prompts one by one, blank lines left out; the file is never in memory as a whole."""
+    if not path.is_file():
+        raise UserError(f"There is no file {path} of prompts.")
+    with path.open(encoding="utf-8", errors="strict") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            if path.suffix != ".jsonl":
+                yield line.rstrip("\r\n")
+                continue
+            try:
+                prompt = json.loads(line)["prompt"]
+            except (ValueError, KeyError, TypeError):
+                prompt = None
+            if not isinstance(prompt, str):
+                raise UserError(f'Line {number} of {path} is no prompt: each is an object with a text "prompt".')
+            yield prompt
+
+
+def run_prompts(config: PromptsConfig, folder: Path) -> dict[str, Any]:
+    """Lines for all prompts in `folder`, and the means over them."""
+    wanted = read_constraints(config.features) if config.features or not config.suffix else []
+    model = load_model_at(config.model, length=config.length, ends=config.ends, device=config.device)
+    advice = f"choose another --name, or delete {folder}"
+    description = described(folder, PROMPTS, config)
+    with open_store(folder, description=description, seed=config.seed, take_over=True, advice=advice) as store:
+        made = control_prompts(
+            model, wanted, read_prompts(config.prompts), per_prompt=config.per_prompt, suffix=config.suffix,
+            length=min(config.length, model.space.length), draws=config.draws, sample=config.sample,
+            surrogate_draws=config.surrogate_draws, rounds=config.rounds, round_draws=config.round_draws,
+            rows=config.rows, seed=config.seed,
+        )  # fmt: skip
+        solved = made.fitted[0]
+        names = [one.feature.name for one in made.constraints]
+        found = {"lambda": dict(zip(names, solved.coefficients.tolist(), strict=True)), "prompts": len(made.sample)}
+        store.write("lambda.json", to_json(found, indent=1))
+        path = store.folder / "prompts.jsonl"
+        done = _resumed(path, made.at_once)
+        with saving(str(path)), path.open("ab") as out, bar("prompts", None, "prompts") as progress:
+            progress.advance(done)
+            rest = islice(read_prompts(config.prompts), done, None)
+            with interruptible() as stop:
+                for number, one in enumerate(
+                    made.stream(rest, texts=config.texts, weights=config.weights, first=done), start=done + 1
+                ):
+                    out.write(json.dumps(json.loads(to_json(_line(one))), ensure_ascii=False).encode() + b"\n")
+                    progress.advance(1)
+                    if stop.requested and number % made.at_once == 0:
+                        raise Interrupted(store.folder)
+        summary = summarised(path)
+        result = {"prompts": summary.prompts, "means": summary.means(), "warning": summary.warning, **found}
+        store.write("results.json", to_json(plain(result), indent=1))
+    return result
+
+
+def summarised(path: Path) -> Summary:
+    """Means over the lines of a file, read one by one."""
+    summary = Summary()
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            tree = json.loads(line)
+            figures = {"log Z": tree["log_z"], **tree["moments"]}
+            summary.add(tree["prompt"], {name: Estimate.from_dict(one) for name, one in figures.items()})
+    return summary
+
+
+def _line(one: OfPrompt) -> dict[str, Any]:
+    tree = plain(one)
+    return {name: value for name, value in tree.items() if name != "draws" or value}
+
+
+def _resumed(path: Path, at_once: int) -> int:
+    """How many prompts are done: whole batches of whole lines; what is beyond is cut off."""
+    if not path.exists():
+        return 0
+    done = lines = size = kept = 0
+    with path.open("rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            size, lines = size + len(line), lines + 1
+            if lines % at_once == 0:
+                done, kept = lines, size
+    os.truncate(path, kept)
+    return done

@@ -10,7 +10,7 @@ from ebar.build.train import load_trained
 from ebar.data.built_tokeniser import SOURCE_TOKENISER, TOKENISER
 from ebar.errors import UserError
 from ebar.journeys.export import WEIGHTS, Exported, To, check_place, export, packed, written_folder
-from ebar.journeys.finetune.description import ENCODER
+from ebar.journeys.finetune.journey import ENCODER
 from ebar.journeys.train import SHAPE
 from ebar.models.truncated import Truncated
 from ebar.store.stages import CONFIG

@@ -21,9 +21,7 @@ from ebar.data.tokenisers import Tokeniser
 from ebar.devices import device_at_hand, device_named
 from ebar.energies.reencoded import load_encoder
 from ebar.errors import UserError
-from ebar.journeys.finetune.description import ENCODER
-from ebar.journeys.finetune.journey import Finetuned, finetune
-from ebar.journeys.finetune.made import ONE, new_model
+from ebar.journeys.finetune.journey import ENCODER, ONE, Finetuned, finetune, new_model
 from ebar.models.task.encoders import ENCODERS, is_xlnet, task_encoder
 from ebar.models.xlnet_weights import xlnet_from_hugging_face
 from ebar.store.stages import CONFIG
@@ -42,9 +40,7 @@ class Start:
     folder: Path | None = None
 
 
-def finetune_as(
-    config: FinetuneConfig, folder: Path | None, *, replace_config: bool = False, quiet: bool = True
-) -> Finetuned:
+def finetune_as(config: FinetuneConfig, folder: Path | None, **going: Any) -> Finetuned:
     """Seeds all random sources, reads network and data, and trains, in that order."""
     device = device_named(config.device)
     generator = seeded(config.seed, device=device, rank=distributed.rank())
@@ -64,7 +60,7 @@ def finetune_as(
         mixing=config.mixing,
         monitor=config.monitor,
         generator=generator,
-        **training_arguments(config, folder, MANUAL, replace_config=replace_config, quiet=quiet),
+        **training_arguments(config, folder, MANUAL, **going),
     )
 
 
@@ -117,9 +113,7 @@ def start_from(where: str, device: str) -> Start:
     return Start(model=model, tokeniser=own, folder=folder)
 
 
-def read_tasks(
-    config: FinetuneConfig, tokeniser: Tokeniser | None, folder: Path | None
-) -> dict[str, LabelledCorpus]:  # fmt: skip
+def read_tasks(config: FinetuneConfig, tokeniser: Tokeniser | None, folder: Path | None) -> dict[str, LabelledCorpus]:
     """The data, in the tokens of the pretrained network; without one the first task's texts make a tokeniser."""
     first = config.data.read(tokeniser=tokeniser, seed=config.seed, folder=folder)
     tasks = {ONE: first}

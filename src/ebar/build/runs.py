@@ -12,11 +12,10 @@ from typing import Any
 
 import yaml
 
-from ebar.build.classify import load_classified
 from ebar.build.control import open_control
 from ebar.build.finetune import load_finetuned
 from ebar.build.gam import load_gam
-from ebar.build.game import load_game
+from ebar.build.game import load_classified, load_game
 from ebar.build.residual import load_residual
 from ebar.build.train import load_trained
 from ebar.config.classify import ClassifyConfig

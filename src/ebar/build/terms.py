@@ -37,12 +37,6 @@ def read_feature(words: str) -> Feature:
     return made
 
 
-def read_term(term: str, number: str, example: str) -> tuple[Feature, float]:
-    """A feature and the number that KIND:ARGUMENT=NUMBER ends in."""
-    words, value = split_term(term, number, example)
-    return read_feature(words), value
-
-
 def split_term(term: str, number: str, example: str) -> tuple[str, float]:
     """The words of a term and its number."""
     words, equals, value = term.rpartition("=")
@@ -56,13 +50,13 @@ def split_term(term: str, number: str, example: str) -> tuple[str, float]:
 
 def read_energy(terms: Sequence[str], reading: Reading) -> Linear:
     """A linear energy from terms KIND:ARGUMENT=COEFFICIENT; ! in front of KIND makes the feature's absence count."""
-    pairs = [read_term(term, "COEFFICIENT", "motif:101=2.5") for term in terms]
-    for term, (_, coefficient) in zip(terms, pairs, strict=True):
+    pairs = [split_term(term, "COEFFICIENT", "motif:101=2.5") for term in terms]
+    made = [read_feature(words) for words, _ in pairs]
+    for term, (words, coefficient) in zip(terms, pairs, strict=True):
         if coefficient == math.inf:
-            words = term.rpartition("=")[0]
             hard = f"{words.removeprefix('!')}=-inf" if words.startswith("!") else f"!{words}=-inf"
             raise UserError(f"A hard constraint forbids the opposite: write '{hard}' in place of {term!r}.")
-    features = Features([bind(feature, reading) for feature, _ in pairs])
+    features = Features([bind(feature, reading) for feature in made])
     try:
         return Linear(features, torch.tensor([coefficient for _, coefficient in pairs], dtype=torch.float64))
     except ValueError as error:

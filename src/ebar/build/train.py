@@ -8,7 +8,7 @@ A trained run, opened: its best model and its data.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from ebar.journeys.train import SHAPE, Trained, train
 from ebar.models.construction import Autoregressive, assemble
 from ebar.objectives import OBJECTIVES
 from ebar.training import distributed
-from ebar.training.metrics import Sink
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES
 from ebar.training.randomness import seeded
 from ebar.training.train import History, load_best
@@ -56,7 +55,7 @@ def load_model(run: TrainConfig, folder: Path, space: Space) -> Autoregressive:
 
 
 def training_arguments(
-    config: Any, folder: Path | None, manual: Manual, *, replace_config: bool, quiet: bool
+    config: Any, folder: Path | None, manual: Manual, *, replace_config: bool = False, quiet: bool = True
 ) -> dict[str, Any]:
     """What a configuration says alike to every journey that trains."""
     return {
@@ -71,30 +70,16 @@ TRUNK = "trunk"
 
 
 def train_as(
-    run: TrainConfig,
-    folder: Path | None,
-    *,
-    data: Corpus | None = None,
-    replace_config: bool = False,
-    trunk: Path | None = None,
-    until: int | None = None,
-    quiet: bool = True,
-    sinks: Sequence[Sink] = (),
-) -> Trained[Autoregressive]:
-    """Seeds all random sources, reads the data, builds the model and trains it, in that order."""
+    run: TrainConfig, folder: Path | None, *, data: Corpus | None = None, replace_config: bool = False,
+    quiet: bool = True, **more: Any,
+) -> Trained[Autoregressive]:  # fmt: skip
+    """Seeds all random sources, reads the data, builds the model and trains it, in that order; `more` as in `train`."""
     generator = seeded(run.seed, device=device_named(run.device), rank=distributed.rank())
     data = data or build_corpus(run, folder)
     model = build_model(run, data.space, data.shape)
-    return train(
-        model,
-        data,
-        objective=run.objective.make(OBJECTIVES, model=model),
-        generator=generator,
-        trunk=trunk,
-        until=until,
-        sinks=sinks,
-        **training_arguments(run, folder, MANUAL, replace_config=replace_config, quiet=quiet),
-    )
+    more |= training_arguments(run, folder, MANUAL, replace_config=replace_config, quiet=quiet)
+    objective = run.objective.make(OBJECTIVES, model=model)
+    return train(model, data, objective=objective, generator=generator, **more)
 
 
 def train_branches(

@@ -12,16 +12,21 @@ from ebar.tables import Table, import_plug_ins
 class Command:
     """A command of this folder, imported when it is run: `main(words) -> int` in the file of its name.
 
-    `ebar residual train` is in `residual_train.py`, unless another `file` is named: a module `list` here would hide
-    Python's own. One that has parts has no file, but
-    words about them all.
+    Of one that has parts there are words about them all, and each is a function of that file: `ebar residual train` is
+    `train` in `residual.py`. Another `place` is named, `FILE.FUNCTION`.
     """
 
-    def __init__(self, help: str, *, about: str = "", example: str = "", file: str | None = None):
+    def __init__(self, help: str, *, about: str = "", example: str = "", place: str = ""):
         self.__doc__ = help
-        self.file = file
+        self.place = place
         self.about = about
         self.example = example
+
+    def load(self, name: str) -> Callable[[Sequence[str]], int]:
+        """What runs it."""
+        file, _, function = (self.place or name.replace(" ", ".")).partition(".")
+        found: Callable[[Sequence[str]], int] = getattr(importlib.import_module(f"ebar.cli.{file}"), function or "main")
+        return found
 
 
 # A line here, and a file of that name, is a command. From outside: `COMMANDS["mine"] = main`.
@@ -29,8 +34,8 @@ COMMANDS: Table[Command | Callable[[Sequence[str]], int]] = Table(
     "command",
     {
         "help": Command("what a command is for, its options and an example"),
-        "list": Command("the runs of a folder: kind, data, step, best figure, finished or not", file="list_runs"),
-        "show": Command("what a run is, its curves as a page, and what can be done with it next", file="show_run"),
+        "list": Command("the runs of a folder: kind, data, step, best figure, finished or not", place="list_runs"),
+        "show": Command("what a run is, its curves as a page, and what can be done with it next", place="show_run"),
         "language": Command("define a language exactly: counts, entropy, samples, comparison"),
         "train": Command("fit an autoregressive model to a language or to your own data"),
         "pack": Command("the tokens of a text larger than memory, on disk: by many processes, resumable"),
@@ -65,8 +70,13 @@ ebar control fit --name rabbits --model FOLDER --features 'word:rabbit|bunny=1' 
         "control prompts": Command("constraints on what follows each prompt of a file, in bounded memory"),
         "control sample": Command("draw text of the controlled model, with weights"),
         "control tune": Command("make a model of its own of it, by policy gradient or from its texts"),
-        "control reward": Command("what a reward of texts can come to, and how far from the model; best-of-n beside"),
-        "control grammar": Command("texts that obey a grammar, a JSON schema or an expression, with weights"),
+        "control reward": Command(
+            "what a reward of texts can come to, and how far from the model; best-of-n beside",
+            place="control_texts.towards",
+        ),
+        "control grammar": Command(
+            "texts that obey a grammar, a JSON schema or an expression, with weights", place="control_texts.within"
+        ),
         "game": Command(
             "a generator and an energy trained against each other, on points or images: train, sample, rank",
             about="""A generator draws, an energy tells its draws from the data; with an entropy in the generator's cost
@@ -81,14 +91,18 @@ ebar game train --name biased --data.mixture biased_gaussians --entropy.weight 0
         "game rank": Command("data by energy, the likeliest first"),
         "sample": Command("draw from a trained model, or from the model tilted by an energy"),
         "decode": Command("translate or continue lines: beam search, greedy, sampling, energy resampling"),
-        "distil": Command("draws of a tilted model, to a file to train on; stopped at any instant, it goes on"),
+        "distil": Command(
+            "draws of a tilted model, to a file to train on; stopped at any instant, it goes on", place="tilted.to_file"
+        ),
         "evaluate": Command("cross-entropy and feature frequencies of a trained model, with intervals"),
         "dynamic": Command("the perplexity of a text for a model that goes on learning from it, with intervals"),
         "compare": Command("two runs on the same test items, paired, with intervals; per byte where tokens differ"),
         "export": Command("the best weights of a run, for transformers or as safetensors"),
-        "push": Command("a finished run, to the hub of Hugging Face"),
-        "pull": Command("a run that `ebar push` put on the hub of Hugging Face"),
-        "estimate": Command("log Z, moments and divergences of a tilted model, with intervals"),
+        "push": Command("a finished run, to the hub of Hugging Face", place="hub.push"),
+        "pull": Command("a run that `ebar push` put on the hub of Hugging Face", place="hub.pull"),
+        "estimate": Command(
+            "log Z, moments and divergences of a tilted model, with intervals", place="tilted.figures_of"
+        ),
         "diversity": Command("how alike the lines of a file are: distinct n-grams, self-BLEU"),
         "rate": Command(
             "which of two texts people find better, without knowing whose they are: make, read",
@@ -97,7 +111,7 @@ ebar game train --name biased --data.mixture biased_gaussians --entropy.weight 0
   ebar rate read pairs.key.json --ratings ratings-*.json""",
         ),
         "rate make": Command("the page, and the key that tells which text is whose"),
-        "rate read": Command("how often ours was preferred, from the ratings and the key"),
+        "rate read": Command("how often ours was preferred, from the ratings and the key", place="rate.ratings"),
         "reproduce": Command("run a published table or figure again, at scale demo, cpu or paper"),
         "serve": Command("a playground in the browser: words of a model and of its energy, side by side"),
         "doctor": Command("what is installed, what is missing and how to get it"),
@@ -180,7 +194,7 @@ def dispatch(words: Sequence[str]) -> int:
             raise UserError(f"There is no part {words[1]!r} of `ebar {words[0]}`: choose one of {', '.join(options)}.")
         entry = COMMANDS[name]
     if isinstance(entry, Command):
-        entry = importlib.import_module(f"ebar.cli.{entry.file or name.replace(' ', '_')}").main
+        entry = entry.load(name)
     return int(entry(rest))
 
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ebar.build.classify import classify_as
+from ebar.build.game import classify_as
 from ebar.cli.folder import carry_out
 from ebar.cli.train import TrainPlace
 from ebar.config.classify import MANUAL, ClassifyConfig
@@ -45,9 +45,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _said(figures: dict[str, Estimate]) -> str:
-    return ", ".join(
-        f"{NAMES[name]} {one.value:.2%} [{one.low:.2%}, {one.high:.2%}]" for name, one in figures.items()
-    )  # fmt: skip
+    return ", ".join(f"{NAMES[name]} {one.value:.2%} [{one.low:.2%}, {one.high:.2%}]" for name, one in figures.items())
 
 
 def _figures(found: Classified) -> dict[str, Any]:

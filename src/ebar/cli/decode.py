@@ -19,7 +19,7 @@ from pathlib import Path
 from torch import Generator
 
 from ebar.build.train import load_trained
-from ebar.cli.show import show_json
+from ebar.cli.show import show_json, show_warnings
 from ebar.config.drawing import OfRun
 from ebar.config.reader import Manual, given_options, option, read
 from ebar.data.corpus import numbered_lines
@@ -71,8 +71,7 @@ def main(words: Sequence[str]) -> int:
                 sys.stdout.write(start + output.text.replace("\n", "\\n") + "\n")
     if config.json:
         show_json({"method": config.method, "lines": found, "warnings": list(warnings)})
-    for warning in warnings:
-        sys.stderr.write(f"⚠ {warning}\n")
+    show_warnings(warnings, aside=True)
     return 0
 
 

@@ -13,7 +13,6 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import metadata
 
 from ebar.config.reader import Answer, Manual, read
@@ -35,14 +34,9 @@ PURPOSES = {
 MANUAL = Manual.of(__doc__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DoctorConfig(Answer):
-    """How it answers."""
-
-
 def main(words: Sequence[str]) -> int:
     """Look around, change nothing."""
-    arguments = read(words, MANUAL, DoctorConfig)
+    arguments = read(words, MANUAL, Answer)
     found = findings()
     if arguments.json:
         sys.stdout.write(json.dumps(found, indent=1) + "\n")

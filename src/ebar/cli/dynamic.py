@@ -28,7 +28,7 @@ from ebar.data.tokenisers import Tokeniser
 from ebar.errors import UserError
 from ebar.evaluation.blocks import BLOCKS
 from ebar.evaluation.dynamic import DECAY, EPSILON, LEARNING_RATE
-from ebar.journeys.dynamic import dynamic
+from ebar.journeys.evaluate import dynamic
 from ebar.models.construction import from_pretrained
 from ebar.progress import shown
 from ebar.training.run import Run

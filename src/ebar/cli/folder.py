@@ -10,6 +10,7 @@ from ebar.cli.show import show_json
 from ebar.config.reader import Answer
 from ebar.errors import UserError
 from ebar.progress import shown
+from ebar.shards import Workers
 from ebar.training import distributed
 
 Found = TypeVar("Found")
@@ -29,6 +30,11 @@ class RunFolder(Answer):
         return run_folder(self.runs, self.name)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SharedRunFolder(RunFolder, Workers):
+    """The same of a run whose work several processes share."""
+
+
 def run_folder(runs: Path, name: str) -> Path:
     """The folder of a run; its name is one folder's, not a path."""
     if not name or Path(name).name != name or name.startswith(".") or "\0" in name:
@@ -37,11 +43,7 @@ def run_folder(runs: Path, name: str) -> Path:
 
 
 def carry_out(
-    place: Any,
-    work: Callable[[], Found],
-    *,
-    to_dict: Callable[[Found], dict[str, Any]],
-    show: Callable[[Found], None],
+    place: Any, work: Callable[[], Found], *, to_dict: Callable[[Found], dict[str, Any]], show: Callable[[Found], None]
 ) -> int:
     """Do the work of a command and print what came of it; interrupted, say that the run can be continued.
 

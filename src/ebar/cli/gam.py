@@ -2,28 +2,21 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ebar.build.gam import make_gam
-from ebar.cli.folder import RunFolder, carry_out
-from ebar.cli.show import show_table
+from ebar.cli.folder import SharedRunFolder, carry_out
+from ebar.cli.show import show_table, show_warnings
 from ebar.cli.train import say_backbone
 from ebar.config.gam import MANUAL, GamConfig
 from ebar.config.reader import read
 from ebar.journeys.gam.figures import GamFigures
-from ebar.shards import Workers
 from ebar.types import Estimate
-
-
-@dataclass(frozen=True, kw_only=True)
-class GamPlace(RunFolder, Workers):
-    """Where the run is kept, and where samples of P_λ are drawn."""
 
 
 def main(words: Sequence[str]) -> int:
     """The whole journey, or the rest of one that was interrupted."""
-    config, place = read(words, MANUAL, GamConfig, GamPlace)
+    config, place = read(words, MANUAL, GamConfig, SharedRunFolder)
     say_backbone(words, config, place)
     return carry_out(
         place,
@@ -43,8 +36,7 @@ def _show(figures: GamFigures, folder: Path) -> None:
     several = len(figures.fitted) > 1
     rounds = [f"λ, round {number}" if several else "λ" for number in range(1, len(figures.fitted) + 1)]
     show_table("how much each feature counts", ["feature", *rounds], coefficients)
-    for warning in figures.warnings:
-        sys.stdout.write(f"⚠ {warning}\n")
+    show_warnings(figures.warnings)
     sys.stdout.write(f"{figures.verdict}\n")
     sys.stdout.write(f"{folder / 'report.html'}\n")
 

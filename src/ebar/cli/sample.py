@@ -25,20 +25,19 @@ from ebar.bounds import Count, Share
 from ebar.build.drawing import Opened, build_proposal, drawing_from
 from ebar.build.train import load_trained
 from ebar.cli.decode import input_lines
-from ebar.cli.show import show_json
+from ebar.cli.show import show_json, write_sheet
 from ebar.config.drawing import TiltedDrawing
 from ebar.config.reader import Manual, given_options, list_option, option, read
 from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
 from ebar.estimators.log_z import log_z
-from ebar.journeys.complete import complete_images
+from ebar.journeys.decode import complete_images
 from ebar.journeys.train import Trained
 from ebar.progress import shown
 from ebar.report.image_sheet import Shape, completion_sheet, sample_sheet
 from ebar.samplers.draw import stream
 from ebar.samplers.importance import Ancestral
-from ebar.store.writing import replace, saving
 from ebar.types import Sequences, Weighted
 
 MANUAL = Manual.of(__doc__)
@@ -186,9 +185,7 @@ def _shape(data: Corpus) -> Shape:
 
 
 def _on_a_sheet(path: Path, sheet: bytes, config: SampleConfig) -> dict[str, Any]:
-    with saving(str(path)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, sheet)
+    write_sheet(path, sheet)
     if not config.json:
         sys.stdout.write(f"{path}\n")
     return {"draws": config.n, "output": str(path)}

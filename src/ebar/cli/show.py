@@ -1,10 +1,11 @@
 """How commands show figures: JSON for programs, tables for people."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from ebar.store.writing import to_json
+from ebar.store.writing import replace, saving, to_json
 from ebar.types import Estimate
 
 
@@ -29,6 +30,18 @@ def show_with_texts(title: str, figures: Mapping[str, object], texts: Sequence[s
     show(title, figures, as_json=False)
     sys.stdout.write("".join(text.replace("\n", "\\n") + "\n" for text in texts))
     return 0
+
+
+def show_warnings(warnings: Iterable[str], *, aside: bool = False) -> None:
+    """A line each, or `aside` on standard error, where it disturbs no output."""
+    (sys.stderr if aside else sys.stdout).write("".join(f"⚠ {warning}\n" for warning in warnings))
+
+
+def write_sheet(path: Path, sheet: bytes) -> None:
+    """A PNG file."""
+    with saving(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, sheet)
 
 
 def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -2,26 +2,19 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ebar.build.sweep import make_sweep
-from ebar.cli.folder import RunFolder, carry_out
-from ebar.cli.show import show_table
+from ebar.cli.folder import SharedRunFolder, carry_out
+from ebar.cli.show import show_table, show_warnings
 from ebar.config.reader import read
 from ebar.config.sweep import MANUAL, SweepConfig
 from ebar.journeys.sweep.journey import Swept, trial_folder
-from ebar.shards import Workers
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepPlace(RunFolder, Workers):
-    """Where the trials are kept, and where they are run."""
 
 
 def main(words: Sequence[str]) -> int:
     """All trials, or the rest of a sweep that was stopped."""
-    config, place = read(words, MANUAL, SweepConfig, SweepPlace)
+    config, place = read(words, MANUAL, SweepConfig, SharedRunFolder)
 
     def show(made: tuple[Swept, str]) -> None:
         found, command = made
@@ -29,9 +22,8 @@ def main(words: Sequence[str]) -> int:
         rows = [[one.number, *one.values.values(), one.state or "under way", one.figure] for one in ranked[:10]]
         names = list(found.trials[0].values) if found.trials else []
         show_table(f"{found.folder}: {len(found.trials)} trials", ["trial", *names, "state", "validation loss"], rows)
-        for one in found.trials:
-            if one.state == "failed":
-                sys.stderr.write(f"⚠ trial {one.number} failed: {one.problem}\n")
+        failed = [one for one in found.trials if one.state == "failed"]
+        show_warnings((f"trial {one.number} failed: {one.problem}" for one in failed), aside=True)
         sys.stdout.write(f"best: {command}\n{place.folder / 'report.html'}\n")
 
     return carry_out(place, lambda: make_sweep(config, place.folder, workers=place), to_dict=_figures, show=show)

@@ -17,8 +17,7 @@ from ebar.bounds import Amount, Location, Seed, Share
 from ebar.config.reader import Chosen, Manual, choice, list_option
 from ebar.config.train import Computed
 from ebar.data.labelled import LabelledData
-from ebar.journeys.finetune.journey import COURSE, OPTIMISER
-from ebar.journeys.finetune.made import Head
+from ebar.journeys.finetune.journey import COURSE, OPTIMISER, Head
 from ebar.models.task.encoders import ENCODERS
 from ebar.training.course import Training
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES

@@ -25,8 +25,7 @@ from ebar.objectives.entropy_terms import ENTROPIES
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES
 
 MANUAL = Manual.of(
-    __doc__,
-    defaults={"optimiser.learning_rate": OPTIMISER.learning_rate, "optimiser.betas": list(OPTIMISER.betas)},
+    __doc__, defaults={"optimiser.learning_rate": OPTIMISER.learning_rate, "optimiser.betas": list(OPTIMISER.betas)}
 )
 
 

@@ -9,6 +9,7 @@ Example:
     ebar sweep run.yaml --over optimiser.learning_rate=1e-4..1e-2:log backbone.hidden=32,64,128 --backend joblib
 """
 
+import copy
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,7 @@ def _value(word: str) -> Value:
 
 def with_values(tree: dict[str, Any], values: Any) -> dict[str, Any]:
     """A configuration with other values of some options, by their names on the command line."""
-    found: dict[str, Any] = _copied(tree)
+    found = copy.deepcopy(tree)
     for name, value in values.items():
         *groups, last = name.split(".")
         inside = found
@@ -101,7 +102,3 @@ def with_values(tree: dict[str, Any], values: Any) -> dict[str, Any]:
                 raise UserError(f"{name} cannot be tried: {group} is no group of options.")
         inside[last] = value
     return found
-
-
-def _copied(tree: Any) -> Any:
-    return {key: _copied(value) for key, value in tree.items()} if isinstance(tree, dict) else tree

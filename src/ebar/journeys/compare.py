@@ -13,17 +13,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ebar.data.built_tokeniser import written
 from ebar.data.corpus import Corpus
 from ebar.data.stream import Stream
-from ebar.data.tokenisers import Spells, Storable, Tokeniser
+from ebar.data.tokenisers import Spells
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
 from ebar.estimators.moments import weighted_mean
 from ebar.evaluation.cross_entropy import negative_log_scores
 from ebar.evaluation.segments import in_columns
 from ebar.journeys.evaluate import COLUMNS
-from ebar.journeys.train import Trained
+from ebar.journeys.train import Trained, as_kept
 from ebar.models.continued import segment_log_probs
 from ebar.models.stepwise import token_log_probs
 from ebar.modes import evaluation_mode
@@ -128,11 +127,7 @@ def _same_tokens(one: Corpus, other: Corpus) -> bool:
     """Whether tokens mean the same in both."""
     if one.space.vocabulary != other.space.vocabulary or one.space.end != other.space.end:
         return False
-    return _written(one.tokeniser) == _written(other.tokeniser)
-
-
-def _written(tokeniser: Tokeniser | None) -> object:
-    return written(tokeniser) if isinstance(tokeniser, Storable) else tokeniser
+    return as_kept(one.tokeniser) == as_kept(other.tokeniser)
 
 
 def _equal(one: Sequences, other: Sequences) -> bool:

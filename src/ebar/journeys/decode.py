@@ -1,4 +1,4 @@
-"""Translations of lines, or continuations: by beam search, greedily, by sampling, or by energy resampling."""
+"""Translations of lines, or continuations: by beam search, greedily, by sampling, by energy resampling; and images."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -192,3 +192,13 @@ def _cut(x: Sequences, longest: Limit, space: Space, n: int) -> Sequences:
         return x
     most = longest.repeat_interleave(n) if isinstance(longest, Tensor) else torch.full_like(x.lengths, longest)
     return Sequences(x.tokens, torch.minimum(x.lengths, most.to(x.lengths)))
+
+
+def complete_images(
+    model: Stepwise, originals: Sequences, given: int, *, n: int = 1, generator: Generator
+) -> Sequences:  # fmt: skip
+    """Whole images that begin with the `given` first tokens of the originals: n consecutive rows for each."""
+    start = originals.tokens[:, :given].to(device_of(model))
+    drawn = model.sample(n, Context(Sequences(start, torch.full_like(start[:, 0], given))), generator=generator)
+    whole = torch.cat([start.repeat_interleave(n, 0), drawn.tokens], 1).cpu()
+    return Sequences(whole, torch.full_like(whole[:, 0], whole.shape[1]))

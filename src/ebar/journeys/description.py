@@ -10,41 +10,29 @@ from typing import Any
 
 from torch import nn
 
-from ebar.data.corpus import Corpus
-from ebar.objectives import OBJECTIVES
 from ebar.store.differences import as_yaml, lasting
 from ebar.store.fingerprint import fingerprint
-from ebar.training.course import Training
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES, OptimiserConfig, Schedule
-from ebar.types import Objective
 
 
 def run_description(
-    model: nn.Module,
-    data: Corpus,
-    *,
-    objective: Objective,
-    training: Training,
-    optimiser: OptimiserConfig,
-    schedule: Schedule,
-    seed: int,
-) -> str:
-    """As YAML. First weights are no part of it: a model that was drawn anew continues with the weights of the run."""
+    model: nn.Module, made_of: Mapping[str, Any], *, seed: int, training: Any, optimiser: OptimiserConfig,
+    schedule: Schedule, **more: Any,
+) -> str:  # fmt: skip
+    """As YAML; `more` belongs to the training.
+
+    First weights are no part of it: a model that was drawn anew continues with the weights of the run.
+    """
     weight = next(model.parameters())
     return as_yaml(
         {
             "seed": seed,
             "device": weight.device.type,
             "precision": str(weight.dtype).removeprefix("torch."),
-            "data": data.origin or {"digest": fingerprint(data.space, data.parts)},
-            **(getattr(model, "origin", None) or {"model": architecture(model)}),
-            "objective": entry(OBJECTIVES, objective, skip=("model", "player", "memory")),
+            **made_of,
             "optimiser": entry(OPTIMISERS, optimiser),
             "schedule": entry(SCHEDULES, schedule),
-            "training": {
-                **lasting(training, as_before=True),
-                "maximal_length": None if data.space.end is None else data.space.length,
-            },
+            "training": {**lasting(training, as_before=True), **more},
         }
     )
 

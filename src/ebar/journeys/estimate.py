@@ -192,11 +192,7 @@ def _figures(
 ) -> dict[str, Figure]:
     """log Z and the means."""
     found = log_z_of(units)[0]
-    figures: dict[str, Figure] = {
-        "log_z": found.estimate,
-        "log_z_lower": found.lower,
-        "log_z_upper": found.upper,
-    }
+    figures: dict[str, Figure] = {"log_z": found.estimate, "log_z_lower": found.lower, "log_z_upper": found.upper}
     means = moments_of(plain, all_features)[0], moments_of(units, all_features)[0]
     for name, before, after in zip(all_features.names, *means, strict=True):
         figures[f"model: mean of {name}"] = before

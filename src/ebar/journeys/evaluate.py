@@ -1,4 +1,7 @@
-"""How good a model is on held-out data, with intervals: which figures, is decided by the kind of data."""
+"""How good a model is on held-out data, with intervals: which figures, is decided by the kind of data.
+
+And what a text costs a model that goes on learning from it: dynamic evaluation as a user asks for it.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +19,18 @@ from ebar.data.stream import Stream
 from ebar.data.tokenisers import Bytes, Tokeniser
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
+from ebar.evaluation.blocks import BLOCKS
 from ebar.evaluation.cross_entropy import CrossEntropy, StreamCost, bits_per_dimension, cross_entropy, stream_cost
+from ebar.evaluation.dynamic import (
+    DECAY,
+    EPSILON,
+    LEARNING_RATE,
+    DynamicCost,
+    Rates,
+    dynamic_evaluation,
+    from_old_scaling,
+    gradient_statistics,
+)
 from ebar.evaluation.moments import frequencies, mean_length
 from ebar.evaluation.segments import in_columns, segment_cost
 from ebar.evaluation.translation import bleu, bleu_by_length
@@ -98,14 +112,15 @@ def evaluate(
         )
     test = to_device(data.test, device)
     if (sources := data.sources("test")) is not None:
-        return _translations(model, data, test, to_device(sources, device), width, length_penalty, edges, workers)
+        beam = {"width": width, "length_penalty": length_penalty}
+        return _translations(model, data, test, to_device(sources, device), beam, edges, workers)
     if data.tokeniser is None:
         return Evaluated({"bits_per_dimension": bits_per_dimension(model, test, workers=workers)})
     if not ends:
         stream, length = test.tokens.flatten(), data.space.length
         costs = stream_cost(model, stream, stride=stride, workers=workers)
         about = f"{costs.tokens:,} tokens, windows of {length} moved on by {length if stride is None else stride}"
-        return _text(model, data, data.tokeniser, stream, costs, about, generator)
+        return _text(model, data, stream, costs, about, generator)
     drawn = model.sample(draws, generator=generator)
     figures = _sequences(data, cross_entropy(model, test, workers=workers), drawn, features)
     return Evaluated(figures, _marked(data, drawn), f"{draws:,} draws")
@@ -144,22 +159,14 @@ def _marked(data: Corpus, drawn: Sequences) -> Samples:
 
 
 def _translations(
-    model: Stepwise,
-    data: Corpus,
-    test: Sequences,
-    sources: Context,
-    width: int,
-    length_penalty: float,
-    edges: Sequence[int],
+    model: Stepwise, data: Corpus, test: Sequences, sources: Context, beam: Mapping[str, Any], edges: Sequence[int],
     workers: Workers | None,
-) -> Evaluated:
+) -> Evaluated:  # fmt: skip
     """Perplexity of the references, and BLEU of a beam's translations against them as they were written."""
     costs = cross_entropy(model, test, context=sources, workers=workers)
-    beams = decode_contexts(
-        model, sources, width=width, length_penalty=length_penalty, maximal_length=by_source(sources), workers=workers
-    )
+    beams = decode_contexts(model, sources, **beam, maximal_length=by_source(sources), workers=workers)
     hypotheses, references = data.text(beams.first()), data.text(data.test)
-    search = "greedy" if width == 1 else f"beam {width}, length penalty {length_penalty:g}"
+    search = "greedy" if beam["width"] == 1 else "beam {width}, length penalty {length_penalty:g}".format(**beam)
     if data.written is None:  # the validation pairs serve, some of which may have been left out
         search += ", references decoded from their tokens"
     elif len(data.written) != len(references):
@@ -184,33 +191,77 @@ def _stream(
     model: Stepwise, data: Corpus, part: Stream, columns: int, reading: dict[str, Any], generator: Generator
 ) -> Evaluated:
     """A test text that is read by segments; in fewer columns where these would be shorter than a segment."""
-    assert data.tokeniser is not None
     length = reading["segment"] or part.length
     columns = max(1, min(columns, len(part.tokens) // length))
     costs = segment_cost(model, part.tokens, columns=columns, **reading)
     about = f"{costs.tokens:,} tokens in {columns} columns, memory carried through segments of {length}"
-    return _text(model, data, data.tokeniser, in_columns(part.tokens, columns).flatten(), costs, about, generator)
+    return _text(model, data, in_columns(part.tokens, columns).flatten(), costs, about, generator)
+
+
+def _spelt(tokeniser: Tokeniser, tokens: Int[Tensor, " tokens"]) -> tuple[int, int, int]:
+    """Bytes, characters and words of what tokens spell. A line break is a word: what comes after it is predicted
+    too."""
+    text = tokeniser.decode(tokens.tolist())
+    size = len(tokens) if isinstance(tokeniser, Bytes) else len(text.encode())
+    return max(size, 1), max(len(text), 1), max(len(text.split()) + text.count("\n"), 1)
 
 
 def _text(
-    model: Stepwise,
-    data: Corpus,
-    tokeniser: Tokeniser,
-    stream: Int[Tensor, " tokens"],
-    costs: StreamCost,
-    about: str,
-    generator: Generator,
+    model: Stepwise, data: Corpus, stream: Int[Tensor, " tokens"], costs: StreamCost, about: str, generator: Generator
 ) -> Evaluated:
     """Perplexity of the test text, per token, and per byte, character and word of what the tokens spell."""
-    text = tokeniser.decode(stream.tolist())
-    size = len(stream) if isinstance(tokeniser, Bytes) else len(text.encode())
+    assert data.tokeniser is not None
+    size, characters, words = _spelt(data.tokeniser, stream)
     figures: dict[str, object] = {
         "cross_entropy_per_token": costs.per_token,
         "perplexity_per_token": costs.perplexity,
-        "bits_per_byte": costs.bits_per(max(size, 1)),
-        "bits_per_character": costs.bits_per(max(len(text), 1)),
-        # A line break is a word: what comes after it is predicted too.
-        "perplexity_per_word, line breaks counted": costs.perplexity_per(max(len(text.split()) + text.count("\n"), 1)),
+        "bits_per_byte": costs.bits_per(size),
+        "bits_per_character": costs.bits_per(characters),
+        "perplexity_per_word, line breaks counted": costs.perplexity_per(words),
     }
     lines = [line.replace("\n", "\\n") for line in data.text(model.sample(WINDOWS, generator=generator))]
     return Evaluated(figures, Samples(lines), about)
+
+
+def dynamic(
+    model: Stepwise, text: Int[Tensor, " text"], *, training: Int[Tensor, " training"] | None = None,
+    tokeniser: Tokeniser | None = None, learning_rate: float = LEARNING_RATE, decay: float = DECAY,
+    epsilon: float = EPSILON, old_scaling: bool = False, segment: int = 5, rows: int = 100,
+    batches: int | None = None, blocks: int = BLOCKS,
+) -> Evaluated:  # fmt: skip
+    """Perplexity of a text, static and dynamic, per token and, where a tokeniser tells what they spell, per word.
+
+    Gradient statistics are those of the `training` text, in `rows` columns; without it the model learns by plain
+    gradient descent. `old_scaling`: the rates are those of the authors' earlier code.
+    """
+    device, statistics, rates = device_of(model), None, Rates(learning_rate, decay, epsilon)
+    how = "gradient descent"
+    if old_scaling and training is None:
+        raise UserError("The old scaling converts rates by gradient statistics: give a training text, or leave it out.")
+    if training is not None:
+        statistics = gradient_statistics(model, training.to(device), rows=rows, segment=segment, batches=batches)
+        how = f"statistics of {statistics.batches:,} batches of {rows} × {segment} tokens"
+        if old_scaling:
+            rates = from_old_scaling(statistics, **rates._asdict())
+    found = dynamic_evaluation(
+        model, text.to(device), statistics=statistics, segment=segment, blocks=blocks, **rates._asdict()
+    )
+    about = f"{found.static.tokens:,} tokens in segments of {segment}, {how}"
+    return Evaluated({**_figures(found, text, tokeniser), **rates._asdict()}, None, about)
+
+
+def _figures(found: DynamicCost, text: Int[Tensor, " tokens"], tokeniser: Tokeniser | None) -> dict[str, object]:
+    figures: dict[str, object] = {
+        "perplexity_per_token, static": found.static.perplexity,
+        "perplexity_per_token, dynamic": found.dynamic.perplexity,
+        "perplexity, dynamic over static": found.perplexity_ratio,
+        "cross_entropy_per_token, static": found.static.per_token,
+        "cross_entropy_per_token, dynamic": found.dynamic.per_token,
+        "cross_entropy_per_token, difference": found.difference,
+    }
+    if tokeniser is not None:
+        size, _, words = _spelt(tokeniser, text)
+        for name, cost in (("static", found.static), ("dynamic", found.dynamic)):
+            figures[f"bits_per_byte, {name}"] = cost.bits_per(size)
+            figures[f"perplexity_per_word, line breaks counted, {name}"] = cost.perplexity_per(words)
+    return figures

@@ -5,8 +5,9 @@ For transformers a folder holds config.json, model.safetensors and the files of 
 """
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from safetensors.torch import save as to_bytes
@@ -29,6 +30,7 @@ from ebar.store.writing import TEMPORARY, replace_folder, saving
 
 To = Literal["hf", "safetensors"]
 WEIGHTS = "model.safetensors"
+Made = TypeVar("Made")
 CHECKED = 64  # tokens of each of two texts, on which both models are asked for their logits
 
 
@@ -41,9 +43,7 @@ class Exported(NamedTuple):
     difference: float | None = None  # the largest between logits of ours and theirs, where that was asked
 
 
-def export(
-    model: Any, folder: Path | str, *, to: To = "hf", tokeniser: Tokeniser | None = None
-) -> Exported:  # fmt: skip
+def export(model: Any, folder: Path | str, *, to: To = "hf", tokeniser: Tokeniser | None = None) -> Exported:
     """Writes a model, or what `train` or `load` gave, to a folder, complete or not at all.
 
     For transformers (`hf`) it may be a Transformer of ebar's with a softmax, which becomes a GPT-2; an XLNet, which
@@ -57,16 +57,22 @@ def export(
     if to == "safetensors":
         written_folder(folder, {WEIGHTS: packed(model.state_dict())})
         return Exported(folder, to, tokenizer=False)
+    has_tokenizer, difference = saved_folder(folder, lambda place: _saved(model, place, tokeniser))
+    return Exported(folder, to, has_tokenizer, difference)
+
+
+def saved_folder(folder: Path, save: Callable[[Path], Made]) -> Made:
+    """What `save` writes file by file, as a folder that is complete or not there at all."""
     temporary = folder.with_name(TEMPORARY + folder.name)
     with saving(str(folder)):
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.parent.mkdir(parents=True, exist_ok=True)
     try:
-        has_tokenizer, difference = _saved(model, temporary, tokeniser)
+        made = save(temporary)
         written_folder(folder, {path.name: path.read_bytes() for path in temporary.iterdir() if path.is_file()})
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return Exported(folder, to, has_tokenizer, difference)
+    return made
 
 
 def check_place(folder: Path) -> None:

@@ -17,6 +17,7 @@ from ebar.errors import UserError
 from ebar.estimators.orders import Orders, log_probs_by_order, over_orders
 from ebar.maths.randomness import default_generator
 from ebar.modes import evaluation_mode
+from ebar.store.writing import plain
 from ebar.types import Context, Estimate, Sequences, Stepwise
 
 WIDTH = 4  # prefixes kept in a search, for each candidate that is asked for
@@ -53,17 +54,8 @@ class Infilled:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as JSON has it."""
-        return {
-            "text": self.text,
-            "gaps": [
-                [{"word": one.word, "pieces": list(one.pieces), "log_prob": one.log_prob._asdict()} for one in gap]
-                for gap in self.gaps
-            ],
-            "fillings": [
-                {"words": list(one.words), "text": one.text, "log_prob": one.log_prob._asdict()}
-                for one in self.fillings
-            ],
-        }
+        found: dict[str, Any] = plain(self)
+        return found
 
 
 def infill(
@@ -267,9 +259,7 @@ class _Search:
         found: list[list[int]] = tokens.tolist()
         return found[: WIDTH * self.candidates]
 
-    def _scores(
-        self, x: Int[Tensor, "rows coming"], context: Context, orders: Orders
-    ) -> Float[Tensor, "orders rows"]:  # fmt: skip
+    def _scores(self, x: Int[Tensor, "rows coming"], context: Context, orders: Orders) -> Float[Tensor, "orders rows"]:
         placed = self._placed(context)
         return log_probs_by_order(self.model, x.to(placed.given.tokens.device), placed, orders)
 

@@ -12,15 +12,20 @@ from typing import Any, Generic, TypeVar, cast
 import torch
 from torch import Generator, nn
 
+from ebar.data.built_tokeniser import written
 from ebar.data.corpus import Corpus, Part
 from ebar.data.images import Images
+from ebar.data.labelled import LabelledCorpus
 from ebar.data.pretraining_inputs import PretrainingPart
 from ebar.data.stream import Stream
+from ebar.data.tokenisers import Storable, Tokeniser
 from ebar.devices import check_bfloat16
 from ebar.errors import UserError
-from ebar.journeys.description import run_description
+from ebar.journeys.description import architecture, entry, run_description
+from ebar.objectives import OBJECTIVES
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
 from ebar.store.differences import differences, listed_names
+from ebar.store.fingerprint import fingerprint
 from ebar.store.writing import to_json
 from ebar.training import distributed
 from ebar.training.batches import Batches, Budgeted, OnDevice, Source, lengths_of, steps_in
@@ -44,14 +49,20 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained(Generic[Model]):
+class Learnt:
+    """How a training went, of whatever kind."""
+
+    history: History
+    result: Result | None = None  # how training ended; None where the run was loaded
+    folder: Path | None = None  # None where it was trained in memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained(Learnt, Generic[Model]):
     """A trained model and how its training went."""
 
     model: Model  # with the weights of the lowest validation loss, in evaluation mode
     data: Corpus
-    history: History
-    result: Result | None = None  # how training ended; None where the run was loaded
-    folder: Path | None = None  # None where it was trained in memory
 
 
 def train(
@@ -101,9 +112,15 @@ def train(
     if objective is None:
         objective = MaximumLikelihood(model=model)  # type: ignore[arg-type]
     if description is None:
+        made_of = {
+            "data": data.origin or {"digest": fingerprint(data.space, data.parts)},
+            **(getattr(model, "origin", None) or {"model": architecture(model)}),
+            "objective": entry(OBJECTIVES, objective, skip=("model", "player", "memory")),
+        }
         description = run_description(
-            model, data, objective=objective, training=training, optimiser=optimiser, schedule=schedule, seed=seed
-        )
+            model, made_of, seed=seed, training=training, optimiser=optimiser, schedule=schedule,
+            maximal_length=None if data.space.end is None else data.space.length,
+        )  # fmt: skip
     if trunk is not None:
         if training.shard > 1:
             raise UserError("A run that branches from another keeps its weights whole: leave out training.shard.")
@@ -128,7 +145,7 @@ def train(
         folder, objective, batches, players, plan_of(training, device, until=until), description=description, seed=seed,
         generator=source, replace_config=replace_config, tensorboard=training.tensorboard, quiet=quiet, keep=keep,
         sinks=sinks,
-        same=lambda run: _same_files(run, data),
+        same=lambda run: same_files(run, data),
         # The same random numbers at every evaluation, where an objective draws some: epochs are compared, not luck.
         validation=lambda: evaluate_objective(judge, held_out, generator=Generator(device).manual_seed(seed)),
     )  # fmt: skip
@@ -181,17 +198,10 @@ def train_in_folder(
         if (newest := run.checkpoints.newest()) is not None:
             restore(newest, players, generator)  # as training will, once the configuration is replaced
 
+    advice = "choose another name, or give --replace_config to go on with this one"
+    opened = open_run(folder, config=description, seed=seed, replace_config=replace_config, check=check, advice=advice)
     with ExitStack() as stack:
-        run = stack.enter_context(
-            open_run(
-                folder,
-                config=description,
-                seed=seed,
-                replace_config=replace_config,
-                check=check,
-                advice="choose another name, or give --replace_config to go on with this one",
-            )
-        )
+        run = stack.enter_context(opened)
         if distributed.rank() == 0:
             keep(run)
         shown: list[Sink] = [] if quiet or not sys.stderr.isatty() else [Console()]
@@ -233,6 +243,15 @@ def _players(
     if isinstance(memory, nn.Module):
         players["objective"] = Player(module=memory)
     return players
+
+
+def player_of(
+    module: nn.Module, optimiser: OptimiserConfig, schedule: Schedule, *, clip: float | None = None
+) -> Player:
+    """A module and what moves those of its weights that may learn, if there are any."""
+    learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    moved = optimiser.build(learning) if learning else None
+    return Player(module=module, optimiser=moved, schedule=schedule, clip_norm=clip)
 
 
 def training_steps(batches: Any, training: Training) -> int:
@@ -342,7 +361,12 @@ def _rows_in_batch(training: Training, part: Part) -> int:
     return max(1, training.batch_tokens // part.space.length)
 
 
-def _same_files(run: Run, data: Corpus) -> None:
+def as_kept(tokeniser: Tokeniser | None) -> object:
+    """What is equal for tokenisers that are the same."""
+    return written(tokeniser) if isinstance(tokeniser, Storable) else tokeniser
+
+
+def same_files(run: Run, data: Corpus | LabelledCorpus) -> None:
     """A tokeniser of the same size would fit the weights, but map tokens to other words."""
     for name, text in data.files.items():
         if (path := run.folder / name).exists() and path.read_bytes() != text.encode():

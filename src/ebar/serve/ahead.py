@@ -39,10 +39,9 @@ def spellings(reading: Reading, vocabulary: int) -> list[str]:
     """Each token as text by itself."""
     spelt = reading.spellings or [None] * vocabulary
     return [
-        "(end)" if token == reading.end
-        else one.decode(errors="replace") if one else reading.text([token])
+        "(end)" if token == reading.end else one.decode(errors="replace") if one else reading.text([token])
         for token, one in enumerate(spelt)
-    ]  # fmt: skip
+    ]
 
 
 def _spelt(reading: Reading, tokens: list[int], place: int) -> str:

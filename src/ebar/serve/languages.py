@@ -75,9 +75,7 @@ def describe(
     )  # fmt: skip
 
 
-def state_probabilities(
-    distribution: ProbabilisticAutomaton, automaton: Dfa
-) -> Float[np.ndarray, "places states"]:  # fmt: skip
+def state_probabilities(distribution: ProbabilisticAutomaton, automaton: Dfa) -> Float[np.ndarray, "places states"]:
     """P(the automaton is in state s after t symbols), for t = 0 … the longest string; an ended string stays put."""
     arcs, pairs, after = follow(distribution, automaton)
     length = distribution.space.length - (distribution.space.end is not None)

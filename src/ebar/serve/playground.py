@@ -9,8 +9,7 @@ from ebar.serve.allowance import Allowance, Meter
 from ebar.serve.found import Asked, Found, Part, Progress
 from ebar.serve.limits import Limits
 from ebar.serve.models import Bounded, Models, Shelf
-from ebar.serve.residual import energised
-from ebar.serve.tilting import constrained
+from ebar.serve.tilting import constrained, energised
 from ebar.serve.turns import Turns
 from ebar.types import Estimate
 

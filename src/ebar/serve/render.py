@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from ebar.serve.cloud import Knob, NextWord
 from ebar.serve.drawing import automaton_svg, curve_svg, states_svg
-from ebar.serve.found import Found, Moment, Part, Progress
+from ebar.serve.found import Found, Knob, Moment, NextWord, Part, Progress
 from ebar.serve.languages import DRAWN, Described
 from ebar.types import Estimate
 

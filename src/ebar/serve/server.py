@@ -164,9 +164,7 @@ def listening(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def serve(
-    playground: Playground, *, host: str, port: int, names: Sequence[str], ready: Callable[[str], object]
-) -> int:  # fmt: skip
+def serve(playground: Playground, *, host: str, port: int, names: Sequence[str], ready: Callable[[str], object]) -> int:
     """Until interrupted; `ready` is told the address."""
     import uvicorn
 

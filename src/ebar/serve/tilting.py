@@ -1,11 +1,14 @@
-"""A language model under constraints: P(x) = q(x)·exp⟨λ, φ(x)⟩, as `ebar control` has it, for one request."""
+"""A language model under constraints, P(x) = q(x)·exp⟨λ, φ(x)⟩, as `ebar control` has it, for one request.
+
+Or with an energy that was learnt: P(x|C) = q(x|C)·exp(−E(x, C)).
+"""
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Generator as Steps
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -16,10 +19,13 @@ from ebar.build.control import read_constraints
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of, table
+from ebar.estimators.per_step import per_step
+from ebar.evaluation.next_words import next_words
 from ebar.features.feature import Followed
 from ebar.journeys.control.constraints import Constraints
 from ebar.journeys.control.continuing import continued_from
 from ebar.journeys.control.journey import control
+from ebar.journeys.residual.journey import Residual
 from ebar.maths.enumeration import all_sequences, has_at_most
 from ebar.models.pretrained import Pretrained
 from ebar.models.tilted import Tilted, measured_energy, propose, score
@@ -29,14 +35,13 @@ from ebar.samplers.look_ahead import ScoredDraws, draw_scored, guided
 from ebar.serve.ahead import encoded, parts_ahead, spellings
 from ebar.serve.allowance import Allowance
 from ebar.serve.catalogue import Opened
-from ebar.serve.checks import check_automata, check_terms, rows_at_once
-from ebar.serve.cloud import Cloud, Knob
-from ebar.serve.found import Asked, Found, Moment, Progress, heaviest
-from ebar.serve.limits import Limits, Watched
+from ebar.serve.found import Asked, Cloud, Found, Knob, Moment, NextWord, Part, Progress, heaviest
+from ebar.serve.limits import Limits, Watched, WatchedEnergy, check_automata, check_terms, rows_at_once
 from ebar.training.moment_matching.newton import Newton
-from ebar.types import Estimate, Sequences
+from ebar.types import Context, Estimate, Sequences
 
 ENUMERATED = 2048  # texts of a space in which nothing need be drawn
+Some = TypeVar("Some")
 WORDS = 8  # next words, of q and of p
 
 
@@ -125,9 +130,7 @@ def _enumerated(fit: Fit, reading: Reading) -> Measured:
     return Measured(Cloud(x, texts, log_q, energy, log_q, exact=True), values, p, values)
 
 
-def _drawn(
-    fit: Fit, reading: Reading, n: int, rows: int, generator: Generator
-) -> Steps[Progress, None, Measured]:  # fmt: skip
+def _drawn(fit: Fit, reading: Reading, n: int, rows: int, generator: Generator) -> Steps[Progress, None, Measured]:
     """n draws of q and, where there is a proposal, n of that."""
     plain = yield from _batches(fit, n, rows, None, generator, "drawing from q")
     drawn = plain
@@ -143,24 +146,28 @@ def _drawn(
     return Measured(q, plain.values, p, drawn.values)
 
 
+def _in_parts(n: int, rows: int, words: str, some: Callable[[int], Some]) -> Steps[Progress, None, list[Some]]:
+    """n draws, at most so many rows of them at a time."""
+    parts, done = list[Some](), 0
+    for size in shares(n, None, rows):
+        yield Progress(words, done, n)
+        parts.append(some(size))
+        done += size
+    return parts
+
+
 def _batches(
     fit: Fit, n: int, rows: int, ahead: Guided | None, generator: Generator, words: str
 ) -> Steps[Progress, None, ScoredDraws]:  # fmt: skip
-    parts: list[ScoredDraws] = []
-    for size in shares(n, None, rows):
-        yield Progress(words, sum(len(part.log_q) for part in parts), n)
-        parts.append(
-            draw_scored(
-                fit.target, size, ahead=ahead, features=fit.constraints.features, rows=rows, generator=generator
-            )
-        )
+    some = partial(
+        draw_scored, fit.target, ahead=ahead, features=fit.constraints.features, rows=rows, generator=generator
+    )
+    parts = yield from _in_parts(n, rows, words, some)
     columns = zip(*(part[1:] for part in parts), strict=True)
     return ScoredDraws(Sequences.join([part.x for part in parts]), *(torch.cat(column) for column in columns))
 
 
-def _told(
-    asked: Asked, fit: Fit, measured: Measured, reading: Reading, log_q: Float[Tensor, " vocabulary"]
-) -> Found:  # fmt: skip
+def _told(asked: Asked, fit: Fit, measured: Measured, reading: Reading, log_q: Float[Tensor, " vocabulary"]) -> Found:
     """All figures."""
     cloud, steps = measured.p, None if fit.ahead is None else partial(parts_ahead, fit.ahead, reading)
     moments, knobs = [], []
@@ -198,10 +205,7 @@ def _unconstrained(
     q: Any, reading: Reading, asked: Asked, n: int, rows: int, generator: Generator
 ) -> Iterator[Progress | Found]:
     """P is q itself."""
-    parts: list[tuple[Sequences, Tensor]] = []
-    for size in shares(n, None, rows):
-        yield Progress("drawing from q", sum(len(part[1]) for part in parts), n)
-        parts.append(propose(q, size, None, generator))
+    parts = yield from _in_parts(n, rows, "drawing from q", lambda size: propose(q, size, None, generator))
     x = Sequences.join([part[0] for part in parts])
     log_q = torch.cat([part[1].double().cpu() for part in parts])
     nothing = torch.zeros_like(log_q)
@@ -233,3 +237,72 @@ def _missed(one: Moment) -> str:
         f"The mean of “{one.name}” under p misses what was wanted, as its λ was found on few draws: ask for more, or "
         "turn λ below."
     )
+
+
+FUTURES = 16  # of each next word, and at each token of a text
+
+
+def watched(residual: Residual, allowance: Allowance, rows: int) -> Residual:
+    """The same, stopped as soon as the allowance is used up."""
+    q = Watched(residual.base.q, allowance, rows)
+    return replace(
+        residual, base=replace(residual.base, q=q), energy=WatchedEnergy(residual.energy, allowance), at_once=rows
+    )
+
+
+def energised(residual: Residual, asked: Asked, limits: Limits, allowance: Allowance) -> Iterator[Progress | Found]:
+    """Next words, weighted draws and all that is read off them."""
+    if asked.terms:
+        raise UserError("This run has an energy of its own: leave the constraints empty, or pick another model.")
+    n = limits.check_number(asked.draws, limits.draws, "Draws", least=50)
+    seed = limits.check_number(asked.seed, 2**31, "Seed", least=0)
+    length = residual.base.q.space.length
+    if length > limits.length:
+        raise UserError(f"This run's texts have {length} tokens, and at most {limits.length} are drawn here.")
+    rows = rows_at_once(residual.base.q, length, limits)
+    own = watched(residual, allowance, rows)
+    q, context = own.base.q, own.base.context_of(asked.prompt)
+    generator = Generator(device=own.base.device).manual_seed(seed)
+    yield Progress("next words")
+    words = next_words(q, own.energy, context, candidates=2 * WORDS, n=FUTURES, batch_size=rows, generator=generator)
+    before = own.base.encode(asked.prompt) if asked.prompt else []
+    listed = [NextWord(one.token, own.base.spell(before, [one.token]), one.base, one.joint) for one in words.words]
+    if words.rest is not None:
+        listed.append(NextWord(-1, "all others", words.rest.base, words.rest.joint))
+
+    def some(size: int) -> tuple[Sequences, Tensor, Tensor]:
+        x, log_q = propose(q, size, context, generator)
+        return x, log_q.double().cpu(), measured_energy(own.energy, x, context).detach().double().cpu()
+
+    parts = yield from _in_parts(n, rows, "drawing from q", some)
+    x = Sequences.join([part[0] for part in parts])
+    log_q, energy = torch.cat([part[1] for part in parts]), torch.cat([part[2] for part in parts])
+    cloud = Cloud(x, own.texts(x, asked.prompt), log_q, energy, -energy)
+    plain = Cloud(x, cloud.texts, log_q, energy, torch.zeros_like(log_q))  # the same draws as those of q
+    knob = Knob("energy E", -energy, energy, 1.0)
+    yield Found(
+        asked=asked, what="p is q·exp(−E)/Z: q's texts, those of low energy preferred.", words=listed,
+        words_from=f"from {FUTURES} futures of each, as `ebar residual explain` has them", log_z=cloud.log_z(),
+        effective=cloud.effective(),
+        moments=[Moment("energy E", None, None, plain.mean(energy, name="energy"), cloud.mean(energy, name="energy"))],
+        knobs=[knob], cloud=cloud,
+        parts=lambda text, spare: parts_joint(residual, asked.prompt, text, rows, seed, spare),
+        parts_mean="how much likelier each token is under p than under q", candidates=heaviest(cloud),
+    )  # fmt: skip
+
+
+def parts_joint(residual: Residual, prompt: str, text: str, rows: int, seed: int, allowance: Allowance) -> list[Part]:
+    """log p − log q of each token, from futures at every place: they sum to −E(x) − log Ẑ."""
+    own = watched(residual, allowance, rows)
+    context: Context | None = own.base.context_of(prompt)
+    x = own.base.continuation_of(prompt, text)
+    generator = Generator(device=own.base.device).manual_seed(seed)
+    steps = per_step(
+        own.base.q, own.energy, x, context, n=FUTURES, exact_last=False, batch_size=rows, generator=generator
+    )
+    before, tokens = own.base.encode(prompt) if prompt else [], x.prefix(0)
+    gains = (steps.log_joint - steps.log_q)[0].tolist()
+    return [
+        Part(own.base.spell([*before, *tokens[:place]], [token]), gain if math.isfinite(gain) else math.nan)
+        for place, (token, gain) in enumerate(zip(tokens, gains, strict=False))
+    ]

@@ -9,13 +9,11 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from ebar.build.control import read_constraints
-from ebar.build.prompts import read_prompts
+from ebar.build.control import read_constraints, read_prompts
 from ebar.cli import main
 from ebar.errors import UserError
-from ebar.journeys.control.constraints import Constraints
+from ebar.journeys.control.constraints import Constraints, solve
 from ebar.journeys.control.prompts import Summary, control_prompts, reservoir
-from ebar.journeys.control.shared import solve
 from ebar.maths.enumeration import all_sequences
 from ebar.models.construction import from_pretrained
 from ebar.models.pretrained import Pretrained

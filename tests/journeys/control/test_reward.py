@@ -12,7 +12,7 @@ from torch import Generator
 from ebar.cli import main
 from ebar.errors import UserError
 from ebar.evaluation.best_of_n import exact_best, kl_bound
-from ebar.journeys.reward import reward
+from ebar.journeys.texts import reward
 from ebar.maths.enumeration import all_sequences
 from ebar.models.pretrained import Pretrained
 from ebar.types import Estimate

@@ -13,9 +13,15 @@ from torch import Generator
 
 from ebar.errors import UserError
 from ebar.journeys.control.controlled import Controlled
-from ebar.journeys.control.judging import arrived, has_fallen, tuning_figures
 from ebar.journeys.control.report import MODEL, TARGET, Tuned
-from ebar.journeys.control.teaching import distillation, policy_gradient, searched_rate
+from ebar.journeys.control.teaching import (
+    arrived,
+    distillation,
+    has_fallen,
+    policy_gradient,
+    searched_rate,
+    tuning_figures,
+)
 from ebar.journeys.control.tuning import Tuning
 from ebar.maths.enumeration import all_sequences
 from ebar.models.construction import from_pretrained

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from ebar.journeys.finetune.made import new_model
+from ebar.journeys.finetune.journey import new_model
 from ebar.journeys.finetune.predictions import asks_for_answers, predictions, refuses_answers
 from ebar.models.task.encoders import task_encoder
 from tests.journeys.finetune.made_up import network, span

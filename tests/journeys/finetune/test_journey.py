@@ -13,8 +13,7 @@ from ebar.data.labelled import Example, LabelledCorpus
 from ebar.data.tokenisers import Words
 from ebar.errors import UserError
 from ebar.journeys.finetune.ensemble import ensemble
-from ebar.journeys.finetune.journey import Finetuned, finetune
-from ebar.journeys.finetune.made import new_model
+from ebar.journeys.finetune.journey import Finetuned, finetune, new_model
 from ebar.models.construction import assemble
 from ebar.models.task.encoders import task_encoder
 from ebar.objectives.tasks import Classification, TaskBatch

@@ -7,8 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from ebar.energies.discriminators import MlpDiscriminator
-from ebar.journeys.game.journey import GameTraining, game
-from ebar.journeys.game.played import Played
+from ebar.journeys.game.journey import GameTraining, Played, game
 from ebar.models.generators import MlpGenerator
 from ebar.objectives.adversarial_costs import EnergyGap
 from ebar.objectives.energy_gan import EnergyGan, GapControl

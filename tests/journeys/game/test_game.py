@@ -12,8 +12,7 @@ from ebar.data.points import PointsData
 from ebar.errors import UserError
 from ebar.evaluation.grid import energy_on_grid, grid_around, grid_log_z
 from ebar.journeys.game.data import Pictures, game_data
-from ebar.journeys.game.journey import GameTraining, game
-from ebar.journeys.game.played import Played
+from ebar.journeys.game.journey import GameTraining, Played, game
 from ebar.models.generators import MlpGenerator
 from ebar.objectives.adversarial_costs import EnergyGap
 from ebar.objectives.energy_gan import HaltRule, Together

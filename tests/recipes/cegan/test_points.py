@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from ebar.data.points import PointsData
 from ebar.journeys.game.data import game_data
-from ebar.journeys.game.played import Played
+from ebar.journeys.game.journey import Played
 from ebar.models.generators import MlpGenerator
 from ebar.models.points import mixture
 from ebar.recipes.cegan.methods import CONST, GAN, METHODS, NN, VI

@@ -1,7 +1,7 @@
 """A classifier from few labels: the validation part chooses the epoch, the test part is not looked at."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from ebar.data.labelled_images import FewLabels, as_numbers
 from ebar.errors import UserError
 from ebar.evaluation.few_labels import class_logits, density_centile, few_label_figures
 from ebar.journeys.description import architecture, entry
-from ebar.journeys.train import seed_of, train_in_folder
+from ebar.journeys.train import Learnt, player_of, seed_of, train_in_folder
 from ebar.maths.randomness import folded
 from ebar.models.classifiers import MlpClassifier, initialise
 from ebar.models.generators import SoftplusGenerator, StartsFromData
@@ -27,11 +27,10 @@ from ebar.store.fingerprint import fingerprint
 from ebar.training import distributed
 from ebar.training.batches import OnDevice, steps_in
 from ebar.training.optimisers import OPTIMISERS, SCHEDULES, Adam, HeldLinear, OptimiserConfig, Schedule, for_steps
-from ebar.training.players import Player, Players
 from ebar.training.randomness import seeded
 from ebar.training.run import Checkpoints
 from ebar.training.semi_supervised import FewLabelBatches
-from ebar.training.train import History, Plan, Result
+from ebar.training.train import Plan
 from ebar.types import Estimate
 
 MONITOR = "error"
@@ -69,15 +68,12 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classified:
+class Classified(Learnt):
     """A classifier from few labels, and how its training went."""
 
     best: Pair  # of the epoch with the lowest validation error
     last: Pair  # of the last epoch
     data: FewLabels
-    history: History
-    result: Result | None = None  # how training ended; None where the run was loaded
-    folder: Path | None = None
 
     @property
     def classifier(self) -> nn.Module:
@@ -143,28 +139,37 @@ def classify(
             generator.start_from(first)
     threshold = float("inf")
     if density is not None and terms.low_density:
-        threshold = density_centile(
-            density, data.unlabelled[: training.density_images], terms.low_density_centile
-        )  # fmt: skip
-    batches = OnDevice(
-        FewLabelBatches(
-            data=data, batch_size=training.batch_size, labelled_size=training.labelled_size,
-            latent=getattr(generator, "latent", 1), law=getattr(generator, "law", "uniform"), seed=drawn,
-            dtype=weight.dtype,
-        ),
-        device,
+        threshold = density_centile(density, data.unlabelled[: training.density_images], terms.low_density_centile)
+    examples = FewLabelBatches(
+        data=data, batch_size=training.batch_size, labelled_size=training.labelled_size, seed=drawn, dtype=weight.dtype,
+        latent=getattr(generator, "latent", 1), law=getattr(generator, "law", "uniform"),
     )  # fmt: skip
+    batches = OnDevice(examples, device)
     steps = steps_in(batches, training.epochs)
     objective = BadGan(
         classifier=classifier, generator=generator, encoder=encoder, density=density, threshold=threshold, terms=terms
     ).for_steps(steps)  # fmt: skip
     if description is None:
-        description = _description(
-            data, drawn, classifier, generator, encoder, density, terms, training, optimiser, generator_optimiser,
-            schedule,
-        )  # fmt: skip
+        networks = {"classifier": classifier, "generator": generator, "encoder": encoder}
+        read = (data.labelled, data.labels, data.unlabelled, data.validation, data.validation_labels)
+        description = as_yaml(
+            {
+                "seed": drawn,
+                "labels": len(data.labels),
+                "data": {"digest": fingerprint(read)},
+                **{name: None if one is None else architecture(one) for name, one in networks.items()},
+                "density": None if density is None else [fingerprint(one.state_dict()) for one in modules_in(density)],
+                "terms": asdict(terms),
+                "training": asdict(training),
+                "optimiser": entry(OPTIMISERS, optimiser),
+                "generator_optimiser": entry(OPTIMISERS, generator_optimiser),
+                "schedule": entry(SCHEDULES, schedule),
+            }
+        )
     schedule = for_steps(schedule, steps)
-    players = players_of(classifier, generator, encoder, optimiser, generator_optimiser, schedule)
+    players = {CLASSIFIER: player_of(classifier, optimiser, schedule)}
+    if generator is not None:  # an encoder is moved together with it, by the same loss
+        players[GENERATOR] = player_of(generator_player(generator, encoder), generator_optimiser, schedule)
 
     def held_out() -> dict[str, float]:
         x, labels = data.part("validation")
@@ -194,25 +199,9 @@ def _place(folder: Path | None) -> Iterator[Path]:
         yield Path(place) / "run"
 
 
-def players_of(
-    classifier: nn.Module, generator: nn.Module | None, encoder: nn.Module | None, optimiser: OptimiserConfig,
-    generator_optimiser: OptimiserConfig, schedule: Schedule,
-) -> Players:  # fmt: skip
-    """An encoder is moved together with the generator, by the same loss."""
-    players = {CLASSIFIER: _player(classifier, optimiser, schedule)}
-    if generator is not None:
-        players[GENERATOR] = _player(generator_player(generator, encoder), generator_optimiser, schedule)
-    return players
-
-
 def generator_player(generator: nn.Module, encoder: nn.Module | None) -> nn.Module:
     """What moves by the generator's loss."""
     return generator if encoder is None else nn.ModuleDict({"generator": generator, "encoder": encoder})
-
-
-def _player(module: nn.Module, optimiser: OptimiserConfig, schedule: Schedule) -> Player:
-    learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    return Player(module=module, optimiser=optimiser.build(learning) if learning else None, schedule=schedule)
 
 
 def last_pair(folder: Path, best: Pair, encoder: nn.Module | None = None) -> Pair:
@@ -236,26 +225,3 @@ def _check_shapes(data: FewLabels, classifier: Any, generator: Any) -> None:
         raise UserError(
             f"The classifier has {classifier.classes} classes, the data have {data.classes}: make it for them."
         )
-
-
-def _description(
-    data: FewLabels, seed: int, classifier: nn.Module, generator: nn.Module | None, encoder: nn.Module | None,
-    density: Any, terms: BadGanTerms, training: ClassifyTraining, optimiser: OptimiserConfig,
-    generator_optimiser: OptimiserConfig, schedule: Schedule,
-) -> str:  # fmt: skip
-    networks: Mapping[str, Any] = {"classifier": classifier, "generator": generator, "encoder": encoder}
-    examples = (data.labelled, data.labels, data.unlabelled, data.validation, data.validation_labels)
-    return as_yaml(
-        {
-            "seed": seed,
-            "labels": len(data.labels),
-            "data": {"digest": fingerprint(examples)},
-            **{name: None if one is None else architecture(one) for name, one in networks.items()},
-            "density": None if density is None else [fingerprint(one.state_dict()) for one in modules_in(density)],
-            "terms": asdict(terms),
-            "training": asdict(training),
-            "optimiser": entry(OPTIMISERS, optimiser),
-            "generator_optimiser": entry(OPTIMISERS, generator_optimiser),
-            "schedule": entry(SCHEDULES, schedule),
-        }
-    )

@@ -1,20 +1,34 @@
-"""Constraints: features of the text, and the mean that each is to have."""
+"""Constraints: features of the text, the mean that each is to have, and λ with which they have it.
 
+λ is −∞ for what is forbidden; the rest is matched. Over many contexts, each normalised by itself, (1/N)·Σ_C
+E_{p_λ(·|C)}[φ] is to be what is wanted: that is the gradient of the convex (1/N)·Σ_C log Z_λ(C) − ⟨λ, wanted⟩, and
+Newton's method finds where it is 0.
+"""
+
+import math
+import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from jaxtyping import Float
-from torch import Tensor
+import torch
+from jaxtyping import Bool, Float
+from torch import Generator, Tensor
 
 from ebar.automata.lift import Reading
 from ebar.errors import UserError
+from ebar.estimators.log_z import log_mean
 from ebar.estimators.moments import means_by_name
 from ebar.features.feature import Feature, Features, Followed, bind, negated
 from ebar.features.functions import Predicate
+from ebar.maths.exponential_family import inverse
 from ebar.maths.importance import all_warnings, unseen_side
+from ebar.maths.log_space import effective_sample_size, normalised
 from ebar.samplers.look_ahead import ScoredDraws
-from ebar.types import Estimate
+from ebar.training.moment_matching.matching import Fitted
+from ebar.training.moment_matching.newton import Newton, UnsatisfiedError
+from ebar.training.moment_matching.search import Pilot, Search
+from ebar.types import Estimate, Sequences
 
 Wanted = Mapping[Any, float | int] | Iterable[tuple[Any, float | int]]  # features, each with its moment
 
@@ -107,6 +121,25 @@ class Constraints(tuple[Constraint, ...]):
         )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UnderConstraints:
+    """A language model under constraints, and how much is drawn of it."""
+
+    model: Any  # q without a prompt
+    constraints: Constraints
+    reading: Reading  # how features read the model's tokens
+    draws: int
+    surrogate_draws: int
+    rounds: int
+    round_draws: int
+    rows: int
+    seed: int
+
+    def text(self, x: Sequences) -> list[str]:
+        """Each draw as text, as features read it; tokens that spell nothing are left out."""
+        return [self.reading.text(row) for row in x.rows()]
+
+
 def _constraint(feature: Feature, moment: float, reading: Reading) -> Constraint:
     if isinstance(feature, Predicate):
         feature = replace(feature, truth=True)
@@ -120,3 +153,131 @@ def _constraint(feature: Feature, moment: float, reading: Reading) -> Constraint
             "give a moment between 0 and 1."
         )
     return Constraint(bound, moment, opposite if opposite and moment == 1 else bound)
+
+
+PILOT = 1000  # draws of q, to see whether it shows what is wanted
+
+
+def find_coefficients(
+    q: Any, constraints: Constraints, *, draws: int, surrogate_draws: int, rows: int, generator: Generator
+) -> Fitted:
+    """λ: −∞ for what is forbidden and, where there is more, Newton's method for the rest.
+
+    On draws of q and, where q seldom or never shows what is wanted, of a look-ahead proposal as well.
+    """
+    began = time.monotonic()
+    counted = constraints.counted
+    wanted = torch.tensor([one.counted_moment for one in constraints], dtype=torch.float64)
+    hard = torch.tensor([one.pointwise for one in constraints])
+    search = Search(draws=min(PILOT, draws // 2, rows), surrogate_draws=surrogate_draws, batch_size=rows)
+    pilot = search.pilot(q, counted, wanted, hard, generator=generator)
+    if bool(hard.all()):
+        return _forbidding(pilot, time.monotonic() - began)
+    ahead = search.proposal(pilot, generator=generator)
+    method = Newton(draws=draws, hard=True, proposal="base", batch_size=rows)
+    try:
+        fitted = method.fit(q, counted, moments=wanted, proposal=ahead, generator=generator)
+    except UnsatisfiedError:
+        raise constraints.none_satisfies(draws, "draws", constraints.foreseen) from None
+    for one, moment in zip(constraints, fitted.model_moments, strict=True):
+        # Of what all draws have, or none, nothing is known of λ: 0 would be a wrong answer.
+        if one.pointwise or 1e-12 < moment.value < 1 - 1e-12:
+            continue
+        which, other = ("None", "commoner") if moment.value < 0.5 else ("Every one", "rarer")
+        other = f"a {other} word" if isinstance(one.counted, Followed) else f"something {other}"
+        raise UserError(
+            f"{which} of the {fitted.draws:,} draws has {one.feature.name!r}: give more --draws, or {other}."
+        )
+    return fitted
+
+
+def _forbidding(pilot: Pilot, seconds: float) -> Fitted:
+    """P = q·1[…] where every constraint is pointwise: there is no λ to find."""
+    count = len(pilot.features)
+    never = torch.full((count,), -math.inf, dtype=torch.float64)
+    return Fitted(
+        method="forbidding",
+        names=tuple(pilot.features.names),
+        coefficients=never,
+        covariance=None,
+        data_moments=(0.0,) * count,
+        model_moments=(Estimate.exact(0.0),) * count,
+        base_moments=tuple(means_by_name(pilot.values, pilot.features).values()),
+        distance=0.0,
+        effective_sample_size=float(effective_sample_size(pilot.log_weights)),
+        log_z=log_mean(pilot.log_weights[None])[0].estimate,
+        draws=len(pilot.log_weights),
+        seconds=seconds,
+        intervals=tuple(Estimate.exact(value) for value in never.tolist()),
+    )
+
+
+RIDGE = 1e-6  # of ½ρ|λ|², so that λ is finite where draws show one side of a feature only
+STEPS, CLOSE, FARTHEST = 60, 1e-9, 30.0
+
+
+class Solved(NamedTuple):
+    """λ, −∞ for what is forbidden, and what it comes to on the draws it was found by."""
+
+    coefficients: Float[Tensor, " features"]
+    moments: Float[Tensor, " features"]  # the mean over the contexts in which anything was found
+    found: Bool[Tensor, " rows"]
+
+
+def solve(
+    values: Float[Tensor, "rows draws features"], log_base: Float[Tensor, "rows draws"],
+    wanted: Float[Tensor, " features"], hard: Bool[Tensor, " features"],
+) -> Solved:  # fmt: skip
+    """λ from weighted draws for each context. Trap: a mean within one context is biased O(1/its effective draws).
+
+    Contexts none of whose draws is allowed are left out: they have no p to count.
+    """
+    log_base = torch.where((values[..., hard] != 0).any(-1), -math.inf, log_base)
+    found = (log_base > -math.inf).any(-1)
+    free = values[found][..., ~hard]
+    coefficients = torch.full_like(wanted, -math.inf)
+    moments = torch.zeros_like(wanted)
+    goal = wanted[~hard]
+    best = torch.zeros_like(goal)
+    if bool(found.any()) and len(goal):
+        now = _state(free, log_base[found], goal, best)
+        for _ in range(STEPS):
+            if float(now.gradient.abs().max()) < CLOSE:
+                break
+            step = -inverse(now.hessian) @ now.gradient
+            step = step * min(1.0, 5.0 / max(float(step.abs().max()), 1e-300))
+            share = 1.0
+            while share > CLOSE:
+                ahead = _state(free, log_base[found], goal, best + share * step)
+                if ahead.value <= now.value:
+                    break
+                share /= 2
+            if share <= CLOSE:
+                break
+            best, now = best + share * step, ahead
+        best = best.clamp(-FARTHEST, FARTHEST)
+        moments[~hard] = _means(free, log_base[found], best).mean(0)
+    coefficients[~hard] = best
+    return Solved(coefficients, moments, found)
+
+
+class _State(NamedTuple):
+    value: float
+    gradient: Float[Tensor, " features"]
+    hessian: Float[Tensor, "features features"]
+
+
+def _means(values: Tensor, log_base: Tensor, coefficients: Tensor) -> Float[Tensor, "rows features"]:
+    shares = normalised(log_base + values @ coefficients)
+    return torch.einsum("rd,rdf->rf", shares, values)
+
+
+def _state(values: Tensor, log_base: Tensor, goal: Tensor, coefficients: Tensor) -> _State:
+    scores = log_base + values @ coefficients
+    shares = normalised(scores)
+    means = torch.einsum("rd,rdf->rf", shares, values)
+    centred = values - means[:, None]
+    hessian = torch.einsum("rd,rdf,rdg->fg", shares, centred, centred) / len(values)
+    value = float(torch.logsumexp(scores, 1).mean() - goal @ coefficients + RIDGE / 2 * coefficients.square().sum())
+    gradient = means.mean(0) - goal + RIDGE * coefficients
+    return _State(value, gradient, hessian + RIDGE * torch.eye(len(goal), dtype=hessian.dtype))

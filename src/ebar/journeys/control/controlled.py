@@ -23,7 +23,6 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Generator, Tensor
 
-from ebar.automata.lift import Reading
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.estimators.divergences import kl_to_model
@@ -40,10 +39,8 @@ from ebar.estimators.exact import device_of
 from ebar.estimators.log_z import log_mean
 from ebar.estimators.moments import means_by_name
 from ebar.features.feature import Features
-from ebar.journeys.control.constraints import Constraints
-from ebar.journeys.control.continuing import Texts, continued_from
-from ebar.journeys.control.matching import find_coefficients
-from ebar.journeys.control.policies import policy_of, save_policy
+from ebar.journeys.control.constraints import UnderConstraints, find_coefficients
+from ebar.journeys.control.continuing import Texts, continued_from, policy_of, save_policy
 from ebar.journeys.control.report import TARGET, Checked, Tuned, write_fit_page
 from ebar.journeys.control.tuning import WAYS, Tuning, tune
 from ebar.maths.importance import all_warnings
@@ -59,26 +56,17 @@ from ebar.store import Store, open_store
 from ebar.store.writing import from_plain, once, saving, to_json
 from ebar.store.writing import replace as put
 from ebar.training.moment_matching.matching import Fitted
-from ebar.types import Distribution, Estimate, Sampler, Sequences, Weighted
+from ebar.types import Distribution, Estimate, Sampler, Weighted
 
 SHOWN = 8  # texts of each kind
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Controlled:
+class Controlled(UnderConstraints):
     """P(x) = q(x)·exp⟨λ, φ(x)⟩, q a language model and φ what is wanted of its text."""
 
-    model: Any  # q without the prompt
-    constraints: Constraints
-    reading: Reading  # how features read the model's tokens
     prompt: str
-    draws: int
     checks: int
-    surrogate_draws: int
-    rounds: int
-    round_draws: int
-    rows: int
-    seed: int
     folder: Path | None
     description: str | Mapping[str, Any] = field(repr=False)
 
@@ -131,10 +119,6 @@ class Controlled:
             return self._ahead(self.p)
         with self._store() as store:
             return self._learnt(store)
-
-    def text(self, x: Sequences) -> list[str]:
-        """Each draw as text, as features read it; tokens that spell nothing are left out."""
-        return [self.reading.text(x.prefix(row)) for row in range(len(x.lengths))]
 
     def sample(
         self, n: int = 10, *, sampler: Sampler | None = None, proposal: Distribution | None = None,
@@ -211,14 +195,10 @@ class Controlled:
         return best
 
     def _tuned(self, tuning: Tuning, place: Path | None) -> Tuned:
-        policy = self.policy(tuning)
-        tuned = tune(
-            self.p, self.continues(policy), self.constraints, tuning, place, ahead=self.ahead, text=self.text,
-            rows=self.rows,
+        return tune(
+            self.p, self.policy(tuning), self.constraints, tuning, place, continues=self.continues, ahead=self.ahead,
+            text=self.text, rows=self.rows,
         )  # fmt: skip
-        if place is not None:
-            save_policy(policy, place / "model")
-        return replace(tuned, model=policy)
 
     def policy(self, tuning: Tuning) -> Any:
         """A copy of q in which adapters or all weights learn; adapters are drawn from the seed."""
@@ -269,9 +249,7 @@ class Controlled:
         """Where the first draws have no weight: whether others have, looking ahead if that is possible."""
         ahead = self._ahead(target)
         for size in shares(self.draws, None, self.rows):
-            found = draw_scored(
-                target, size, ahead=ahead, features=self.features, rows=self.rows, generator=generator
-            )  # fmt: skip
+            found = draw_scored(target, size, ahead=ahead, features=self.features, rows=self.rows, generator=generator)
             if bool((found.log_weights > -math.inf).any()):
                 return
         raise self.constraints.none_satisfies(self.draws, "draws", self.foresees)
@@ -311,8 +289,6 @@ def _budgets(drawn: ScoredDraws, figures: dict[str, Estimate], within: float) ->
     """For log Z, and for the moment of each column of the features."""
     columns = [None, *drawn.values.T]
     return {
-        name: budget_or_reason(
-            one, mean_influence(drawn.log_weights, column), len(drawn.log_weights), within=within
-        )
+        name: budget_or_reason(one, mean_influence(drawn.log_weights, column), len(drawn.log_weights), within=within)
         for (name, one), column in zip(figures.items(), columns, strict=True)
-    }  # fmt: skip
+    }

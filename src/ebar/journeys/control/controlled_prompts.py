@@ -16,15 +16,14 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from ebar.automata.lift import Reading
 from ebar.energies.linear import Linear
 from ebar.energies.suffix import Suffix
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
 from ebar.estimators.log_z import log_mean
 from ebar.estimators.moments import weighted_mean
-from ebar.journeys.control.constraints import Constraints
-from ebar.journeys.control.shared import Solved, solve
+from ebar.journeys.control.constraints import Solved, UnderConstraints, solve
+from ebar.journeys.control.continuing import encoded
 from ebar.maths.log_space import effective_sample_size
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted, measured_energy, propose
@@ -65,21 +64,12 @@ class OfPrompt:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ControlledPrompts:
+class ControlledPrompts(UnderConstraints):
     """A model under constraints, for any prompt."""
 
-    model: Any
-    constraints: Constraints
-    reading: Reading
     suffix: list[int]
     sample: list[str]  # prompts that λ and what looks ahead are found by
     per_prompt: bool
-    draws: int
-    surrogate_draws: int
-    rounds: int
-    round_draws: int
-    rows: int
-    seed: int
 
     @property
     def hard(self) -> Tensor:
@@ -133,9 +123,7 @@ class ControlledPrompts:
 
     def context(self, prompts: list[str]) -> Context:
         """Prompts as tokens; one that the model cannot read, with what is to come, is refused."""
-        if self.reading.encode is None:
-            raise UserError("Nothing is known of how this model's tokens encode a prompt: give data=, its corpus.")
-        rows = [self.reading.encode(prompt) for prompt in prompts]
+        rows = [encoded(self.reading, prompt) for prompt in prompts]
         most, coming = getattr(self.model, "positions", None), self.model.space.length + len(self.suffix)
         for prompt, row in zip(prompts, rows, strict=True):
             if most is not None and self.model.read_before(len(row)) + coming - 1 > most:  # the last one is not read
@@ -222,14 +210,14 @@ class ControlledPrompts:
             own = drawn.x.select(torch.arange(row * self.draws, (row + 1) * self.draws))
             found = log_zs[row].value > -math.inf
             chosen = multinomial(log_weights[row : row + 1], texts, generator)[0].tolist() if found and texts else []
-            spelt = self._texts(own) if weights else []
+            spelt = self.text(own) if weights else []
             yield OfPrompt(
                 prompt=prompt,
                 log_z=log_zs[row],
                 moments=self._moments(drawn.values[row], log_weights[row], drawn.strata, found),
                 coefficients=coefficients[row].tolist(),
                 effective_samples_per_draw=float(sizes[row]),
-                texts=self._texts(own.select(torch.tensor(chosen, dtype=torch.long))) if chosen else [],
+                texts=self.text(own.select(torch.tensor(chosen, dtype=torch.long))) if chosen else [],
                 draws=list(zip(log_weights[row].tolist(), spelt, strict=True)) if weights else [],
             )
 
@@ -247,9 +235,6 @@ class ControlledPrompts:
                 log_weights[None], column[None], low=low, high=high, name=one.feature.name, strata=strata
             )
         return moments
-
-    def _texts(self, x: Sequences) -> list[str]:
-        return [self.reading.text(x.prefix(row)) for row in range(len(x.lengths))]
 
     def _generator(self, *numbers: int | str) -> Generator:
         return Generator(device=device_of(self.model)).manual_seed(folded(self.seed, "prompts", *numbers))

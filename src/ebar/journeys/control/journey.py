@@ -7,12 +7,10 @@ model (GDC, Khalifa et al. 2021, arXiv:2012.11635).
 from pathlib import Path
 
 from ebar.data.corpus import Corpus
-from ebar.errors import UserError
 from ebar.journeys.control.constraints import Constraints, Wanted, pairs_of
-from ebar.journeys.control.continuing import of_length
+from ebar.journeys.control.continuing import of_length, reading_for
 from ebar.journeys.control.controlled import Controlled
 from ebar.journeys.train import seed_of
-from ebar.models.tilted import reading_of_model
 from ebar.types import Stepwise
 
 
@@ -44,9 +42,7 @@ def control(
     found is read back; without a seed, one is drawn from torch's state. λ is found `at_once`, or when it is first asked
     for: mistakes in features are errors before.
     """
-    reading = reading_of_model(model) if data is None else data.reading
-    if reading is None:
-        raise UserError("This model does not say what its tokens spell: give data=, its corpus.")
+    reading = reading_for(model, data)
     model = of_length(model, length or model.space.length)
     reading = reading.going_on_from(prompt, model.space.length, reads_prompt=reads_prompt)
     place = None if folder is None else Path(folder)

@@ -8,14 +8,12 @@ from typing import Any
 import torch
 from torch import Generator
 
-from ebar.automata.lift import Reading
 from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.journeys.control.constraints import Constraints, Wanted, pairs_of
-from ebar.journeys.control.continuing import of_length
+from ebar.journeys.control.continuing import encoded, of_length, reading_for
 from ebar.journeys.control.controlled_prompts import ControlledPrompts
 from ebar.maths.randomness import folded
-from ebar.models.tilted import reading_of_model
 from ebar.types import Estimate
 
 NAMED = 10  # prompts
@@ -33,15 +31,12 @@ def control_prompts(
     with as many draws each. Features look at what follows the prompt alone. A `suffix` is text that comes after the
     `length` tokens of a draw. What looks ahead is fitted to `surrogate_draws`, and learns in `rounds`.
     """
-    reading = reading_of_model(model) if data is None else data.reading
-    if reading is None:
-        raise UserError("This model does not say what its tokens spell: give data=, its corpus.")
+    reading = reading_for(model, data)
     if draws < 4 or sample < 1:
         raise UserError("Each prompt needs at least 4 draws, and λ one prompt or more to be found by.")
     model = of_length(model, length or model.space.length)
     reading = replace(reading, longest=model.space.length, drops_blank=False)  # what follows a prompt keeps its blank
-    if suffix and reading.encode is None:
-        raise UserError("Nothing is known of how this model's tokens encode a suffix: give data=, its corpus.")
+    after = encoded(reading, suffix, "a suffix") if suffix else []
     pairs = pairs_of(constraints)
     if not pairs and not suffix:
         raise UserError("There is nothing to control: give one feature or more, each with its moment, or a suffix.")
@@ -49,7 +44,7 @@ def control_prompts(
         model=model,
         constraints=Constraints.of(pairs, reading) if pairs else Constraints(),
         reading=reading,
-        suffix=_after(suffix, reading),
+        suffix=after,
         sample=reservoir(prompts, sample, Generator().manual_seed(folded(seed, "sample"))),
         per_prompt=per_prompt,
         draws=draws,
@@ -61,10 +56,6 @@ def control_prompts(
     )
     made.fitted  # noqa: B018 — found now
     return made
-
-
-def _after(suffix: str, reading: Reading) -> list[int]:
-    return reading.encode(suffix) if suffix and reading.encode is not None else []
 
 
 def reservoir(prompts: Iterable[str], size: int, generator: Generator) -> list[str]:

@@ -25,11 +25,11 @@ from ebar.errors import Interrupted
 from ebar.estimators.divergences import kl_to_model
 from ebar.estimators.effective_samples import same_draws
 from ebar.estimators.exact import device_of
+from ebar.journeys.control import teaching
 from ebar.journeys.control.constraints import Constraints
-from ebar.journeys.control.distilling import Distillation, FreshDraws
-from ebar.journeys.control.judging import Figures, arrived, evaluations, has_fallen, nearest, numbers_of, tuning_figures
+from ebar.journeys.control.continuing import save_policy
 from ebar.journeys.control.report import MODEL, TARGET, Tuned, write_tune_page
-from ebar.journeys.control.teaching import distillation, policy_gradient, searched_rate
+from ebar.journeys.train import player_of
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
 from ebar.objectives import PolicyGradient, Rounds
@@ -106,15 +106,17 @@ def tune(
     tuning: Tuning,
     folder: Path | None,
     *,
+    continues: Callable[[Any], Any],
     ahead: Guided | None,
     text: Callable[[Sequences], list[str]],
     rows: int,
 ) -> Tuned:
     """Brings π, a module that is stepwise, from q to p, and leaves it with its best weights; one of the two methods.
 
-    In a folder it continues from the newest checkpoint. `ahead` is the proposal that looks ahead, and `rows` draws are
-    computed together.
+    In a folder it continues from the newest checkpoint, and π is saved. `continues` puts the prompt before a model,
+    where there is one, `ahead` is the proposal that looks ahead, and `rows` draws are computed together.
     """
+    saved, policy = policy, continues(policy)
     policy.eval()  # for good: with dropout π/q would be noise
     device, seed = device_of(target.base), folded(tuning.seed, "tune")
     # KL(p‖π) is measured on draws made once, so that all steps are compared on the same.
@@ -122,25 +124,24 @@ def tune(
         target, tuning.evaluation_draws, ahead=ahead, features=constraints.features, rows=rows,
         generator=Generator(device=device).manual_seed(folded(seed, "target")),
     )  # fmt: skip
-    judge = Judge(partial(tuning_figures, policy, target, constraints, drawn, text, rows=rows, seed=seed))
     advice = f"choose another --name, or delete {folder}"
     with open_run(folder, config=as_yaml(asdict(tuning)), seed=tuning.seed, take_over=True, advice=advice) as run:
-        start: Figures = from_plain(Figures, once(run.folder / "start.json", lambda: plain(judge()[0])))  # π is q
-        watch = Stopwatch(run, judge)
+        measure = partial(teaching.tuning_figures, policy, target, constraints, drawn, text, rows=rows, seed=seed)
+        judge = Judge(measure, run)
+        begun = once(run.folder / "start.json", lambda: plain(judge()[0]))  # π is q
+        start: teaching.Figures = from_plain(teaching.Figures, begun)
         if tuning.learning_rate is None:
-            known = once(
-                run.folder / "rate.json",
-                lambda: {"learning_rate": searched_rate(policy, drawn, min(tuning.draws, rows), folded(seed, "rate"))},
-            )
+            search = partial(teaching.searched_rate, policy, drawn, min(tuning.draws, rows), folded(seed, "rate"))
+            known = once(run.folder / "rate.json", lambda: {"learning_rate": search()})
             tuning = replace(tuning, learning_rate=float(known["learning_rate"]))
-        objective: PolicyGradient | Distillation
-        batches: Rounds | FreshDraws
+        objective: PolicyGradient | teaching.Distillation
+        batches: Rounds | teaching.FreshDraws
         if tuning.method == "distillation":
-            objective, batches = distillation(
+            objective, batches = teaching.distillation(
                 target, policy, tuning, ahead, drawn, rows=rows, seed=folded(seed, "texts")
             )
         else:
-            objective = policy_gradient(target, policy, constraints, tuning, ahead)
+            objective = teaching.policy_gradient(target, policy, constraints, tuning, ahead)
             batches = Rounds(draws=tuning.draws, steps=tuning.steps)
         players = _players(policy, objective, tuning)
         module = players["model"].module
@@ -157,19 +158,19 @@ def tune(
             )
             result = train_run(
                 run, objective, batches, players, plan, generator=seeded(seed, device=str(device)),
-                validation=lambda: numbers_of(judge()[0]),
+                validation=lambda: teaching.numbers_of(judge()[0]),
             )  # fmt: skip
             if result.status == "interrupted":
                 raise Interrupted(run.folder)
-            watch.stop()
+            judge.stop()
             return result
 
         result, why = _until_arrived(until, run, start, constraints, tuning)
-        figures = {0: start} | evaluations(History.read(run.folder), start)
+        figures = {0: start} | teaching.evaluations(History.read(run.folder), start)
         last = result.position.step
         if last not in figures:
             figures[last] = judge()[0]
-        step = nearest(figures)
+        step = teaching.nearest(figures)
         if step == 0:
             module.load_state_dict(first)
         elif step != last:
@@ -178,6 +179,7 @@ def tune(
             restore_weights(replace(best, weights={"model": best.weights["model"]}), {"model": players["model"]})
         end, texts = judge(draws=tuning.final_draws)
         tuned = Tuned(
+            model=saved,
             folder=folder,
             start=start,
             end=end,
@@ -193,16 +195,17 @@ def tune(
             method=tuning.method,
             learning_rate=tuning.learning_rate,
             stopped=why,
-            seconds=watch.seconds,
+            seconds=judge.seconds,
         )
         run.write("results.json", to_json(tuned.to_dict(), indent=1))
         if folder is not None:
             write_tune_page(folder, tuned)
+            save_policy(saved, folder / "model")
     return tuned
 
 
 def _until_arrived(
-    until: Callable[[int], Result], run: Run, start: Figures, constraints: Constraints, tuning: Tuning
+    until: Callable[[int], Result], run: Run, start: teaching.Figures, constraints: Constraints, tuning: Tuning
 ) -> tuple[Result, str]:
     """Trains from one evaluation to the next, and says why it ended."""
     if tuning.tolerance is None:
@@ -211,55 +214,44 @@ def _until_arrived(
     for steps in [*range(every, tuning.steps, every), tuning.steps]:
         result = until(steps)
         history = History.read(run.folder)
-        figures = evaluations(history, start)
-        if steps in figures and arrived(figures[steps], constraints, tuning.tolerance):
+        figures = teaching.evaluations(history, start)
+        if steps in figures and teaching.arrived(figures[steps], constraints, tuning.tolerance):
             return result, f"the moments of π are within {tuning.tolerance:g} of what was asked"
-        if has_fallen(history, every):
+        if teaching.has_fallen(history, every):
             return result, "the effective size of the draws has fallen by half: π may have left out part of p"
     return result, "all steps were made"
 
 
 class Judge:
-    """Figures of π, and how long they took: that is not the time of tuning."""
+    """Figures of π; and the seconds of tuning, over all starts, without those that judging takes: in seconds.json."""
 
-    def __init__(self, figures: Callable[..., tuple[Figures, list[str]]]):
-        self.figures, self.seconds = figures, 0.0
-
-    def __call__(self, **options: Any) -> tuple[Figures, list[str]]:
-        began = time.monotonic()
-        found = self.figures(**options)
-        self.seconds += time.monotonic() - began
-        return found
-
-
-class Stopwatch:
-    """Seconds of tuning without those of judging, over all starts: kept in seconds.json."""
-
-    def __init__(self, run: Run, judge: Judge):
-        self.run, self.judge = run, judge
+    def __init__(self, figures: Callable[..., tuple[teaching.Figures, list[str]]], run: Run):
+        self.figures, self.run, self.since = figures, run, time.monotonic()
         path = run.folder / "seconds.json"
         self.seconds = float(json.loads(path.read_bytes())["seconds"]) if path.exists() else 0.0
-        self.since = time.monotonic() - judge.seconds
+
+    def __call__(self, **options: Any) -> tuple[teaching.Figures, list[str]]:
+        began = time.monotonic()
+        found = self.figures(**options)
+        self.since += time.monotonic() - began
+        return found
 
     def stop(self) -> None:
         """What has passed since the last time is added."""
-        now = time.monotonic() - self.judge.seconds
+        now = time.monotonic()
         self.seconds, self.since = self.seconds + now - self.since, now
         self.run.write("seconds.json", to_json({"seconds": self.seconds}))
 
 
-def _players(policy: nn.Module, objective: PolicyGradient | Distillation, tuning: Tuning) -> dict[str, Player]:
+def _players(policy: nn.Module, objective: PolicyGradient | teaching.Distillation, tuning: Tuning) -> dict[str, Player]:
     schedule = (
         Constant(warmup=tuning.warmup)
         if tuning.schedule == "constant"
         else Cosine(steps=tuning.steps, floor=FLOOR, warmup=min(tuning.warmup, tuning.steps - 1))
     )
     assert tuning.learning_rate is not None
-    optimiser = Adam(learning_rate=tuning.learning_rate).build(
-        weight for weight in policy.parameters() if weight.requires_grad
-    )
     learner = Learning(policy, keep_mode=True)
-    player = Player(module=learner, optimiser=optimiser, schedule=schedule, clip_norm=tuning.clip)
-    if isinstance(objective, Distillation):
+    player = player_of(learner, Adam(learning_rate=tuning.learning_rate), schedule, clip=tuning.clip)
+    if isinstance(objective, teaching.Distillation):
         return {"model": player}
     return {"model": player, "memory": Player(module=objective.memory)}

@@ -17,9 +17,7 @@ class Ensemble:
 
     def evaluate(self, part: str = "test", *, batch_size: int = BATCH) -> dict[str, Estimate]:
         """As `Finetuned.evaluate`, of all models together; the data are those of the first."""
-        return figures(
-            [member.model for member in self.members], self.members[0].tasks, part, batch_size=batch_size
-        )  # fmt: skip
+        return figures([member.model for member in self.members], self.members[0].tasks, part, batch_size=batch_size)
 
     def predict(
         self, texts: Sequence[str | tuple[str, ...]], *, task: str | None = None, batch_size: int = BATCH

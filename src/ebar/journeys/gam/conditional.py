@@ -213,19 +213,10 @@ def mean_of_pairs(
     return weighted_mean(torch.zeros_like(values)[None], values[None], low=low, high=high, name=name)[0]
 
 
-class ModelOnPairs(NamedTuple):
-    """A model on test pairs, and a draw of it for each of their sources."""
-
-    per_token: Estimate
-    costs: Float[Tensor, " pairs"]  # nats per token of each pair
-    x: Sequences
-
-
 @torch.no_grad()
-def model_on_pairs(model: Stepwise, pairs: Pairs, *, generator: Generator) -> ModelOnPairs:
-    """The cross-entropy of references, and one draw for each source."""
+def model_on_pairs(model: Stepwise, pairs: Pairs, *, generator: Generator) -> tuple[Float[Tensor, " pairs"], Sequences]:
+    """What references cost, in nats per token of each pair, and one draw for each source."""
     found = []
     for rows in torch.split(torch.arange(pairs[1].rows), 1024):
         found.append(propose(model, 1, pairs[1].select(rows), generator)[0])
-    costs = negative_log_scores(model, *pairs) / pairs[0].lengths.double()
-    return ModelOnPairs(mean_of_pairs(costs, "cost", 0.0), costs, Sequences.join(found))
+    return negative_log_scores(model, *pairs) / pairs[0].lengths.double(), Sequences.join(found)

@@ -32,7 +32,7 @@ from ebar.journeys.gam.conditional import (
     pairs_of,
     source_text,
 )
-from ebar.journeys.gam.rounds import GamRound
+from ebar.journeys.gam.settings import GamParts, GamRound
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
 from ebar.samplers.guided import Guided
@@ -128,17 +128,15 @@ class GamFigures:
 
 
 @torch.no_grad()
-def measure(
-    data: Corpus, features: Features, rounds: Sequence[GamRound], *, seed: int, exact: bool, draws: int,
-    seconds: Mapping[str, float], workers: Workers | None = None,
-) -> GamFigures:  # fmt: skip
+def measure(made: GamParts, *, exact: bool, draws: int, workers: Workers | None = None) -> GamFigures:
     """Cross-entropies, frequencies, moments, lengths and divergences.
 
     `exact`: cross-entropies over the whole language too, where it is known and small enough. `draws` of P_λ are made
     for its log Z, and for KL(p‖π). `workers` share the exact cross-entropies.
     """
+    data, features, rounds = made.data, made.features, made.rounds
     if data.sources("test") is not None:
-        return _measure_pairs(data, features, rounds, seed=seed, draws=draws, seconds=seconds)
+        return _measure_pairs(made, draws)
     language = data.language
     truth = None if language is None else language.distribution()
     small = exact and truth is not None and count_prefixes(truth.graph) <= LARGEST  # mixtures with noise are not
@@ -146,7 +144,7 @@ def measure(
     h = None if truth is None or length is None else measures.entropy(truth) / length
     motif = motif_of(data)
     last = rounds[-1]
-    generator = Generator(device=device_of(last.base)).manual_seed(folded(seed, "figures"))
+    generator = Generator(device=device_of(last.base)).manual_seed(folded(made.seed, "figures"))
     models, moments, proposal = {}, {"data": frequencies(data.train, features)}, None
     gains: Column = {}
     if truth is not None and all(isinstance(feature, Followed) for feature in features.features):
@@ -182,87 +180,76 @@ def measure(
         add_autoregressive(f"π{suffix}", one.student)
         gains[f"π{suffix}"] = cross_entropy_difference(rounds[0].base, one.student, data.test)
     kl = divergence("kl", last.tilted(features), last.student, proposal=proposal, draws=draws, generator=generator)[0]
+    first = {"data" if language is None else "language": _perfect(data, h, EXACT in models["r"])}
     return GamFigures(
-        entropy=h,
-        models={"data" if language is None else "language": _perfect(data, h, EXACT in models["r"]), **models},
-        features=features.names,
-        moments=moments,
-        fitted=[one.fitted for one in rounds],
-        distances={
-            name: moment_distance(moments[of], moments.get("language", moments["data"]))
-            for name, of in (("r", "r"), ("distilled", f"P_λ{suffix}"), ("π", f"π{suffix}"))
-        },
-        divergence=kl,
-        acceptance_rate=last.distilled.acceptance_rate,
-        seconds=seconds,
-        warnings=said_once(_warnings(rounds, models, kl)),
-        examples={name: data.text(x) for name, x in examples(data, features, rounds, EXAMPLES, seed=seed).items()},
-        gains=gains,
-        items=len(data.test.lengths),
-    )
+        entropy=h, models={**first, **models}, gains=gains, items=len(data.test.lengths),
+        examples={name: data.text(x) for name, x in examples(made, EXAMPLES).items()},
+        **_common(made, models, moments, kl),
+    )  # fmt: skip
 
 
-def _measure_pairs(
-    data: Corpus, features: Features, rounds: Sequence[GamRound], *, seed: int, draws: int, seconds: Mapping[str, float]
-) -> GamFigures:
+def _common(made: GamParts, models: Mapping[str, Column], moments: dict[str, Column], kl: Estimate) -> dict[str, Any]:
+    """What figures of sequences and of pairs have alike."""
+    rounds = made.rounds
+    suffix = "" if len(rounds) == 1 else f" {len(rounds)}"
+    last = {"r": "r", "distilled": f"P_λ{suffix}", "π": f"π{suffix}"}
+    wanted = moments.get("language", moments["data"])
+    return {
+        "features": made.features.names,
+        "moments": moments,
+        "fitted": [one.fitted for one in rounds],
+        "distances": {name: moment_distance(moments[of], wanted) for name, of in last.items()},
+        "divergence": kl,
+        "acceptance_rate": rounds[-1].distilled.acceptance_rate,
+        "seconds": made.seconds,
+        "warnings": said_once(_warnings(rounds, models, kl)),
+    }
+
+
+def _measure_pairs(made: GamParts, draws: int) -> GamFigures:
     """The same on test pairs: all figures are of their sources, the data's too."""
-    pairs, last = pairs_of(data, "test"), rounds[-1]
-    generator = Generator(device=device_of(last.base)).manual_seed(folded(seed, "figures"))
+    data, features, rounds = made.data, made.features, made.rounds
+    pairs = pairs_of(data, "test")
+    generator = Generator(device=device_of(rounds[-1].base)).manual_seed(folded(made.seed, "figures"))
     models: dict[str, Column] = {"data": {LENGTH: mean_length(pairs[0])}}
     moments = {"data": frequencies(pairs[0], features, context=pairs[1])}
     costs: dict[str, Tensor] = {}
     gains: Column = {}
 
     def add(name: str, model: Stepwise) -> None:
-        own = model_on_pairs(model, pairs, generator=generator)
-        costs[name], gains[name] = own.costs, mean_of_pairs(costs.get("r", own.costs) - own.costs, "gain")
-        models[name] = {COST: own.per_token, LENGTH: mean_length(own.x)}
-        moments[name] = frequencies(own.x, features, context=pairs[1])
+        costs[name], x = model_on_pairs(model, pairs, generator=generator)
+        gains[name] = mean_of_pairs(costs["r"] - costs[name], "gain")
+        models[name] = {COST: mean_of_pairs(costs[name], "cost", 0.0), LENGTH: mean_length(x)}
+        moments[name] = frequencies(x, features, context=pairs[1])
 
     add("r", rounds[0].base)
     for number, one in enumerate(rounds, 1):
         suffix = "" if number == 1 else f" {number}"
-        cost = cost_of_pairs(
-            one.tilted(features), one.student, features, pairs, draws=draws, generator=generator
-        )  # fmt: skip
+        cost = cost_of_pairs(one.tilted(features), one.student, features, pairs, draws=draws, generator=generator)
         models[f"P_λ{suffix}"] = {COST: cost.per_token, LENGTH: cost.length}
         moments[f"P_λ{suffix}"] = cost.moments
         gain = mean_of_pairs(costs["r"] - cost.costs, "gain")
         gains[f"P_λ{suffix}"] = gain._replace(high=gain.high + cost.lift)
         add(f"π{suffix}", one.student)
-    drawn = examples(data, features, rounds, EXAMPLES, seed=seed)
+    drawn = examples(made, EXAMPLES)
     measured = {name: own for name, own in models.items() if COST in own}
+    sources = source_text(data, pairs[1].select(torch.arange(len(drawn["data"].lengths))))
     return GamFigures(
-        entropy=None,
-        models=models,
-        features=features.names,
-        moments=moments,
-        fitted=[one.fitted for one in rounds],
-        distances={
-            name: moment_distance(moments[of], moments["data"])
-            for name, of in (("r", "r"), ("distilled", f"P_λ{suffix}"), ("π", f"π{suffix}"))
-        },
-        divergence=cost.divergence,
-        acceptance_rate=last.distilled.acceptance_rate,
-        seconds=seconds,
-        warnings=said_once(_warnings(rounds, measured, cost.divergence)),
-        examples={"source": source_text(data, pairs[1].select(torch.arange(len(drawn["data"].lengths))))}
-        | {name: data.text(x) for name, x in drawn.items()},
-        gains={name: gain for name, gain in gains.items() if name != "r"},
+        entropy=None, models=models, gains={name: gain for name, gain in gains.items() if name != "r"},
         items=len(pairs[0].lengths),
-    )
+        examples={"source": sources, **{name: data.text(x) for name, x in drawn.items()}},
+        **_common(made, measured, moments, cost.divergence),
+    )  # fmt: skip
 
 
-def examples(
-    data: Corpus, features: Features, rounds: Sequence[GamRound], n: int, *, seed: int
-) -> dict[str, Sequences]:
+def examples(made: GamParts, n: int) -> dict[str, Sequences]:
     """A few sequences of the data, of r, of P_λ and of π."""
-    base, last = rounds[0].base, rounds[-1]
-    generator = Generator(device=device_of(base)).manual_seed(folded(seed, "examples"))
+    data, base, last = made.data, made.rounds[0].base, made.rounds[-1]
+    generator = Generator(device=device_of(base)).manual_seed(folded(made.seed, "examples"))
     if data.sources("test") is not None:  # of the same sources, one each
         x, context = pairs_of(data, "test")
         first = context.select(torch.arange(min(n, context.rows)))
-        of_p = draw_pairs(last.tilted(features), first, first.rows, Rejection(), generator=generator)
+        of_p = draw_pairs(last.tilted(made.features), first, first.rows, Rejection(), generator=generator)
         return {
             "data": x.select(slice(first.rows)),
             "r": base.sample(1, first, generator=generator),

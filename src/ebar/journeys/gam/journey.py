@@ -18,7 +18,7 @@ Where sequences have sources (parallel data), r, P_λ and π are conditional: se
 
 import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -36,8 +36,16 @@ from ebar.journeys.gam.conditional import distil_pairs, fit_pairs, joined, only_
 from ebar.journeys.gam.cyclical import cyclical
 from ebar.journeys.gam.figures import GamFigures, measure
 from ebar.journeys.gam.report import write_gam_page
-from ebar.journeys.gam.rounds import GamRound
-from ebar.journeys.gam.settings import BasePhase, ContinuationPhase, Distillation, Phase, RefinementPhase, StudentPhase
+from ebar.journeys.gam.settings import (
+    BasePhase,
+    ContinuationPhase,
+    Distillation,
+    GamParts,
+    GamRound,
+    Phase,
+    RefinementPhase,
+    StudentPhase,
+)
 from ebar.journeys.train import Trained, seed_of, train
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
@@ -60,17 +68,8 @@ CHECKS = 10_000  # draws of P_λ, for its log Z and for KL(p‖π)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gam:
+class Gam(GamParts):
     """A global autoregressive model and what it was distilled into."""
-
-    data: Corpus
-    features: Features
-    rounds: tuple[GamRound, ...]
-    seed: int
-    settings: Mapping[str, Any]  # its arguments, as plain data
-    config: str  # what the folder keeps as config.yaml
-    environment: Mapping[str, Any]  # where it was made
-    seconds: Mapping[str, float]  # of each stage
 
     @property
     def base(self) -> Stepwise:
@@ -97,15 +96,10 @@ class Gam:
         """r, P_λ and π compared, with intervals; computed when first asked for."""
         return self.measure()
 
-    def measure(
-        self, *, exact: bool = False, draws: int = CHECKS, workers: Workers | None = None
-    ) -> GamFigures:  # fmt: skip
+    def measure(self, *, exact: bool = False, draws: int = CHECKS, workers: Workers | None = None) -> GamFigures:
         """The figures from `draws` draws of P_λ; `exact`: over the whole language too, where it is known and small,
         which `workers` share."""
-        return measure(
-            self.data, self.features, self.rounds, seed=self.seed, exact=exact, draws=draws, seconds=self.seconds,
-            workers=workers,
-        )  # fmt: skip
+        return measure(self, exact=exact, draws=draws, workers=workers)
 
     def report(self, path: Path | str, *, figures: GamFigures | None = None, history: History | None = None) -> Path:
         """Writes a page that needs no other file. `history` is that of the training of r, to be shown with π's."""
@@ -113,10 +107,7 @@ class Gam:
         for number, one in enumerate(self.rounds, 1):
             suffix = "" if len(self.rounds) == 1 else f", round {number}"
             histories |= {f"{name}{suffix}": log for name, log in one.histories.items()}
-        write_gam_page(
-            Path(path), figures or self.figures, data=self.data, features=self.features, rounds=self.rounds,
-            histories=histories, settings=self.settings, config=self.config, environment=self.environment,
-        )  # fmt: skip
+        write_gam_page(Path(path), self, figures or self.figures, histories)
         return Path(path)
 
 

@@ -1,16 +1,15 @@
 """The page of a GAM: its figures side by side, self-contained."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ebar.data.corpus import Corpus
-from ebar.features.feature import Feature, Features
+from ebar.features.feature import Feature
 from ebar.journeys.gam.conditional import source_text
 from ebar.journeys.gam.figures import GamFigures, examples, motif_of
-from ebar.journeys.gam.rounds import GamRound
+from ebar.journeys.gam.settings import GamParts
 from ebar.report.page import (
     Beside,
     Folded,
@@ -33,43 +32,41 @@ SHOWN = 12  # samples of each kind
 SMALLEST = 1e-16  # shown on a logarithmic scale
 
 
-def write_gam_page(
-    path: Path, figures: GamFigures, *, data: Corpus, features: Features, rounds: Sequence[GamRound],
-    histories: Mapping[str, History], settings: Mapping[str, Any], config: str, environment: Mapping[str, Any],
-) -> None:  # fmt: skip
-    """Writes the page; `settings` are the journey's arguments, `config` is shown as it stands."""
+def write_gam_page(path: Path, made: GamParts, figures: GamFigures, histories: Mapping[str, History]) -> None:
+    """Writes the page, with the curves of all trainings."""
     levels = None if figures.entropy is None else {"H": figures.entropy}
     sections = [
         Section("Warnings", [Warnings(figures.warnings)]),
-        Section("What was asked", [_asked(data, features, rounds, settings)]),
+        Section("What was asked", [_asked(made)]),
         Section("r, P_λ and π", _compared(figures)),
         Section("How much each feature counts", _lambda(figures)),
         Section("Moments", _moments(figures)),
         Section("Learning", [Beside([("", curve(log, name, levels)) for name, log in histories.items()])]),
-        Section("Samples", _marked(data, features, rounds, settings["seed"])),
+        Section("Samples", _marked(made)),
         Section(
             "Time", [PageTable(("stage", "seconds"), [(name, round(s, 1)) for name, s in figures.seconds.items()])]
         ),
         Section(
             "To do it again",
             [
-                Folded("The whole configuration", [Samples(config.splitlines())]),
-                Folded("Where it was run", [PageTable(("what", "value"), flattened_tree(environment))]),
+                Folded("The whole configuration", [Samples(made.config.splitlines())]),
+                Folded("Where it was run", [PageTable(("what", "value"), flattened_tree(made.environment))]),
             ],
         ),
     ]
     write_page(path, f"GAM {path.resolve().parent.name}", sections)
 
 
-def _asked(data: Corpus, features: Features, rounds: Sequence[GamRound], settings: Mapping[str, Any]) -> Part:
+def _asked(gam: GamParts) -> Part:
+    data, settings, base = gam.data, gam.settings, gam.rounds[0].base
     sizes = (len(x.lengths) for x in (data.train, data.validation, data.test))
-    made: Mapping[str, Any] = getattr(rounds[0].base, "origin", None) or {}
+    made: Mapping[str, Any] = getattr(base, "origin", None) or {}
     rows = [
         ("data", _options(data.origin or {})),
         ("sequences", "{:,} to train on, {:,} for early stopping, {:,} to test".format(*sizes)),
-        ("features", "; ".join(features.names)),
-        ("r", _options(made.get("backbone", {})) or type(rounds[0].base).__name__),
-        ("λ by", rounds[0].fitted.method),
+        ("features", "; ".join(gam.features.names)),
+        ("r", _options(made.get("backbone", {})) or type(base).__name__),
+        ("λ by", gam.rounds[0].fitted.method),
         ("samples of P_λ", "{size:,}, proposed from {proposal}".format(**settings["distillation"])),
         ("π", "begins with random weights" if settings["fresh"] else "begins with r's weights"),
         ("regime", f"{settings['regime']}, rounds: {settings['rounds']}"),
@@ -96,9 +93,7 @@ def _compared(figures: GamFigures) -> list[Part]:
 def _lambda(figures: GamFigures) -> list[Part]:
     rounds = [f"round {number}" for number in range(1, len(figures.fitted) + 1)]
     titles = ["λ"] if len(rounds) == 1 else [f"λ, {title}" for title in rounds]
-    rows = [
-        [name, *(row[place] for row in figures.coefficients)] for place, name in enumerate(figures.features)
-    ]  # fmt: skip
+    rows = [[name, *(row[place] for row in figures.coefficients)] for place, name in enumerate(figures.features)]
     plots: list[tuple[str, Part]] = []
     for title, row, fitted in zip(titles, figures.coefficients, figures.fitted, strict=True):
         dots = Dots(title=title, x_label="λ", rows=dict(zip(figures.features, row, strict=True)))
@@ -125,13 +120,13 @@ def _moments(figures: GamFigures) -> list[Part]:
     return [Text(about), PageTable(("feature", *figures.moments), rows)]
 
 
-def _marked(data: Corpus, features: Features, rounds: Sequence[GamRound], seed: int) -> list[Part]:
-    drawn = examples(data, features, rounds, SHOWN, seed=seed)
+def _marked(made: GamParts) -> list[Part]:
+    data, drawn = made.data, examples(made, SHOWN)
     if (context := data.sources("test")) is not None:
         sources = source_text(data, context.select(torch.arange(min(SHOWN, context.rows))))
         return [Beside([("source", Samples(sources)), *((name, Samples(data.text(x))) for name, x in drawn.items())])]
     motif = motif_of(data)
-    shown: list[Feature] = [*([] if motif is None else [motif]), *features.features]
+    shown: list[Feature] = [*([] if motif is None else [motif]), *made.features.features]
     shown = list({title_of(feature): feature for feature in reversed(shown)}.values())[::-1]
     found: list[tuple[str, Part]] = []
     for name, x in drawn.items():

@@ -1,11 +1,19 @@
-"""How the stages of a GAM are done."""
+"""How the stages of a GAM are done, and what they make."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ebar.bounds import Amount, Count
+from ebar.data.corpus import Corpus
+from ebar.features.feature import Features
+from ebar.models.tilted import Tilted
 from ebar.training.course import Training
+from ebar.training.distillation import Distilled
+from ebar.training.moment_matching.matching import Fitted
 from ebar.training.optimisers import Adam, Constant, Cosine
+from ebar.training.train import History
+from ebar.types import Sequences, Stepwise
 
 FLOOR = 0.02  # of the cosine schedule, as a share of the learning rate
 
@@ -111,3 +119,34 @@ class Distillation:
     """Sequences to stop early by."""
     proposal: Literal["base", "look_ahead"] = "look_ahead"
     """What the sampler proposes from: r, or r steered by the automata of the features."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GamRound:
+    """What a round began with and what it made."""
+
+    base: Stepwise  # what it began with: r, from the second round on π refined on the data
+    teacher: Stepwise  # the model that λ was fitted to: the base or, in cyclical training, the last copy of π
+    fitted: Fitted
+    distilled: Distilled  # how the draws were made, and how near they are to P_λ
+    draws: Sequences  # of P_λ
+    student: Stepwise  # π
+    histories: Mapping[str, History]  # of its trainings: "π" and, where another round follows, "π refined on the data"
+
+    def tilted(self, features: Features) -> Tilted:
+        """P_λ."""
+        return self.fitted.tilted(self.teacher, features)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GamParts:
+    """What a GAM was made of, and how."""
+
+    data: Corpus
+    features: Features
+    rounds: tuple[GamRound, ...]
+    seed: int
+    settings: Mapping[str, Any]  # its arguments, as plain data
+    config: str  # what the folder keeps as config.yaml
+    environment: Mapping[str, Any]  # where it was made
+    seconds: Mapping[str, float]  # of each stage

@@ -1,4 +1,7 @@
-"""Playing a game: a generator and an energy, each with its own optimiser, in a run folder or in memory."""
+"""A game: a generator and an energy, each with its own optimiser, in a run folder or in memory.
+
+It leaves a generator to draw from, and an energy to rank and to measure by.
+"""
 
 import warnings
 from collections.abc import Mapping
@@ -6,29 +9,115 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Generator, nn
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor, nn
 
 from ebar.bounds import Amount, Count
 from ebar.energies.discriminators import DISCRIMINATORS
 from ebar.errors import UserError
-from ebar.journeys.description import architecture, entry
+from ebar.estimators.log_z import log_z
+from ebar.evaluation.ranking import Ranking, rank_by_energy
+from ebar.journeys.description import architecture, entry, run_description
 from ebar.journeys.game.data import GameData, game_data
-from ebar.journeys.game.played import Played
-from ebar.journeys.train import seed_of, train_in_folder
-from ebar.models.generators import GENERATORS, ImplicitGenerator
+from ebar.journeys.train import Learnt, player_of, seed_of, train_in_folder
+from ebar.maths.randomness import default_generator
+from ebar.models.generators import GENERATORS, ImplicitGenerator, sample_generator
 from ebar.models.inference import GaussianInference
+from ebar.models.points import UniformBox
+from ebar.models.tilted import Tilted
 from ebar.objectives.adversarial_costs import COSTS, Costs, EnergyGap
 from ebar.objectives.energy_gan import CONTROLS, Control, EnergyGan, GapControl, HaltRule
 from ebar.objectives.entropy_terms import ENTROPIES, EntropyTerm, NeighbourEntropy, VariationalEntropy
-from ebar.store.differences import as_yaml
+from ebar.samplers.draw import draw
+from ebar.samplers.importance import Importance
 from ebar.store.fingerprint import fingerprint
 from ebar.training import distributed
 from ebar.training.batches import Batches, OnDevice, number_of_rows
 from ebar.training.games import WithNoise
-from ebar.training.optimisers import OPTIMISERS, SCHEDULES, Adam, EpochDecay, OptimiserConfig, Schedule
-from ebar.training.players import Player, Players
+from ebar.training.optimisers import Adam, EpochDecay, OptimiserConfig, Schedule
+from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.train import Plan
+from ebar.types import Context, Estimate, PointSpace
+
+
+class Calibrated(nn.Module):
+    """c(x)/α: the energy in nats, where c tends to −α·log p."""
+
+    def __init__(self, energy: nn.Module, weight: float):
+        super().__init__()
+        self.energy, self.weight = energy, weight
+
+    def forward(self, x: Float[Tensor, "batch ..."], context: Context | None = None) -> Float[Tensor, " batch"]:
+        found: Tensor = self.energy(x)
+        return found / self.weight
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played(Learnt):
+    """A generator and an energy that have learnt from each other, and how it went."""
+
+    generator: nn.Module  # both with the last good weights, in evaluation mode
+    energy: nn.Module
+    inference: nn.Module | None
+    data: GameData
+    weight: float  # α of the entropy, 0 where there is none
+
+    @property
+    def calibrated(self) -> nn.Module:
+        """c/α, which tends to −log p + constant; without an entropy the energy as it is."""
+        return Calibrated(self.energy, self.weight or 1.0)
+
+    def curve(self, name: str) -> list[tuple[int, float]]:
+        """(step, value) of what is logged with whoever moves first: gap, energy_data, energy_samples, spread."""
+        return sorted(self.history.curve(f"discriminator.{name}") + self.history.curve(f"generator.{name}"))
+
+    def sample(self, n: int, *, generator: Generator | None = None) -> Float[Tensor, "n ..."]:
+        """Draws of the generator."""
+        random = default_generator(next(self.generator.parameters()).device) if generator is None else generator
+        return sample_generator(self.generator, n, generator=random)
+
+    def rank(self, x: Float[Tensor, "rows ..."] | None = None) -> Ranking:
+        """Rows by energy, by default those held out: the likeliest first."""
+        rows = self.data.rows(self.data.held_out) if x is None else x
+        return rank_by_energy(self.energy, rows.to(next(self.energy.parameters())))
+
+    def on_box(
+        self, low: Float[Tensor, " dimensions"] | None = None, high: Float[Tensor, " dimensions"] | None = None
+    ) -> "Tilted[Tensor, PointSpace]":
+        """exp(−c/α) on a box, a model that samplers and estimators take.
+
+        By default the box of the training points, each side moved out by a quarter of their range.
+        """
+        if len(self.data.shape) != 1:
+            raise UserError("Only points have a box to integrate over: images have too many dimensions.")
+        rows, like = self.data.rows(), next(self.energy.parameters())
+        ends = rows.amin(0), rows.amax(0)
+        margin = (ends[1] - ends[0]) / 4
+        low = ends[0] - margin if low is None else low
+        high = ends[1] + margin if high is None else high
+        return Tilted(UniformBox(low.to(like), high.to(like)), self.calibrated)
+
+    def log_z(self, *, draws: int = 20_000, generator: Generator | None = None, **box: Any) -> Estimate:
+        """log ∫ exp(−c/α) over a box (`on_box`), by importance sampling from the uniform law on it."""
+        model = self.on_box(**box)
+        random = default_generator(next(self.energy.parameters()).device) if generator is None else generator
+        found = log_z(draw(Importance(), model, draws, generator=random))[0].estimate
+        base: Any = model.base
+        volume = base.log_volume
+        return found._replace(value=found.value + volume, low=found.low + volume, high=found.high + volume)
+
+    def report(self, path: Path | str) -> Path:
+        """One page: contours, samples and curves of points in the plane; sheets of samples and ranked images."""
+        from ebar.journeys.game.report import write_game_page
+
+        return write_game_page(self, Path(path))
+
+
+def energies_of(played: Played, x: Float[Tensor, "rows ..."]) -> Float[Tensor, " rows"]:
+    """The energy of each row, in evaluation mode, on the CPU in double precision."""
+    return played.rank(x).energies if len(x) else torch.zeros(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +188,25 @@ def game(
         entropy=entropy, control=control, halt=halt, smoothness=smoothness,
     )  # fmt: skip
     if description is None:
-        description = _description(rows, own, played, training, optimiser, schedule, drawn)
+        made_of = {
+            "data": rows.origin or {"digest": fingerprint(rows.rows())},
+            **{name: architecture(module) for name, module in own.items()},
+            "costs": entry(COSTS, costs),
+            "entropy": entry(ENTROPIES, entropy),
+            "control": entry(CONTROLS, control),
+            "halt": asdict(halt),
+            "smoothness": smoothness,
+        }
+        description = run_description(
+            own["generator"], made_of, seed=drawn, training=training, optimiser=optimiser, schedule=schedule
+        )
     batches = _batches(rows, own["generator"], training, drawn, device)
-    players = _players(own, played, training, optimiser, schedule, device)
-    plan = Plan(
-        epochs=training.epochs, log_every=training.log_every, checkpoint_every=training.checkpoint_every
-    )  # fmt: skip
+    players = {name: player_of(module, optimiser, schedule, clip=training.clip) for name, module in own.items()}
+    moved = players["generator"].optimiser
+    for group in [] if moved is None else moved.param_groups:
+        group["lr"] *= training.generator_rate
+    players["memory"] = Player(module=played.memory.to(device))
+    plan = Plan(epochs=training.epochs, log_every=training.log_every, checkpoint_every=training.checkpoint_every)
     result, history = train_in_folder(
         folder, played, batches, players, plan, description=description, seed=drawn, generator=random,
         validation=None, keep=lambda run: None, replace_config=replace_config, tensorboard=training.tensorboard,
@@ -160,42 +262,3 @@ def _batches(rows: GameData, generator: Any, training: GameTraining, seed: int, 
         )
     source = Batches(data=rows.parts["train"], batch_size=training.batch_size, seed=seed, drop_last=True)
     return OnDevice(WithNoise(batches=source, latent=generator.latent, law=generator.law, seed=seed), device)
-
-
-def _players(
-    own: Mapping[str, Any], game: EnergyGan, training: GameTraining, optimiser: OptimiserConfig, schedule: Schedule,
-    device: str,
-) -> Players:  # fmt: skip
-    players = {}
-    for name, module in own.items():
-        moved = optimiser.build(parameter for parameter in module.parameters() if parameter.requires_grad)
-        if name == "generator":
-            for group in moved.param_groups:
-                group["lr"] *= training.generator_rate
-        players[name] = Player(module=module, optimiser=moved, schedule=schedule, clip_norm=training.clip)
-    return {**players, "memory": Player(module=game.memory.to(device))}
-
-
-def _description(
-    rows: GameData, own: Mapping[str, Any], game: EnergyGan, training: GameTraining, optimiser: OptimiserConfig,
-    schedule: Schedule, seed: int,
-) -> str:  # fmt: skip
-    """What the run is made from, as YAML. First weights are no part of it."""
-    weight = next(own["generator"].parameters())
-    return as_yaml(
-        {
-            "seed": seed,
-            "device": weight.device.type,
-            "precision": str(weight.dtype).removeprefix("torch."),
-            "data": rows.origin or {"digest": fingerprint(rows.rows())},
-            **{name: architecture(module) for name, module in own.items()},
-            "costs": entry(COSTS, game.costs),
-            "entropy": entry(ENTROPIES, game.entropy),
-            "control": entry(CONTROLS, game.control),
-            "halt": asdict(game.halt),
-            "smoothness": game.smoothness,
-            "optimiser": entry(OPTIMISERS, optimiser),
-            "schedule": entry(SCHEDULES, schedule),
-            "training": asdict(training),
-        }
-    )

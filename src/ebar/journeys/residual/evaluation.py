@@ -145,9 +145,7 @@ def evaluate(
         how.folder or place / "draws", base.q, data.context, how.draws, seed=folded(own, "evaluation/draws"),
         at_once=at_once, stage=f"{stage}/draws", workers=workers,
     )  # fmt: skip
-    of_draws = energies_of(
-        place / "energies", energy, drawn, data.context, stage=f"{stage}/energies", workers=workers
-    )  # fmt: skip
+    of_draws = energies_of(place / "energies", energy, drawn, data.context, stage=f"{stage}/energies", workers=workers)
     x, context = to_device(data, base.device)
     with torch.no_grad():
         of_data = measured_energy(energy, x, context).double().cpu()
@@ -155,11 +153,7 @@ def evaluate(
     generator = Generator(device=base.device).manual_seed(folded(own, "evaluation/choice"))
     rows, texts = torch.arange(len(drawn)), 0 if base.tokeniser is None else shown
     chosen = chosen_by_energy(of_draws.to(base.device), generator).cpu()
-    systems = {
-        "data": data.x,
-        "base": drawn.fetch(rows, draws=torch.tensor([0])),
-        "joint": drawn.one_each(chosen),
-    }
+    systems = {"data": data.x, "base": drawn.fetch(rows, draws=torch.tensor([0])), "joint": drawn.one_each(chosen)}
     perplexity = joint_perplexity(log_q, of_data, of_draws, data.x.lengths, bound=bound_of(energy))
     orders = [n for n in (1, 2, 3, 4) if n <= int(data.x.lengths.max())]
     return Evaluation(

@@ -1,6 +1,5 @@
 """The page of a residual model: figures with intervals, curves, energies, and continuations side by side."""
 
-import json
 import math
 from pathlib import Path
 
@@ -9,13 +8,9 @@ from ebar.report.page import Folded, PageFigure, PageTable, Part, Samples, Secti
 from ebar.report.plots import Line, Panel, plot_panels
 from ebar.report.run_page import about_run
 from ebar.store.stages import stage_seconds
+from ebar.training.train import History
 
-CURVES = {
-    "loss": "nats per chunk",
-    "accuracy": "share classified right",
-    "log_z": "nats",
-    "calibration_error": "share",
-}
+CURVES = {"loss": "nats per chunk", "accuracy": "share classified right", "log_z": "nats", "calibration_error": "share"}
 LEVELS = {"log_z": {"optimum": 0.0}, "accuracy": {"chance": 0.5}}
 SYSTEMS = {"data": "data", "base": "draws of the base", "joint": "the joint model"}
 
@@ -36,16 +31,15 @@ def write_residual_page(folder: Path, evaluation: Evaluation | None) -> Path:
 
 def curves(folder: Path) -> Part:
     """Curves of the energy's training; at the optimum log Z is 0."""
-    path = folder / "metrics.jsonl"
-    records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    history = History.read(folder) if (folder / "metrics.jsonl").exists() else History()
     panels = []
     for key, unit in CURVES.items():
-        lines = []
-        for name, where in ((key, "training"), (f"validation.{key}", "held out")):
-            points = [(float(record["step"]), float(record[name])) for record in records if name in record]
-            lines += (
-                [Line(name=where, x=[step for step, _ in points], y=[value for _, value in points])] if points else []
-            )
+        known = {"training": history.curve(key), "held out": history.curve(f"validation.{key}")}
+        lines = [
+            Line(name=name, x=[float(step) for step, _ in points], y=[float(value) for _, value in points])
+            for name, points in known.items()
+            if points
+        ]
         if lines:
             title = key.replace("_", " ")
             panels.append(Panel(title=title, x_label="step", y_label=unit, levels=LEVELS.get(key), lines=lines))

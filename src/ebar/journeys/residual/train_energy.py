@@ -11,15 +11,17 @@ from ebar.data.chunks import Chunks, Positives
 from ebar.energies.kinds import WarmUp
 from ebar.energies.neural import BidirectionalNetwork, MaskedModel
 from ebar.errors import UserError
+from ebar.estimators.exact import device_of
 from ebar.journeys.residual.negatives import Negatives
 from ebar.journeys.residual.settings import Fitting
+from ebar.journeys.train import player_of
 from ebar.maths.randomness import folded
 from ebar.objectives.nce import Contrasted, Masked, Nce
 from ebar.store.writing import to_json
 from ebar.training.batches import Batches, OnDevice, taken
 from ebar.training.metrics import Sink
 from ebar.training.optimisers import AdamW, Cosine
-from ebar.training.players import Learning, Player
+from ebar.training.players import Learning
 from ebar.training.randomness import seeded
 from ebar.training.run import open_run
 from ebar.training.stopping import Patience
@@ -90,21 +92,17 @@ def train_energy(
     of classification, log Z (0 at the optimum) and the calibration error.
     """
     fitting = fitting or Fitting()
-    parameters = [parameter for parameter in energy.parameters() if parameter.requires_grad]
-    if not parameters:
+    if not any(parameter.requires_grad for parameter in energy.parameters()):
         raise UserError("No parameter of this energy can be trained.")
-    device = str(parameters[0].device)
+    device = str(device_of(energy))
     batches = ContrastedBatches(
         data=data, drawn=drawn, negatives=fitting.negatives, batch_size=fitting.batch_size, seed=seed
     )
     held_out = OnDevice(replace(batches, data=validation[0], drawn=validation[1], seed=0, shuffle=False), device)
     steps = fitting.epochs * len(batches)
-    player = Player(
-        module=Learning(energy),
-        optimiser=AdamW(learning_rate=fitting.learning_rate, weight_decay=fitting.weight_decay).build(parameters),
-        schedule=Cosine(steps=steps, floor=0.1, warmup=round(fitting.warmup * steps)),
-        clip_norm=fitting.clip,
-    )
+    optimiser = AdamW(learning_rate=fitting.learning_rate, weight_decay=fitting.weight_decay)
+    schedule = Cosine(steps=steps, floor=0.1, warmup=round(fitting.warmup * steps))
+    player = player_of(Learning(energy), optimiser, schedule, clip=fitting.clip)
     objective = Nce(energy=energy, form=fitting.form)
     plan = Plan(
         epochs=fitting.epochs,

@@ -129,9 +129,7 @@ class Search:
                 told = {"state": states.COMPLETE, "value": trial.figure}
             elif trial.state == "pruned":
                 told = {"state": states.PRUNED, "intermediate_values": {trial.step or 0: trial.figure}}
-            study.add_trial(
-                optuna.trial.create_trial(params=dict(trial.values), distributions=distributions, **told)
-            )  # fmt: skip
+            study.add_trial(optuna.trial.create_trial(params=dict(trial.values), distributions=distributions, **told))
         found: dict[str, Value] = study.ask(distributions).params
         return found
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from ebar.build.classify import classify_as
+from ebar.build.game import classify_as
 from ebar.build.train import load_trained
 from ebar.config.classify import MANUAL, ClassifyConfig
 from ebar.config.reader import read_tree

@@ -7,7 +7,7 @@ from typing import Any
 from ebar.build.game import game_as
 from ebar.config.game import MANUAL, GameConfig
 from ebar.config.reader import read_tree
-from ebar.journeys.game.played import Played
+from ebar.journeys.game.journey import Played
 from ebar.recipes.recipe import Cell
 from ebar.recipes.training import grouped_options
 

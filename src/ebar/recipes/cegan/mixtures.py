@@ -15,7 +15,7 @@ from ebar.evaluation.grid import (
     histogram,
     pairwise_kl,
 )
-from ebar.journeys.game.played import Played
+from ebar.journeys.game.journey import Played
 from ebar.maths.randomness import folded
 from ebar.models.points import mixture, spirals
 from ebar.recipes.cegan.methods import GAN, METHODS, cell_of, played

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ebar.data.text import read_tokens, texts_of
-from ebar.journeys.dynamic import dynamic
+from ebar.journeys.evaluate import dynamic
 from ebar.models.construction import from_pretrained
 from ebar.recipes.control.tables import write_toy
 from ebar.recipes.figures import Figure, Figures

@@ -19,7 +19,7 @@ from ebar.config.pretrain import MANUAL as PRETRAIN
 from ebar.config.reader import read_tree
 from ebar.config.train import TrainConfig
 from ebar.data.built_tokeniser import TOKENISER
-from ebar.journeys.finetune.made import ONE
+from ebar.journeys.finetune.journey import ONE
 from ebar.recipes.figures import over_seeds_alone
 from ebar.recipes.grid import PARTS, cell_file, file_of
 from ebar.recipes.recipe import Cell, Result
