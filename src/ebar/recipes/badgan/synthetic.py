@@ -174,7 +174,7 @@ def _picture(rows: Sequence[Row], path: Path) -> None:
     circles, spins = (found[manifold, MATCHING]["points"] for manifold in (CIRCLES, SPINS))
     ours, theirs = (found[SPINS, method]["points"] for method in (COMPLEMENT, MATCHING))
     features = found[CIRCLES, MATCHING]["features"]
-    squares = [
+    squares: list[tuple[Any, ...]] = [
         ("C.1: two circles", circles, "labelled", "members"),
         ("C.1: four spins", spins, "labelled", "members"),
         ("four spins, labels only", found[SPINS, SUPERVISED]["points"], "classes", "labelled"),
