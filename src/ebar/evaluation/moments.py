@@ -90,4 +90,4 @@ def frequency(holds: Float[Tensor, " batch"], *, name: str = "feature", level: f
 
 def mean_length(x: Sequences, *, level: float = 0.95) -> Estimate:
     """The mean number of tokens, the end included."""
-    return plain_mean(x.lengths, low=0.0, name="length", level=level)
+    return plain_mean(x.lengths.double(), low=0.0, name="length", level=level)
