@@ -9,7 +9,7 @@
 - Draws for several contexts are context-major: the n draws of row r of the context are n consecutive rows.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, runtime_checkable
 
@@ -307,6 +307,10 @@ class Estimate(NamedTuple):
             name: float(tree[name]) for name in cls._fields if name in tree and name != "warning"
         }
         return cls(**numbers, warning=tree.get("warning"))
+
+    def mapped(self, function: Callable[[float], float]) -> "Estimate":
+        """Of a rising function of the number: the function of its value and of its ends."""
+        return self._replace(value=function(self.value), low=function(self.low), high=function(self.high))
 
     @property
     def is_exact(self) -> bool:

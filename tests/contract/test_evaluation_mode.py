@@ -475,6 +475,7 @@ DOES_NOT_MEASURE = {
     "evaluation.retrieval": "expected_reciprocal_rank ndcg",
     "evaluation.reading": "at_beginning check_stream segment_log_probs",
     "evaluation.blocks": "block_mean",
+    "evaluation.means": "few plain_mean plain_share",
     "evaluation.dynamic": "from_old_scaling",
     "evaluation.diversity": "bleu_of distinct self_bleu items_of ngrams repeated_tokens unique_difference "
     "unique_ratios",

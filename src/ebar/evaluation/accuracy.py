@@ -7,7 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ebar.errors import UserError
-from ebar.maths.proportions import wilson
+from ebar.evaluation.means import plain_share
 from ebar.types import Estimate
 
 
@@ -18,8 +18,7 @@ def accuracy(predicted: Int[Tensor, " rows"], labels: Int[Tensor, " rows"], *, l
     if bool((labels < 0).any()):
         raise UserError("Some labels are not known (−1): predictions are scored on labelled data.")
     right = float((predicted.cpu() == labels.cpu()).sum())
-    low, high = wilson(right, float(len(labels)), level)
-    return Estimate(right / len(labels), low, high, float(len(labels)), None, level)
+    return plain_share(right, float(len(labels)), level=level)
 
 
 def error_rate(predicted: Int[Tensor, " rows"], labels: Int[Tensor, " rows"], *, level: float = 0.95) -> Estimate:

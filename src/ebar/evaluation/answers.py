@@ -5,11 +5,8 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-import torch
-
 from ebar.errors import UserError
-from ebar.estimators.moments import weighted_mean
-from ebar.maths.proportions import wilson
+from ebar.evaluation.means import plain_mean, plain_share
 from ebar.types import Estimate
 
 ARTICLE = re.compile(r"\b(a|an|the)\b")
@@ -50,16 +47,14 @@ def exact_match(predicted: Sequence[str], gold: Sequence[Sequence[str]], *, leve
     """
     _check(predicted, gold)
     right = sum(matches(own, answers) for own, answers in zip(predicted, gold, strict=True))
-    low, high = wilson(right, float(len(gold)), level)
-    return Estimate(right / len(gold), low, high, float(len(gold)), None, level)
+    return plain_share(right, float(len(gold)), level=level)
 
 
 def answer_f1(predicted: Sequence[str], gold: Sequence[Sequence[str]], *, level: float = 0.95) -> Estimate:
     """The mean over questions of F1 with the best gold answer, between 0 and 1; the jackknife's interval."""
     _check(predicted, gold)
     scores = [overlap(own, answers) for own, answers in zip(predicted, gold, strict=True)]
-    column = torch.tensor(scores, dtype=torch.float64)[None]
-    return weighted_mean(torch.zeros_like(column), column, low=0.0, high=1.0, name="F1", level=level)[0]
+    return plain_mean(scores, low=0.0, high=1.0, name="F1", level=level)
 
 
 def answer_scores(

@@ -5,6 +5,7 @@ own (Beirami et al. 2024, arXiv:2401.01879); of a discrete q it is less.
 """
 
 import math
+from bisect import bisect_right
 from typing import NamedTuple
 
 import torch
@@ -26,14 +27,7 @@ def kl_bound(n: int) -> float:
 
 def n_for(kl: float) -> int:
     """The largest n whose bound is at most so many nats, 1 at least: its KL is not above."""
-    n = 1
-    while kl_bound(2 * n) <= kl:
-        n *= 2
-    low, high = n, 2 * n
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if kl_bound(middle) <= kl else (low, middle)
-    return low
+    return max(1, bisect_right(range(1, 2**62), kl, key=kl_bound))
 
 
 def expected_best(rewards: Float[Tensor, " draws"], n: Count) -> Estimate:

@@ -74,7 +74,7 @@ def pearson_correlation(
     It is not defined, NaN with a warning, where the predictions or the labels are all equal.
     """
     _check(predicted, labels)
-    x, y = (_centred(values) for values in (predicted, labels))
+    x, y = _centred(predicted), _centred(labels)
     if x is None or y is None:
         return _undefined(len(labels), level)
     value = float((x * y).sum())

@@ -35,8 +35,7 @@ class CrossEntropy(NamedTuple):
     @property
     def perplexity(self) -> Estimate:
         """exp of the pooled figure, ends and all."""
-        pooled = self.pooled_per_token
-        return pooled._replace(value=_exp(pooled.value), low=_exp(pooled.low), high=_exp(pooled.high))
+        return self.pooled_per_token.mapped(_exp)
 
 
 def cross_entropy(
@@ -107,7 +106,8 @@ def _exp(value: float) -> float:
     return math.exp(value) if value < 700 else math.inf
 
 
-LOG_2 = math.log(2)
+def _bits(nats: float) -> float:
+    return nats / math.log(2)
 
 
 def bits_per_dimension(
@@ -117,18 +117,14 @@ def bits_per_dimension(
 
     With a context (a given part of each image) only what is not given counts.
     """
-    return _in_bits(cross_entropy(model, data, context=context, workers=workers).per_token)
+    return cross_entropy(model, data, context=context, workers=workers).per_token.mapped(_bits)
 
 
 def bits_difference(
     model: Distribution, other: Distribution, data: Sequences, *, context: Context | None = None
 ) -> Estimate:
     """Bits per dimension of a model minus those of another, paired over images."""
-    return _in_bits(cross_entropy_difference(model, other, data, context=context))
-
-
-def _in_bits(nats: Estimate) -> Estimate:
-    return nats._replace(value=nats.value / LOG_2, low=nats.low / LOG_2, high=nats.high / LOG_2)
+    return cross_entropy_difference(model, other, data, context=context).mapped(_bits)
 
 
 ELEMENTS = 2**25  # logits computed at a time
@@ -148,18 +144,12 @@ class StreamCost(NamedTuple):
 
     def perplexity_per(self, units: int) -> Estimate:
         """exp(nats per unit): per word, where the text has `units` of them, whatever the tokens are."""
-        return self._scaled(self.tokens / units, exponential=True)
+        return self.per_token.mapped(lambda nats: _exp(self.tokens / units * nats))
 
     def bits_per(self, units: int) -> Estimate:
         """Per byte or character, where the text has `units` of them."""
-        return self._scaled(self.tokens / units / math.log(2), exponential=False)
-
-    def _scaled(self, factor: float, *, exponential: bool) -> Estimate:
-        own = self.per_token
-        values = [factor * value for value in (own.value, own.low, own.high)]
-        if exponential:
-            values = [math.exp(value) if value < 700 else math.inf for value in values]
-        return own._replace(value=values[0], low=values[1], high=values[2])
+        factor = self.tokens / units / math.log(2)
+        return self.per_token.mapped(lambda nats: factor * nats)
 
 
 def stream_cost(
@@ -182,8 +172,7 @@ def stream_cost(
     if total < length:
         raise UserError(f"The text has {total:,} tokens, too few for one window of {length:,}.")
     # Window w ends at ends[w] and scores what the one before has not.
-    ends = torch.arange(length, total, stride)
-    ends = torch.cat([ends, torch.tensor([total])])
+    ends = torch.tensor([*range(length, total, stride), total])
     scored = torch.diff(ends, prepend=torch.zeros(1, dtype=torch.long))
     windows = torch.split(torch.arange(len(ends)), max(1, ELEMENTS // (length * space.vocabulary)))
     jobs = (

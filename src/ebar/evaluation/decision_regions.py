@@ -56,6 +56,4 @@ def decision_regions(logits: Callable[[Tensor], Tensor], grid: Grid) -> Regions:
     found = torch.cat([logits(rows) for rows in torch.split(nodes, ROWS)]).double().cpu()
     if bool(found.isnan().any()):
         raise UserError("The classifier has logits that are not a number: train it anew with a lower learning rate.")
-    return Regions(
-        found.argmax(1).view(grid.size, grid.size), -found.logsumexp(1).view(grid.size, grid.size)
-    )  # fmt: skip
+    return Regions(found.argmax(1).view(grid.size, grid.size), -found.logsumexp(1).view(grid.size, grid.size))

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ebar.data.pretraining_inputs import Predict, PretrainingBatch, PretrainingText, read_inputs
-from ebar.estimators.moments import weighted_mean
+from ebar.evaluation.means import plain_mean
 from ebar.types import Estimate
 
 WAYS: tuple[Predict, ...] = ("permutation", "denoising", "left_to_right")
@@ -110,4 +110,4 @@ def _are_targets(batch: PretrainingBatch) -> Bool[Tensor, "rows length"]:
 def _mean(values: Float[Tensor, " inputs"], name: str, level: float) -> Estimate:
     if bool((values == values[0]).all()) and name == "targets":
         return Estimate.exact(float(values[0]))
-    return weighted_mean(torch.zeros_like(values)[None], values[None], low=0.0, name=name, level=level)[0]
+    return plain_mean(values, low=0.0, name=name, level=level)

@@ -12,15 +12,14 @@ figures (Table A.4 of Dai 2019) the order of the models can be compared, not the
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ebar.errors import UserError
-from ebar.estimators.moments import weighted_mean
 from ebar.evaluation.diversity import Items, bleu_of, items_of, ngrams
+from ebar.evaluation.means import plain_mean
 from ebar.types import Estimate
 
 ORDERS = (1, 2, 3, 4)
@@ -49,10 +48,11 @@ def answer_bleu(
         _scores(items_of(list(own)), items_of(list(others)), orders)
         for own, others in zip(answers, references, strict=True)
     ]
+    range_of: dict[str, Any] = {"low": 0.0, "high": 100.0, "name": "BLEU", "level": level}
     return {
         order: AnswerBleu(
-            _mean([float(table[number].max(1).mean()) for table in tables], level),
-            _mean([float(table[number].max(0).mean()) for table in tables], level),
+            plain_mean([float(table[number].max(1).mean()) for table in tables], **range_of),
+            plain_mean([float(table[number].max(0).mean()) for table in tables], **range_of),
         )
         for number, order in enumerate(orders)
     }
@@ -73,8 +73,3 @@ def _scores(answers: list[Items], references: list[Items], orders: Sequence[int]
     others = np.broadcast_to(np.array([len(text) for text in references])[None], shape).reshape(-1)
     flat, wide = matches.reshape(-1, longest), np.repeat(totals, len(references), 0)
     return [bleu_of(flat[:, :order], wide[:, :order], lengths, others).reshape(shape) for order in orders]
-
-
-def _mean(values: list[float], level: float) -> Estimate:
-    column = torch.tensor(values, dtype=torch.float64)[None]
-    return weighted_mean(torch.zeros_like(column), column, low=0.0, high=100.0, name="BLEU", level=level)[0]

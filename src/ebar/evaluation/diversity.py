@@ -17,12 +17,12 @@ from torch import Generator, Tensor
 
 from ebar.energies.neural import joined
 from ebar.errors import UserError
+from ebar.evaluation.means import few
 from ebar.maths.importance import all_warnings
 from ebar.maths.jackknife import half_width
 from ebar.types import Context, Estimate, Sequences
 
 ORDERS = (1, 2, 3, 4)
-FEWEST_TEXTS = 30  # below, the jackknife does not tell the spread
 UNEQUAL = 0.05  # by which totals may differ before a comparison of pooled ratios is warned of
 
 Items = Sequence[Hashable]
@@ -91,7 +91,7 @@ def unique_difference(
     value = values[0] - values[1]
     width = float(half_width(deviations[0] - deviations[1], level))
     contexts = len(deviations[0])
-    warning = all_warnings(_few(contexts), _unequal(read, n))
+    warning = all_warnings(few(contexts, "contexts"), _unequal(read, n))
     return Estimate(value, max(-1.0, value - width), min(1.0, value + width), float(contexts), warning, level)
 
 
@@ -111,7 +111,7 @@ def _unique(texts: list[Items], n: int, per_context: int, level: float, unequal:
 
 def _estimate(value: float, width: float, groups: int, level: float, warning: str | None) -> Estimate:
     low, high = max(0.0, value - width), min(1.0, value + width)
-    return Estimate(value, low, high, float(groups), all_warnings(_few(groups), warning), level)
+    return Estimate(value, low, high, float(groups), all_warnings(few(groups, "contexts"), warning), level)
 
 
 def _pooled(counted: _Counted) -> tuple[float, Float[Tensor, " groups"]]:
@@ -163,12 +163,6 @@ def _unequal(read: Mapping[str, list[Items]], n: int) -> str | None:
     return (
         f"the systems have between {min(totals):,} and {max(totals):,} {n}-grams: pooled ratios fall with their number"
     )
-
-
-def _few(groups: int) -> str | None:
-    if groups >= FEWEST_TEXTS:
-        return None
-    return f"{groups} contexts are few for an interval: it needs {FEWEST_TEXTS} or more"
 
 
 def repeated_tokens(x: Sequences, context: Context | None = None) -> Bool[Tensor, "rows length"]:
@@ -257,8 +251,8 @@ def self_bleu(
         # NaN, hence an infinite width, where nothing is left.
         deviations = torch.stack([torch.from_numpy(each).mean() - value for each in without])
     width = float(half_width(deviations, level))
-    few = None if units >= FEWEST_TEXTS else f"{units} texts are few for an interval: it needs {FEWEST_TEXTS} or more"
-    score = Estimate(value, max(0.0, value - width), min(100.0, value + width), float(units), few, level)
+    low, high = max(0.0, value - width), min(100.0, value + width)
+    score = Estimate(value, low, high, float(units), few(units, "texts"), level)
     return SelfBleu(score, size - 1, given - len(read))
 
 

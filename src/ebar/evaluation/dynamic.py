@@ -13,7 +13,6 @@ This is the scaling of the authors' later code, in which r is a mean over batche
 
 import copy
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -48,8 +47,7 @@ class DynamicCost(NamedTuple):
     @property
     def perplexity_ratio(self) -> Estimate:
         """Dynamic over static, paired."""
-        own = self.difference
-        return own._replace(value=math.exp(own.value), low=math.exp(own.low), high=math.exp(own.high))
+        return self.difference.mapped(math.exp)
 
 
 class Rates(NamedTuple):
@@ -60,9 +58,7 @@ class Rates(NamedTuple):
     epsilon: float
 
 
-def from_old_scaling(
-    statistics: GradientStatistics, *, learning_rate: float, decay: float, epsilon: float
-) -> Rates:  # fmt: skip
+def from_old_scaling(statistics: GradientStatistics, *, learning_rate: float, decay: float, epsilon: float) -> Rates:
     """Rates of the authors' earlier code as this one takes them.
 
     There r was √Σg², √batches times ours, and d was r over the *sum* of the tensors' means: so η and ε are divided by
@@ -121,17 +117,26 @@ def dynamic_evaluation(
     _movable(model)  # refuses before the copy is made
     learner = copy.deepcopy(model)
     rule = _Rule.of(model, learner, statistics, Rates(learning_rate, decay, epsilon))
-    static, dynamic = [], []
+    static, dynamic, done = [], [], 0
     with torch.enable_grad(), evaluation_mode(model, learner), bar("learning on", len(stream), "tokens") as progress:
-        for before, log_probs in zip(_static(model, stream, segment), _learning(learner, stream, segment, rule),
-                                     strict=True):  # fmt: skip
-            static.append(-before.double().cpu())
-            dynamic.append(-log_probs.double().cpu())
-            progress.advance(len(log_probs))
+        (carried, rest), (learnt, _) = at_beginning(model, stream[None]), at_beginning(learner, stream[None])
+        for tokens in torch.split(rest, segment, 1):
+            with torch.no_grad():
+                before, carried = segment_log_probs(model, tokens, carried)
+            log_probs, learnt = segment_log_probs(learner, tokens, learnt)
+            gradients = _gradients(-log_probs.mean(), rule.named)
+            if not bool(log_probs.isfinite().all()):
+                raise UserError(
+                    f"A token after the {len(stream) - rest.shape[1] + done:,}th has no finite cost: the updates have "
+                    "run away, or the model gives it no chance at all; lower learning_rate or raise epsilon."
+                )
+            rule.apply(gradients)
+            static.append(-before[0].double().cpu())
+            dynamic.append(-log_probs[0].detach().double().cpu())
+            done += tokens.shape[1]
+            progress.advance(tokens.shape[1])
     costs = torch.cat(static), torch.cat(dynamic)
-    found = [
-        StreamCost(block_mean(own, blocks=blocks, low=0.0), float(own.sum()), len(own)) for own in costs
-    ]  # fmt: skip
+    found = [StreamCost(block_mean(own, blocks=blocks, low=0.0), float(own.sum()), len(own)) for own in costs]
     return DynamicCost(found[0], found[1], block_mean(costs[1] - costs[0], blocks=blocks))
 
 
@@ -173,32 +178,6 @@ class _Rule(NamedTuple):
                 weight.add_(gradient, alpha=-self.learning_rate)
             else:
                 weight.addcdiv_(gradient, self.scales[row], value=-self.learning_rate)
-
-
-def _static(model: Stepwise, stream: Int[Tensor, " tokens"], segment: int) -> Iterator[Float[Tensor, " segment"]]:
-    carried, rest = at_beginning(model, stream[None])
-    for tokens in torch.split(rest, segment, 1):
-        with torch.no_grad():
-            log_probs, carried = segment_log_probs(model, tokens, carried)
-        yield log_probs[0]
-
-
-def _learning(
-    learner: Stepwise, stream: Int[Tensor, " tokens"], segment: int, rule: _Rule
-) -> Iterator[Float[Tensor, " segment"]]:
-    carried, rest = at_beginning(learner, stream[None])
-    done = stream.shape[0] - rest.shape[1]
-    for tokens in torch.split(rest, segment, 1):
-        log_probs, carried = segment_log_probs(learner, tokens, carried)
-        gradients = _gradients(-log_probs.mean(), rule.named)
-        if not bool(log_probs.isfinite().all()):
-            raise UserError(
-                f"A token after the {done:,}th has no finite cost: the updates have run away, or the model gives it no "
-                "chance at all; lower learning_rate or raise epsilon."
-            )
-        yield log_probs[0].detach()
-        rule.apply(gradients)
-        done += tokens.shape[1]
 
 
 def _gradients(loss: Float[Tensor, ""], named: dict[str, nn.Parameter]) -> list[Tensor]:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.moments import weighted_mean
+from ebar.evaluation.means import plain_mean
 from ebar.maths.log_space import normalised
 from ebar.shapes import of_shape
 from ebar.types import Estimate
@@ -61,7 +61,7 @@ def energy_distributions(
     values = {"data": data[:, None], "base": draws, "joint": draws}
     found = {name: _distribution(values[name], weights[name], edges, level) for name in values}
     means = {name: (values[name] * weights[name]).sum(1) * len(data) for name in values}
-    gaps = [_mean(means[name] - data, f"gap of {name}", level) for name in ("base", "joint")]
+    gaps = [plain_mean(means[name] - data, name=f"gap of {name}", level=level) for name in ("base", "joint")]
     return EnergyDistributions(
         found["data"], found["base"], found["joint"], tuple(edges.tolist()), base_gap=gaps[0], joint_gap=gaps[1]
     )
@@ -71,7 +71,7 @@ def _distribution(
     values: Float[Tensor, "prefixes draws"], weights: Float[Tensor, "prefixes draws"], edges: Tensor, level: float
 ) -> EnergyDistribution:
     flat, shares = values.flatten(), weights.flatten()
-    mean = _mean((values * weights).sum(1) * len(values), "energy", level)
+    mean = plain_mean((values * weights).sum(1) * len(values), name="energy", level=level)
     deviation = math.sqrt(float((shares * (flat - mean.value).square()).sum()))
     order = flat.argsort()
     cumulative = shares[order].cumsum(0)
@@ -80,7 +80,3 @@ def _distribution(
     bin_of = (torch.searchsorted(edges, flat, right=True) - 1).clamp(0, len(edges) - 2)
     heights = torch.zeros(len(edges) - 1, dtype=torch.float64).index_add(0, bin_of, shares)
     return EnergyDistribution(mean, deviation, tuple(quantiles.tolist()), tuple(heights.tolist()))
-
-
-def _mean(values: Float[Tensor, " prefixes"], name: str, level: float) -> Estimate:
-    return weighted_mean(torch.zeros_like(values)[None], values[None], name=name, level=level)[0]

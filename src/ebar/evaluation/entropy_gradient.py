@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from ebar.bounds import Count
-from ebar.estimators.moments import weighted_mean
+from ebar.evaluation.means import plain_mean
 from ebar.objectives.entropy_terms import Form, density_gradients
 from ebar.types import Estimate
 
@@ -36,13 +36,8 @@ def entropy_gradient_quality(
         x = deviation * torch.randn(batch, dimensions, dtype=torch.float64, generator=generator)
         figures.append(_figures(x, density_gradients(x, neighbours=neighbours, form=form), deviation))
     columns = torch.stack(figures).T
-    return GradientQuality(
-        *(_mean(column, name) for column, name in zip(columns, GradientQuality._fields, strict=True))
-    )
-
-
-def _mean(values: Float[Tensor, " batches"], name: str) -> Estimate:
-    return weighted_mean(torch.zeros_like(values)[None], values[None], name=name, batches=True)[0]
+    named = zip(GradientQuality._fields, columns, strict=True)
+    return GradientQuality(*(plain_mean(column, name=name, batches=True) for name, column in named))
 
 
 def _figures(

@@ -101,17 +101,13 @@ def tilted_cross_entropy(
         mean = true_moment(truth, feature)
         energy -= coefficient * mean if mean else 0.0  # 0·(−∞) is 0 here, as in the energy
     shift = base_cross_entropy.value + energy
-    if math.isinf(shift):
-        return log_z._replace(value=shift, low=shift, high=shift)
-    return log_z._replace(value=log_z.value + shift, low=log_z.low + shift, high=log_z.high + shift)
+    return log_z.mapped(lambda value: shift if math.isinf(shift) else value + shift)
 
 
 def per_token(truth: ProbabilisticAutomaton, per_sequence: Estimate) -> Estimate:
     """Nats per sequence over the language's mean length, the end counted."""
     length = mean_length(truth)
-    return per_sequence._replace(
-        value=per_sequence.value / length, low=per_sequence.low / length, high=per_sequence.high / length
-    )
+    return per_sequence.mapped(lambda nats: nats / length)
 
 
 def count_prefixes(graph: Graph) -> float:

@@ -54,7 +54,7 @@ def exposure_bias(
         raise UserError("Models can be compared token by token only where they share their tokens: these do not.")
     if begins is not None:
         return _by_words(model, baseline, x, context, begins, batch)
-    wins, tests, reached = [], [], []
+    wins, tests = [], []
     total = len(x.lengths)
     with bar("decoding", total, "sentences") as progress:
         for rows in torch.split(torch.arange(total, device=x.lengths.device), batch):
@@ -66,16 +66,8 @@ def exposure_bias(
             both = inside & in_mine & in_theirs
             wins.append(torch.stack([((mine > theirs) & both).sum(1), (gold & inside).sum(1)]))
             tests.append(torch.stack([both.sum(1), inside.sum(1)]))
-            reached.append(int(inside.sum()) - int(both.sum()))
             progress.advance(len(rows))
-    won, tested = torch.cat(wins, 1).double(), torch.cat(tests, 1).double()
-    return ExposureBias(
-        win_rate(won[0], tested[0]),
-        win_rate(won[1], tested[1]),
-        int(tested[0].sum()),
-        int(tested[1].sum()),
-        sum(reached),
-    )
+    return _rates(torch.cat(wins, 1).double(), torch.cat(tests, 1).double())
 
 
 Words = list[list[int]]  # of a sentence: the tokens of each
@@ -85,8 +77,8 @@ def _by_words(
     model: Stepwise, baseline: Stepwise, x: Sequences, context: Context | None, begins: Bool[Tensor, " vocabulary"],
     batch: int,
 ) -> ExposureBias:  # fmt: skip
-    wins: dict[str, list[int]] = {"own": [], "gold": []}
-    tests: dict[str, list[int]] = {"own": [], "gold": []}
+    wins: tuple[list[int], list[int]] = ([], [])
+    tests: tuple[list[int], list[int]] = ([], [])
     end, device = model.space.end, x.lengths.device
     with bar("decoding", len(x.lengths), "sentences") as progress:
         for rows in torch.split(torch.arange(len(x.lengths), device=device), batch):
@@ -101,20 +93,23 @@ def _by_words(
                 mine, theirs = mine * len(gold), theirs * len(gold)
             # A decoding reaches the place after its last word too: there it has its end.
             reached = [min(len(g), len(m) + 1, len(t) + 1) for g, m, t in zip(gold, mine, theirs, strict=True)]
-            for name, before, counts in (
-                ("own", (mine, theirs), reached),
-                ("gold", (gold, gold), list(map(len, gold))),
-            ):
+            kinds = (((mine, theirs), reached), ((gold, gold), list(map(len, gold))))
+            for kind, (before, counts) in enumerate(kinds):
                 scores = [
                     _after(one, prefixes, gold, counts, own, device)
                     for one, prefixes in zip((model, baseline), before, strict=True)
                 ]
-                wins[name] += [int(likelier.sum()) for likelier in torch.split(scores[0] > scores[1], counts)]
-                tests[name] += counts
+                wins[kind].extend(int(likelier.sum()) for likelier in torch.split(scores[0] > scores[1], counts))
+                tests[kind].extend(counts)
             progress.advance(len(rows))
-    rates = {name: win_rate(torch.tensor(wins[name]).double(), torch.tensor(tests[name]).double()) for name in wins}
-    own_tested, gold_tested = sum(tests["own"]), sum(tests["gold"])
-    return ExposureBias(rates["own"], rates["gold"], own_tested, gold_tested, gold_tested - own_tested)
+    return _rates(torch.tensor(wins).double(), torch.tensor(tests).double())
+
+
+def _rates(won: Float[Tensor, "2 sentences"], tested: Float[Tensor, "2 sentences"]) -> ExposureBias:
+    """From the counts of each sentence, after its own decoding and after the reference."""
+    own_tested, gold_tested = (int(count) for count in tested.sum(1))
+    left_out = gold_tested - own_tested
+    return ExposureBias(win_rate(won[0], tested[0]), win_rate(won[1], tested[1]), own_tested, gold_tested, left_out)
 
 
 def words_of(tokens: list[int], begins: Bool[Tensor, " vocabulary"], end: int | None) -> Words:

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from ebar.data.labelled_images import as_numbers
 from ebar.errors import UserError
 from ebar.evaluation.accuracy import error_rate
-from ebar.maths.proportions import wilson
+from ebar.evaluation.means import plain_share
 from ebar.modes import evaluation_mode
 from ebar.types import Estimate
 
@@ -67,5 +67,4 @@ def log_densities(log_density: Any, x: Tensor, *, rows: int = 50) -> Float[Tenso
 def _share(which: Bool[Tensor, " batch"]) -> Estimate:
     if len(which) == 0:
         raise UserError("There are no examples to count: give one at least.")
-    count, total = float(which.sum()), float(len(which))
-    return Estimate(count / total, *wilson(count, total), total)
+    return plain_share(float(which.sum()), float(len(which)))

@@ -86,9 +86,7 @@ def histogram(grid: Grid, points: Float[Tensor, "points 2"]) -> Float[Tensor, " 
 
 
 @torch.no_grad()
-def density_on_grid(
-    model: Distribution[Tensor, PointSpace] | Scored[Tensor], grid: Grid
-) -> Float[Tensor, " nodes"]:  # fmt: skip
+def density_on_grid(model: Distribution[Tensor, PointSpace] | Scored[Tensor], grid: Grid) -> Float[Tensor, " nodes"]:
     """log p of a model at the nodes, normalised over them: the true density, or a tilted model."""
     return torch.log_softmax(_over(grid, lambda x: score(model, x), model), 0)
 
@@ -120,15 +118,12 @@ def grid_log_z(grid: Grid, energies: Float[Tensor, " nodes"]) -> float:
 @torch.no_grad()
 def grid_moments(
     grid: Grid, log_probs: Float[Tensor, " nodes"], features: Iterable[Feature[Tensor]]
-) -> Float[Tensor, " features"]:  # fmt: skip
+) -> Float[Tensor, " features"]:
     """E[φ] of a distribution on the grid."""
-    values = Features(list(features))(grid.nodes()).double()
-    return log_probs.double().exp() @ values
+    return log_probs.double().exp() @ Features(list(features))(grid.nodes()).double()
 
 
-def grid_kl(
-    first: Float[Tensor, " nodes"], second: Float[Tensor, " nodes"], *, epsilon: float = EPSILON
-) -> float:  # fmt: skip
+def grid_kl(first: Float[Tensor, " nodes"], second: Float[Tensor, " nodes"], *, epsilon: float = EPSILON) -> float:
     """KL(p‖r) = Σ p·log(p/r) of two distributions on one grid, after ε is added to each probability of both.
 
     Without ε a cell that a histogram leaves empty makes it infinite. The table does not tell its ε: with 1e-8 the

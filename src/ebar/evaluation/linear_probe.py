@@ -31,7 +31,7 @@ class Labelled(NamedTuple):
 @in_evaluation_mode
 def fixed_features(
     features: Callable[[Tensor], Tensor], x: Float[Tensor, "rows ..."]
-) -> Float[Tensor, "rows features"]:  # fmt: skip
+) -> Float[Tensor, "rows features"]:
     """The features of all rows, in evaluation mode."""
     return torch.cat([features(part).flatten(1).float() for part in torch.split(x, AT_ONCE)])
 
@@ -53,9 +53,7 @@ def linear_probe(
     scale = torch.where(deviation > 0, deviation, 1.0)
     known = (known - mean) / scale
     classes = int(train.labels.max()) + 1
-    weights, bias = torch.zeros(known.shape[1], classes), torch.zeros(classes)
-    for parameter in (weights, bias):
-        parameter.requires_grad_()
+    weights, bias = (torch.zeros(*shape, requires_grad=True) for shape in ((known.shape[1], classes), (classes,)))
     optimiser = torch.optim.AdamW([weights, bias], lr=learning_rate, weight_decay=weight_decay)
     with torch.enable_grad():
         for _ in range(epochs):

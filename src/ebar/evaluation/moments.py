@@ -11,11 +11,10 @@ from ebar.automata.measures import mean_length as expected_length
 from ebar.automata.motif import ends_with, spell
 from ebar.automata.probabilistic import ProbabilisticAutomaton
 from ebar.errors import UserError
-from ebar.estimators.moments import weighted_mean
+from ebar.evaluation.means import plain_mean, plain_share
 from ebar.features.counts import Length, NgramCount
 from ebar.features.feature import Feature, Features, Followed
 from ebar.maths.importance import all_warnings, unseen_side
-from ebar.maths.proportions import wilson
 from ebar.types import Context, Estimate, Sequences
 
 Moments = Mapping[str, float | Estimate]  # by the features' names
@@ -78,22 +77,17 @@ def frequencies(
         if bool(((column == 0) | (column == 1)).all()) and (feature.low, feature.high) == (0, 1):
             found[feature.name] = frequency(column, name=feature.name, level=level)
         else:
-            found[feature.name] = weighted_mean(
-                torch.zeros_like(column)[None], column[None],
-                low=float(feature.low), high=float(feature.high), name=feature.name, level=level,
-            )[0]  # fmt: skip
+            low, high = float(feature.low), float(feature.high)
+            found[feature.name] = plain_mean(column, low=low, high=high, name=feature.name, level=level)
     return found
 
 
 def frequency(holds: Float[Tensor, " batch"], *, name: str = "feature", level: float = 0.95) -> Estimate:
     """The share of ones among zeros and ones."""
-    trials, successes = float(len(holds)), float(holds.sum())
-    low, high = wilson(successes, trials, level)
     warning = unseen_side(name, float(holds.min()), float(holds.max()), 0.0, 1.0)
-    return Estimate(successes / trials, low, high, trials, warning, level)
+    return plain_share(float(holds.sum()), float(len(holds)), level=level)._replace(warning=warning)
 
 
 def mean_length(x: Sequences, *, level: float = 0.95) -> Estimate:
     """The mean number of tokens, the end included."""
-    lengths = x.lengths.double()[None]
-    return weighted_mean(torch.zeros_like(lengths), lengths, low=0.0, name="length", level=level)[0]
+    return plain_mean(x.lengths.double(), low=0.0, name="length", level=level)

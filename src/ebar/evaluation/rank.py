@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
+from ebar.evaluation.means import few
 from ebar.maths.jackknife import half_width
 from ebar.models.construction import Autoregressive
 from ebar.models.pretrained import Pretrained
@@ -26,7 +27,6 @@ from ebar.types import Context, Estimate, Sequences, Stepwise
 ELEMENTS = 2**24  # numbers computed at a time: an eighth of a gigabyte
 ROWS = 1024  # contexts read at a time
 THRESHOLD = 1e-3  # of the largest singular value
-FEWEST_CONTEXTS = 30  # below, the jackknife does not tell the spread
 
 
 def spaced_contexts(stream: Int[Tensor, " tokens"], number: int, length: int) -> Sequences:
@@ -169,8 +169,7 @@ def pairwise_divergence(model: Stepwise, contexts: Sequences, *, level: float = 
     if not math.isfinite(value):
         return Estimate(value, value, value, float(n), "a word has no chance after some context and one after another")
     width = float(half_width((total - pairs) / ((n - 1) * (n - 2)) - value, level))
-    few = None if n >= FEWEST_CONTEXTS else f"{n} contexts are few for an interval: it needs {FEWEST_CONTEXTS} or more"
-    return Estimate(value, max(0.0, value - width), value + width, float(n), few, level)
+    return Estimate(value, max(0.0, value - width), value + width, float(n), few(n, "contexts"), level)
 
 
 def _expected(probabilities: Tensor, logs: Tensor) -> Float[Tensor, " rows"]:

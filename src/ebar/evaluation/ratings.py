@@ -233,14 +233,12 @@ def exact_share(successes: int, trials: int, *, level: float = 0.95) -> Estimate
 
     Its ends are quantiles of Beta(k, n − k + 1) and Beta(k + 1, n − k).
     """
-    from scipy.special import betaincinv
+    from scipy.stats import binomtest
 
     if not 0 <= successes <= trials or trials == 0:
         raise ValueError(f"{successes} of {trials} is no share")
-    tail = (1 - level) / 2
-    low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, tail))
-    high = 1.0 if successes == trials else float(betaincinv(successes + 1, trials - successes, 1 - tail))
-    return Estimate(successes / trials, low, high, float(trials), None, level)
+    ends = binomtest(successes, trials).proportion_ci(level, "exact")
+    return Estimate(successes / trials, float(ends.low), float(ends.high), float(trials), None, level)
 
 
 def coin_p_value(wins: int, losses: int) -> float:
@@ -289,8 +287,7 @@ def verdict(real: Bool[Tensor, " contexts"], generated: Bool[Tensor, " contexts"
     (1 + P(real taken for real) − P(generated taken for real)) / 2, has that of the paired difference.
     """
     gap = paired_difference(real, generated, level=level)
-    value, low, high = ((1 + end) / 2 for end in gap[:3])
-    return Verdict(gap._replace(value=value, low=low, high=high), _rate(generated, level), _rate(real, level))
+    return Verdict(gap.mapped(lambda end: (1 + end) / 2), _rate(generated, level), _rate(real, level))
 
 
 def paired_difference(one: Bool[Tensor, " pairs"], other: Bool[Tensor, " pairs"], *, level: float = 0.95) -> Estimate:

@@ -37,9 +37,7 @@ def check_stream(model: Stepwise, tokens: int, segment: int) -> None:
         raise UserError(f"The text has {tokens:,} tokens, too few for segments of {segment}.")
 
 
-def at_beginning(
-    model: Stepwise, texts: Int[Tensor, "rows length"]
-) -> tuple[ReadSoFar, Int[Tensor, "rows rest"]]:  # fmt: skip
+def at_beginning(model: Stepwise, texts: Int[Tensor, "rows length"]) -> tuple[ReadSoFar, Int[Tensor, "rows rest"]]:
     """Before anything is read, and what is to be scored: all, or all but the first token where nothing begins a text.
 
     Some pretrained networks have no token for the beginning: they can only tell what follows a token.

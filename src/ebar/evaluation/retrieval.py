@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.moments import weighted_mean
+from ebar.evaluation.means import plain_mean
 from ebar.types import Estimate
 
 Documents = Float[Tensor, " documents"]
@@ -29,7 +29,8 @@ def ndcg(
         ideal = _dcg(ranked.sort(descending=True).values, k)
         return _dcg(ranked, k) / ideal if ideal > 0 else 0.0
 
-    return _mean([of_query(ranked) for ranked in _ranked(scores, grades, group, k)], f"NDCG@{k}", level)
+    values = [of_query(ranked) for ranked in _ranked(scores, grades, group, k)]
+    return plain_mean(values, low=0.0, high=1.0, name=f"NDCG@{k}", level=level)
 
 
 def expected_reciprocal_rank(
@@ -50,17 +51,13 @@ def expected_reciprocal_rank(
         goes_on = torch.cat([torch.ones(1, dtype=stops.dtype), (1 - stops).cumprod(0)[:-1]])
         return float((goes_on * stops / torch.arange(1, len(stops) + 1)).sum())
 
-    return _mean([of_query(ranked) for ranked in _ranked(scores, grades, group, k)], f"ERR@{k}", level)
+    values = [of_query(ranked) for ranked in _ranked(scores, grades, group, k)]
+    return plain_mean(values, low=0.0, high=1.0, name=f"ERR@{k}", level=level)
 
 
 def _dcg(ranked: Ranked, k: int) -> float:
     first = ranked[:k]
     return float(((torch.exp2(first) - 1) / torch.log2(torch.arange(2, len(first) + 2).double())).sum())
-
-
-def _mean(values: list[float], name: str, level: float) -> Estimate:
-    column = torch.tensor(values, dtype=torch.float64)[None]
-    return weighted_mean(torch.zeros_like(column), column, low=0.0, high=1.0, name=name, level=level)[0]
 
 
 def _ranked(scores: Documents, grades: Documents, group: Int[Tensor, " documents"], k: int) -> list[Tensor]:

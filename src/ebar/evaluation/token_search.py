@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 from ebar.energies.neural import blocks
 from ebar.errors import UserError
-from ebar.estimators.moments import weighted_mean
+from ebar.evaluation.means import plain_mean
 from ebar.evaluation.ratings import exact_share
 from ebar.models.tilted import measured_energy, score
 from ebar.modes import evaluation_mode
@@ -153,4 +153,4 @@ def _mean(values: Float[Tensor, " batch"], name: str, level: float) -> Estimate:
     if impossible:
         warning = f"q gives {impossible:,} of {len(values):,} texts no probability at all"
         return Estimate(-math.inf, -math.inf, -math.inf, float(len(values)), warning, level)
-    return weighted_mean(torch.zeros_like(values)[None], values[None], name=name, level=level)[0]
+    return plain_mean(values, name=name, level=level)

@@ -9,11 +9,10 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.moments import weighted_mean
+from ebar.evaluation.means import few, plain_mean
 from ebar.types import Estimate
 
 RESAMPLES = 1000
-FEWEST_SENTENCES = 30  # below, resampled scores do not tell the spread
 
 
 class Bleu(NamedTuple):
@@ -55,7 +54,7 @@ def bleu_difference(
     value = bleu_of_counts(both[0].sum(0)) - bleu_of_counts(both[1].sum(0))
     sums = resampled_sums(torch.cat(both, 1), resamples, seed)
     low, high = _interval(bleu_of_counts(sums[:, :10]) - bleu_of_counts(sums[:, 10:]), level)
-    return Estimate(float(value), low, high, float(len(references)), _few(len(references)), level)
+    return Estimate(float(value), low, high, float(len(references)), few(len(references), "sentences"), level)
 
 
 def bleu_by_length(
@@ -77,13 +76,8 @@ def bleu_by_length(
 
 def _estimate(counts: Float[Tensor, "sentences 10"], resamples: int, level: float, seed: int) -> Estimate:
     low, high = _interval(bleu_of_counts(resampled_sums(counts, resamples, seed)), level)
-    return Estimate(float(bleu_of_counts(counts.sum(0))), low, high, float(len(counts)), _few(len(counts)), level)
-
-
-def _few(sentences: int) -> str | None:
-    if sentences >= FEWEST_SENTENCES:
-        return None
-    return f"{sentences} sentences are few for an interval: it needs {FEWEST_SENTENCES} or more"
+    warning = few(len(counts), "sentences")
+    return Estimate(float(bleu_of_counts(counts.sum(0))), low, high, float(len(counts)), warning, level)
 
 
 def bleu_counts(
@@ -177,7 +171,10 @@ def meteor(hypotheses: Sequence[str], references: Sequence[str], *, level: float
     WordNet, which speaks English only. NLTK looks up stems there, so it misses synonyms whose stem is no word.
     """
     check_pairs(hypotheses, references)
-    score = _meteor_score()
+    if (missing := missing_for_meteor()) is not None:
+        raise UserError(missing)
+    from nltk.translate.meteor_score import single_meteor_score as score
+
     found = [
         100 * float(score(WORD.findall(reference), WORD.findall(own)))
         for own, reference in zip(hypotheses, references, strict=True)
@@ -203,15 +200,6 @@ def missing_for_meteor() -> str | None:
     return None
 
 
-def _meteor_score() -> Any:
-    if (missing := missing_for_meteor()) is not None:
-        raise UserError(missing)
-    from nltk.translate.meteor_score import single_meteor_score
-
-    return single_meteor_score
-
-
 def _mean(values: list[float], name: str, level: float) -> Estimate:
-    column = torch.tensor(values, dtype=torch.float64)[None]
-    found = weighted_mean(torch.zeros_like(column), column, name=name, level=level)[0]
+    found = plain_mean(values, name=name, level=level)
     return found._replace(low=max(0.0, found.low), high=min(100.0, found.high))

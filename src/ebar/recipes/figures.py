@@ -300,6 +300,16 @@ def student(freedom: int) -> float:
     return float(t.ppf(0.975, freedom))
 
 
+def row_of(name: str, settings: Mapping[str, Any], found: Interval | Estimate, **more: Any) -> Row:
+    """A figure with its interval, as a row."""
+    return Row(name=name, settings=settings, value=found.value, low=found.low, high=found.high, **more)
+
+
+def alone(of: Callable[[Sequence[float]], float]) -> Callable[[str, Mapping[str, Any], Sequence[float]], Row]:
+    """A figure of all seeds, without an interval."""
+    return lambda name, settings, values: Row(name=name, settings=settings, value=of(values))
+
+
 def over_seeds_alone(values: Sequence[float]) -> Interval:
     """The mean with Student's interval over seeds."""
     return over_items(values, [1.0] * len(values))

@@ -1,24 +1,20 @@
 """What a page shows: tables, plots and claims as data.
 
 Tables are laid out as the paper has them, ours and theirs side by side, or are a list of all figures. Plots are lines
-of figures against a setting, or dots one below the other. Claims say which statements of a paper hold here; they are
-in `claims`, and can be had from here too.
+of figures against a setting, or dots one below the other. Which statements of a paper hold here is said by `claims`.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from ebar.recipes.claims import Claim
 from ebar.recipes.recipe import Laid, Row
 from ebar.recipes.rows import chosen, escaped, split, text
+from ebar.report.image_sheet import write_sheets
 from ebar.report.plots import Dots, Line, Panel
 from ebar.types import Estimate
 
-__all__ = [
-    "FIGURE", "Claim", "Curves", "Layout", "Points", "as_dot", "chosen", "escaped", "list_of_figures", "markdown",
-    "split", "text",
-]  # fmt: skip
 FIGURE = "figure"  # stands for the name of a figure where settings are named
 
 
@@ -72,6 +68,15 @@ class Layout:
             for key, value in zip(keys, values, strict=True)
         )
         return ", ".join(word for word in words if word)
+
+
+def layouts(rows: Sequence[str], *figures: str | Sequence[str], **more: Any) -> list[Layout]:
+    """Tables with the same side, each of some figures; one figure by itself is the caption of its table."""
+    return [
+        Layout(rows=rows, figures=(of,), caption=of, **more) if isinstance(of, str) else
+        Layout(rows=rows, figures=of, **more)
+        for of in figures
+    ]  # fmt: skip
 
 
 def _ordered(keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -144,6 +149,11 @@ def as_dot(row: Row) -> Estimate:
     return Estimate(value, low, high, float("nan"))
 
 
+def sheets(label: str) -> Callable[[Sequence[Row], Path], None]:
+    """Draws the pictures of rows below one another, in place of plots; the label may name settings."""
+    return lambda rows, path: write_sheets({label.format(**row.settings): row.picture or "" for row in rows}, path)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Curves:
     """Figures against a setting. Title and labels may name settings: "π, {matching}"."""
@@ -209,7 +219,9 @@ class Points:
         rows = [row for name in self.of for row in chosen(rows, name, self.where)]
         found = []
         for own in split(rows, self.panels):
-            dots = {self._label(row): self._dot(row) for row in chosen(rows, "*", own)}
+            dots = {
+                self._label(row): as_dot(row).mapped(lambda value: value - self.less) for row in chosen(rows, "*", own)
+            }
             found.append(Dots(title=self.title.format(**own), x_label=self.x_label, rows=dots))
         return found
 
@@ -218,7 +230,3 @@ class Points:
         for word, short in self.short.items():
             text = text.replace(word, short)
         return text
-
-    def _dot(self, row: Row) -> Estimate:
-        dot = as_dot(row)
-        return dot._replace(value=dot.value - self.less, low=dot.low - self.less, high=dot.high - self.less)

@@ -6,6 +6,7 @@ times in five. The spread is the measured one, which over three seeds is itself 
 
 import math
 import re
+from bisect import bisect_left
 from functools import cache
 from typing import NamedTuple
 
@@ -57,13 +58,12 @@ def smallest(spread: float, seeds: int) -> float:
 @cache
 def _smallest(seeds: int) -> float:
     """… in units of the spread over seeds."""
-    low, high = 0.0, 2 * (student(seeds - 1) + 1)
+    from scipy.optimize import brentq
+
+    high = 2 * (student(seeds - 1) + 1)
     while power(high, seeds) < POWER:
         high *= 2
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if power(middle, seeds) < POWER else (low, middle)
-    return high
+    return float(brentq(lambda effect: power(effect, seeds) - POWER, 0.0, high, xtol=1e-15))
 
 
 def power(effect: float, seeds: int) -> float:
@@ -77,8 +77,4 @@ def seeds_for(effect: float, spread: float) -> float:
     """How many seeds tell this effect, of either sign, from 0 with 80 % power; infinite where it takes over `MOST`."""
     if smallest(spread, MOST) > abs(effect):
         return math.inf
-    low, high = 1, MOST
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if smallest(spread, middle) <= abs(effect) else (middle, high)
-    return float(high)
+    return 2.0 + bisect_left(range(2, MOST), True, key=lambda seeds: smallest(spread, seeds) <= abs(effect))

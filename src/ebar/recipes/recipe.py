@@ -2,10 +2,7 @@
 
 A whole one, to be put in `RECIPES` under a name such as "mine/table1":
 
-    from ebar.recipes.figures import Figure, Figures
-    from ebar.recipes.grid import Grid
-    from ebar.recipes.layout import Claim, Curves, Layout
-    from ebar.recipes.recipe import Recipe
+    from ebar.recipes.pieces import Claim, Curves, Figure, Figures, Grid, Layout, Recipe
 
     RECIPE = Recipe(
         title="Training by rejection against importance sampling",
@@ -58,9 +55,9 @@ class Row:
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    value: float | None
-    low: float | None
-    high: float | None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
     document: float | str | None = None  # the paper's own figure, where it gives one
     warning: str | None = None
     over: str | None = None  # what the interval is over: seeds, test items, both, draws
@@ -94,7 +91,9 @@ Range = tuple[float, float]
 class Caption:
     """What a page must say for its figures to be read rightly."""
 
-    items: Items = ""  # what the interval of a single run is over
+    items: Items = (
+        ""  # what the interval of a single run is over; words may name settings: "{measures[images]:,} images"
+    )
     shared: str = ""  # what all seeds have in common, whose error an interval over seeds therefore lacks
     ranges: Mapping[str, Range] = field(default_factory=dict)  # name of a figure → least and most it can be
     # The data of the paper's figures, where those are not ours.
@@ -143,6 +142,6 @@ class Recipe:
 
         def items(row: Row, cells: Sequence[Cell]) -> str:
             said = next((one.items for one in own if one.items and one.names(row.name)), self.reading.items)
-            return said if isinstance(said, str) else said(row, cells)
+            return said.format(**cells[0]) if isinstance(said, str) else said(row, cells)
 
         return replace(self.reading, ranges={**ranges, **self.reading.ranges}, items=items)

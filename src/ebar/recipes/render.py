@@ -12,8 +12,9 @@ from typing import Any
 
 from ebar.errors import UserError
 from ebar.recipes.claims import compared_with_paper
-from ebar.recipes.layout import escaped, list_of_figures, markdown
+from ebar.recipes.layout import list_of_figures, markdown
 from ebar.recipes.recipe import Caption, Cell, Finding, Recipe, Row, several
+from ebar.recipes.rows import escaped
 from ebar.store.writing import replace as replace_file
 from ebar.store.writing import saving
 
@@ -64,7 +65,9 @@ def recipe_page(
 
     Words are the recipe's own of today; figures are the record's.
     """
-    seeds = len(record["seeds"])
+    # Older records know only the runs' times, added up.
+    seeds, passed = len(record["seeds"]), record.get("elapsed_seconds")
+    time = f"{record['wall_seconds']:,.0f} s in all" + ("" if passed is None else f", {passed:,.0f} s elapsed")
     commit = "" if record["commit"] is None else f", commit `{record['commit'][:12]}`"
     elsewhere = recipe.reading.elsewhere(cells)
     laid = [layout(rows, elsewhere or "") for layout in several(recipe.tables) or (list_of_figures,)]
@@ -77,7 +80,7 @@ def recipe_page(
             f"# {recipe.title}",
             "",
             f"Source: {recipe.source}. Scale {record['scale']}, {seeds} "
-            f"seed{'s' * (seeds > 1)}, {_time(record)}{commit}: `{record['command']}`.",
+            f"seed{'s' * (seeds > 1)}, {time}{commit}: `{record['command']}`.",
             "",
             INTERVALS,
             "",
@@ -87,12 +90,6 @@ def recipe_page(
             *(line for title, said in words.items() if said for line in (f"## {title}", "", *_bullets(said))),
         ]
     )
-
-
-def _time(record: Mapping[str, Any]) -> str:
-    """Older records know only the runs' times, added up."""
-    passed = record.get("elapsed_seconds")
-    return f"{record['wall_seconds']:,.0f} s in all" + ("" if passed is None else f", {passed:,.0f} s elapsed")
 
 
 def findings(recipe: Recipe, rows: Sequence[Row]) -> list[Finding]:
@@ -177,12 +174,8 @@ def within(row: Row, ends: tuple[float, float] | None) -> Row:
 
 def cut_off(rows: Sequence[Row], reading: Caption) -> int:
     """How many intervals over seeds end where their figure can go no further."""
-    count = 0
-    for row in rows:
-        ends = reading.ranges.get(row.name)
-        if ends is not None and row.low is not None and row.high is not None and row.low < row.high:
-            count += "seeds" in (row.over or "") and (row.low == ends[0] or row.high == ends[1])
-    return count
+    known = [(row, reading.ranges.get(row.name)) for row in rows if "seeds" in (row.over or "") and row.low != row.high]
+    return sum(ends is not None and (row.low == ends[0] or row.high == ends[1]) for row, ends in known)
 
 
 def _with_over(row: Row, cells: Sequence[Cell], reading: Caption) -> Row:

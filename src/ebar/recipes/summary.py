@@ -11,11 +11,10 @@ from ebar.recipes import SCALES, find_recipe
 from ebar.recipes.claims import NOT_MEASURED, overall
 from ebar.recipes.documents import DOCUMENTS
 from ebar.recipes.documents.entry import Entry
-from ebar.recipes.layout import escaped, text
 from ebar.recipes.recipe import Finding, Row
 from ebar.recipes.render import findings, read_record
 from ebar.recipes.reproduce import result_path
-from ebar.recipes.rows import settings_of
+from ebar.recipes.rows import escaped, settings_of, text
 from ebar.store.writing import replace, saving
 
 NOT_RUN, SHOWN, NOTHING = "not run", "shown", "–"
@@ -128,17 +127,14 @@ def _measured(found: Finding) -> str:
     if not rows:
         return f"{found.says}: not measured by this record"
     if len(rows) <= FEW:
-        return f"{found.says}: " + ", ".join(_figure(row) + _whose(row) * (len(rows) > 1) for row in rows)
+        whose = [f" [{settings_of(row)}]" if row.settings and len(rows) > 1 else "" for row in rows]
+        return f"{found.says}: " + ", ".join(_figure(row) + own for row, own in zip(rows, whose, strict=True))
     return f"{found.says}: {len(rows)} figures, {_figure(rows[0])} to {_figure(rows[-1])}"
 
 
 def _figure(row: Row) -> str:
     exact = row.low is None or row.high is None or row.low == row.high
     return text(row.value) + ("" if exact else f" ({text(row.low)} … {text(row.high)})")
-
-
-def _whose(row: Row) -> str:
-    return f" [{settings_of(row)}]" if row.settings else ""
 
 
 def _cells(line: Line, page: Path) -> list[str]:

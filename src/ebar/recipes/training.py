@@ -13,6 +13,10 @@ from ebar.recipes.grid import PARTS, Grid, cell_file
 from ebar.recipes.recipe import Cell
 
 Groups = dict[str, dict[str, Any]]
+SAME_TEXT = (
+    "All seeds are trained and tested on the same text: an interval over seeds alone holds the error of training and "
+    "not that of which text was tested."
+)
 
 
 def training_grid(common: Mapping[str, Any], axes: Mapping[str, Any], **more: Any) -> Grid:
@@ -41,9 +45,13 @@ def grouped_options(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Groups
 
 def configuration(tree: Mapping[str, Any], folder: Path, **other: Any) -> TrainConfig:
     """As `ebar train --config` reads it; files are looked for below EBAR_DATA, those of toy/ are made in the folder."""
-    data = {key: cell_file(value, folder) if key.removesuffix("_target") in PARTS else value
-            for key, value in tree["data"].items()}  # fmt: skip
-    return read_tree({**tree, "data": data, **other}, MANUAL, TrainConfig)
+    return read_tree({**tree, "data": with_files(tree["data"], folder), **other}, MANUAL, TrainConfig)
+
+
+def with_files(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Options of data, their files as paths."""
+    files = {key for key in data if key.removesuffix("_target") in PARTS}
+    return {key: cell_file(value, folder) if key in files else value for key, value in data.items()}
 
 
 def trained(cell: Cell, folder: Path) -> Trained[Autoregressive]:

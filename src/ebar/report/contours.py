@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ebar.report.plots import pyplot, written
 
-Square = TypeVar("Square")
 LEVELS = 12  # nats above the lowest energy that contours tell apart; what lies higher has one colour
 COLOURS = ("C0", "C3")  # of the first and second kind of points: generated and real, as in the figures of the thesis
 DPI = 100  # of what is drawn as pixels: contours and points as paths would make files of megabytes
@@ -31,11 +31,13 @@ def plot_fields(rows: Sequence[Sequence[Field]], path: Path | None = None) -> st
 
     Contours are of E − min E, one for every nat up to 12: energies that differ by a constant look alike.
     """
-    return plot_squares(rows, _draw, path)
+    return plot_squares(rows, _draw, path, title_size=8)
 
 
-def plot_squares(rows: Sequence[Sequence[Square]], draw: Callable[[Square, Any], None], path: Path | None) -> str:
-    """Rows of small axes, each drawn by a function of what it shows and of the axes."""
+def plot_squares(
+    rows: Sequence[Sequence[Any]], draw: Callable[[Any, Any], None], path: Path | None, *, title_size: int
+) -> str:
+    """Rows of small axes, each drawn by a function of what it shows (a `title`, `low`, `high`) and of the axes."""
     plots = pyplot()
     wide = max(map(len, rows))
     figure, axes = plots.subplots(
@@ -46,13 +48,16 @@ def plot_squares(rows: Sequence[Sequence[Square]], draw: Callable[[Square, Any],
             ax.set_axis_off()
         for one, ax in zip(line, squares, strict=False):
             draw(one, ax)
+            ax.set_xlim(one.low[0], one.high[0])
+            ax.set_ylim(one.low[1], one.high[1])
+            ax.set_title(one.title, fontsize=title_size)
+            ax.tick_params(labelsize=5)
     return written(plots, figure, path, dpi=DPI)
 
 
 def _draw(one: Field, ax: Any) -> None:
     if one.energies is not None:
-        energies = np.asarray(one.energies, dtype=float)
-        up, across = (np.linspace(one.low[at], one.high[at], energies.shape[1 - at]) for at in (1, 0))
+        across, up, energies = energies_of(one)
         above = np.clip(energies - energies.min(), 0, LEVELS)
         drawn = ax.contourf(across, up, above, levels=np.arange(LEVELS + 1), cmap="viridis_r")
         drawn.set_rasterized(True)
@@ -60,7 +65,10 @@ def _draw(one: Field, ax: Any) -> None:
         ax.plot(*np.asarray(places, dtype=float).T, ".", color=colour, markersize=1.5, label=name, rasterized=True)
     if len(one.points) > 1:
         ax.legend(fontsize=5, loc="upper right", markerscale=3)
-    ax.set_xlim(one.low[0], one.high[0])
-    ax.set_ylim(one.low[1], one.high[1])
-    ax.set_title(one.title, fontsize=8)
-    ax.tick_params(labelsize=5)
+
+
+def energies_of(one: Any) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """The coordinates of a square's columns and rows, and its energies."""
+    energies = np.asarray(one.energies, dtype=float)
+    across, up = (np.linspace(one.low[at], one.high[at], energies.shape[1 - at]) for at in (0, 1))
+    return across, up, energies

@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -153,14 +154,8 @@ def spans_in(line: str, features: Sequence[Feature], alphabet: Alphabet) -> list
     owners = [-1] * len(line)
     for number, (start, stop) in sorted(found, key=lambda one: (one[1][0] - one[1][1], -one[0])):
         owners[start:stop] = [number] * (stop - start)
-    spans: list[Span] = []
-    start = 0
-    for place in range(1, len(line) + 1):
-        if place == len(line) or owners[place] != owners[start]:
-            if owners[start] >= 0:
-                spans.append((start, place, owners[start]))
-            start = place
-    return spans
+    runs = [(owner, list(places)) for owner, places in groupby(range(len(line)), key=owners.__getitem__)]
+    return [(places[0], places[-1] + 1, owner) for owner, places in runs if owner >= 0]
 
 
 def occurrences(line: str, feature: Feature, alphabet: Alphabet) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ebar.report.contours import plot_squares
+from ebar.report.contours import energies_of, plot_squares
 
 COLOURS = ("C2", "C1", "C4", "C5", "C6", "C8")  # of classes, in their order and then again
 GENERATED, UNLABELLED = "C0", "0.55"
@@ -35,27 +35,23 @@ class Plane:
 
 def plot_planes(rows: Sequence[Sequence[Plane]], path: Path | None = None) -> str:
     """Rows of squares as SVG text; written to `path` if one is given. As in Dai 2019 (thesis), Figures C.1 to C.4."""
-    return plot_squares(rows, _draw, path)
+    return plot_squares(rows, _draw, path, title_size=7)
 
 
 def _draw(one: Plane, ax: Any) -> None:
+    extent = (one.low[0], one.high[0], one.low[1], one.high[1])
+    # Nearest, not between: half-way between classes 0 and 2 lies no class 1.
+    nearest: dict[str, Any] = {"origin": "lower", "extent": extent, "interpolation": "nearest", "aspect": "auto"}
     if one.classes is not None:
+        from matplotlib.colors import ListedColormap
+
         classes = np.asarray(one.classes)
         colours = [COLOURS[number % len(COLOURS)] for number in range(int(classes.max()) + 1)]
-        edges = np.arange(len(colours) + 1) - 0.5
-        # Nearest, not between: half-way between classes 0 and 2 lies no class 1.
-        ax.imshow(
-            classes, origin="lower", extent=_extent(one), interpolation="nearest", alpha=0.45, aspect="auto",
-            cmap=_colours(colours), vmin=edges[0], vmax=edges[-1],
-        )  # fmt: skip
+        ax.imshow(classes, cmap=ListedColormap(colours), vmin=-0.5, vmax=len(colours) - 0.5, alpha=0.45, **nearest)
     if one.energies is not None:
-        energies = np.asarray(one.energies, dtype=float)
-        up, across = (np.linspace(one.low[at], one.high[at], energies.shape[1 - at]) for at in (1, 0))
+        across, up, energies = energies_of(one)
         if one.classes is None:
-            ax.imshow(
-                energies < 0, origin="lower", extent=_extent(one), interpolation="nearest", alpha=0.5, cmap="gray",
-                aspect="auto", vmin=-0.6, vmax=1.0,
-            )  # fmt: skip
+            ax.imshow(energies < 0, cmap="gray", vmin=-0.6, vmax=1.0, alpha=0.5, **nearest)
         if energies.min() < 0 < energies.max():
             ax.contour(across, up, energies, levels=[0.0], linewidths=0.9, colors="w" if one.classes else "k")
     _dots(ax, one.unlabelled, UNLABELLED)
@@ -65,22 +61,8 @@ def _draw(one: Plane, ax: Any) -> None:
     for number, places in one.labelled.items():
         colour = COLOURS[number % len(COLOURS)]
         ax.plot(*np.asarray(places, dtype=float).T, "x", color=colour, markersize=4, markeredgewidth=1.4)
-    ax.set_xlim(one.low[0], one.high[0])
-    ax.set_ylim(one.low[1], one.high[1])
-    ax.set_title(one.title, fontsize=7)
-    ax.tick_params(labelsize=5)
 
 
 def _dots(ax: Any, places: Places, colour: str) -> None:
     if len(places):
         ax.plot(*np.asarray(places, dtype=float).T, ".", color=colour, markersize=1.5, rasterized=True)
-
-
-def _extent(one: Plane) -> tuple[float, float, float, float]:
-    return (one.low[0], one.high[0], one.low[1], one.high[1])
-
-
-def _colours(names: Sequence[str]) -> Any:
-    from matplotlib.colors import ListedColormap
-
-    return ListedColormap(list(names))

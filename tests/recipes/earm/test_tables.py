@@ -353,7 +353,7 @@ def test_the_term_alone_is_earm_less_the_cross_entropy(data_term: bool, tmp_path
 
 def test_curves_without_cross_entropy_end_beside_those_with_it() -> None:
     def curve(end: float) -> dict[str, Any]:
-        return {"validation": [[5, 3.0], [10, end]]}
+        return {"curves": {"validation": [[5, 3.0], [10, end]]}}
 
     made: list[tuple[Cell, dict[str, Any]]] = [
         ({"seed": seed}, {"twins": {BASE: curve(2.0 + seed), ablations.SCRATCH: curve(4.0 + seed)}})

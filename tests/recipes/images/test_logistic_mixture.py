@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ebar.build.train import build_corpus
-from ebar.recipes.images.logistic_mixture import BITS, DIFFERENCE, LOGISTIC, PARAMETERS, RECIPE, SOFTMAX
+from ebar.recipes.earm.images import BITS
+from ebar.recipes.images.logistic_mixture import DIFFERENCE, LOGISTIC, PARAMETERS, RECIPE, SOFTMAX
 from ebar.recipes.training import configuration
 from ebar.store.writing import to_json
 

@@ -14,12 +14,12 @@ from ebar.evaluation.blocks import BLOCKS
 from ebar.evaluation.cache_pointer import CachePointer
 from ebar.recipes import SCALES, find_recipe
 from ebar.recipes.claims import REPRODUCED
-from ebar.recipes.layout import chosen
 from ebar.recipes.mos import cases, dialogue, plain, tables
 from ebar.recipes.mos.measures import DYNAMIC, PLAIN, mean_over_blocks, ranked
 from ebar.recipes.mos.words import GRID, MOC, MOS, NGRAM, PTB, SOFTMAX, WIDE, WT2
 from ebar.recipes.recipe import Cell, Result
 from ebar.recipes.render import findings
+from ebar.recipes.rows import chosen
 from ebar.types import Space
 
 GRIDS: dict[str, Callable[[str], list[Cell]]] = {

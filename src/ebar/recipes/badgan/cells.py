@@ -15,15 +15,15 @@ from ebar.config.classify import MANUAL, ClassifyConfig
 from ebar.config.reader import read_tree
 from ebar.data.labelled_images import FewLabels
 from ebar.evaluation.few_labels import log_densities
+from ebar.evaluation.means import plain_share
 from ebar.journeys.classify.journey import Classified
-from ebar.maths.proportions import wilson
 from ebar.maths.randomness import folded
 from ebar.models.raster_density import RasterDensity
 from ebar.recipes.grid import Grid, file_of
 from ebar.recipes.recipe import Cell
 from ebar.recipes.training import grouped_options, trained
 from ebar.report.image_sheet import Shape, sample_sheet
-from ebar.types import Estimate, Sequences
+from ebar.types import Sequences
 
 SUPERVISED, FM, VI, PT, LD, ENT = "supervised only", "FM", "FM+VI", "FM+PT", "FM+LD", "FM+LD+Ent"
 MNIST, SVHN, CIFAR = "MNIST", "SVHN", "CIFAR-10"
@@ -118,24 +118,18 @@ def runs_of(
         dense = {"classifier.kind": "mlp", "generator.kind": "softplus", **DENSE[scale]}
         if shorter and scale == "cpu":
             dense |= SHORTER
+        asked = [(method, CENTILE if method in (LD, ENT) else None, METHODS[method]) for method in methods]
+        asked += [(LD, centile, {**LOW, "terms.low_density_centile": float(centile)}) for centile in centiles]
         found = [
-            {"method": method, "centile": CENTILE if method in (LD, ENT) else None, **dense, **METHODS[method],
-             "seed": seed}
-            for method in methods for seed in seeds(scale, method)
-        ]  # fmt: skip
-        found += [
-            {"method": LD, "centile": centile, **dense, **LOW, "terms.low_density_centile": float(centile),
-             "seed": seed}
-            for centile in centiles for seed in seeds(scale, LD)
+            {"method": method, "centile": centile, **dense, **own, "seed": seed}
+            for method, centile, own in asked for seed in seeds(scale, method)
         ]  # fmt: skip
         for corpus, method in others if scale == "paper" else ():
             own = {"corpus": corpus, "centile": None, "method": method, **OTHERS[corpus], **_named(method)}
             found += [{**own, "seed": seed} for seed in range(3)]
         return found
 
-    return Grid(
-        axes={"run": {scale: runs(scale) for scale in SCALES}}, scales=SCALES, make=_cell
-    )  # fmt: skip
+    return Grid(axes={"run": {scale: runs(scale) for scale in SCALES}}, scales=SCALES, make=_cell)
 
 
 def _named(method: str) -> dict[str, Any]:
@@ -148,12 +142,9 @@ def _cell(settings: dict[str, Any]) -> Cell:
     labels, groups = grouped_options(settings)
     density, count = labels.pop("density"), labels.pop("labels")
     tree = {"seed": labels["seed"], "labels": count, **groups}
-    return {**labels, "configuration": tree, "density": density if _asks_for_density(labels) else None}
-
-
-def _asks_for_density(labels: Mapping[str, Any]) -> bool:
-    """Plain feature matching is measured by it, the low-density term needs it."""
-    return labels["method"] == FM or "LD" in labels["method"]
+    # Plain feature matching is measured by a density, the low-density term needs it.
+    asked = labels["method"] == FM or "LD" in labels["method"]
+    return {**labels, "configuration": tree, "density": density if asked else None}
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
@@ -180,7 +171,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
             for key in [f"validation.{name}"]
         },
         "sheet": None if found.best.generator is None else sheet(drawn(found, 100, cell["seed"])),
-        "density": None if cell["density"] is None else densities(found, density_in(place), cell["seed"]),
+        "density": None if cell["density"] is None else densities(found, place, cell["seed"]),
     }  # fmt: skip
 
 
@@ -230,11 +221,6 @@ def train_density(cell: Cell, data: FewLabels, folder: Path) -> None:
     trained({"configuration": tree}, folder)
 
 
-def density_in(folder: Path) -> RasterDensity:
-    """The density that was trained there."""
-    return RasterDensity(load_trained(folder / "run").model)
-
-
 def drawn(found: Classified, count: int, seed: int) -> Tensor:
     """Generated images of the best epoch."""
     images: Tensor = found.best.generator.sample(count, generator=Generator().manual_seed(folded(seed, "shown")))
@@ -249,15 +235,14 @@ def sheet(images: Tensor) -> str:
     return base64.b64encode(sample_sheet(tokens, Shape(height=height, width=width, channels=channels))).decode()
 
 
-def densities(found: Classified, density: RasterDensity, seed: int) -> dict[str, Any]:
-    """The largest log-density of generated images, and the centiles of training images."""
+def densities(found: Classified, folder: Path, seed: int) -> dict[str, Any]:
+    """By the density that was trained there: the largest of generated images, and the centiles of training images."""
+    density = RasterDensity(load_trained(folder / "run").model)
     known = log_densities(density.log_density, found.data.unlabelled[:1000]).double()
     generated = log_densities(density.log_density, drawn(found, 1000, seed))
     tenth = float(torch.quantile(known, 0.1))
-    above = int((generated > tenth).sum())
-    low, high = wilson(float(above), float(len(generated)))
     return {
         "largest": float(generated.max()),
-        "above": Estimate(above / len(generated), low, high, float(len(generated))),
+        "above": plain_share(float((generated > tenth).sum()), float(len(generated))),
         "centiles": {str(one): float(torch.quantile(known, one / 100)) for one in (2, 10, 20, 50, 100)},
     }

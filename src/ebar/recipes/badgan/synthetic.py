@@ -22,10 +22,8 @@ from ebar.models.classifiers import MlpClassifier
 from ebar.models.generators import ComplementGenerator, MlpGenerator
 from ebar.modes import evaluation_mode
 from ebar.objectives.bad_gan import BadGanTerms
-from ebar.recipes.figures import Figure, Figures, over_seeds
-from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Claim, Layout
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
+from ebar.recipes.figures import over_seeds
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Grid, Layout, Recipe, Result, Row
 from ebar.recipes.training import grouped_options
 from ebar.report.regions import Plane, plot_planes
 from ebar.training.optimisers import Adam
@@ -35,14 +33,18 @@ SUPERVISED, MATCHING, COMPLEMENT = "supervised only", "feature matching", "compl
 CIRCLES, SPINS = "two_circles", "four_spins"
 LABELS = {"demo": {CIRCLES: 4, SPINS: 8}, "cpu": {CIRCLES: 20, SPINS: 40}, "paper": {CIRCLES: 20, SPINS: 40}}
 WIDTHS = {"demo": [12, 12, 12], "cpu": [100, 100, 100], "paper": [100, 100, 100]}
-EPOCHS = {"demo": 2, "cpu": {SUPERVISED: 4, MATCHING: 30, COMPLEMENT: 30}, "paper": 500}
+METHODS = (SUPERVISED, MATCHING, COMPLEMENT)
+EPOCHS = {
+    "demo": dict.fromkeys(METHODS, 2), "cpu": {**dict.fromkeys(METHODS, 30), SUPERVISED: 4},
+    "paper": dict.fromkeys(METHODS, 500),
+}  # fmt: skip
 SCALES: Mapping[str, Mapping[str, Any]] = {
     "demo": {"data.size": 200, "data.held_out": 200, "generator.hidden": 8, "training.batch_size": 50,
              "measures.nodes": 12, "measures.points": 40},
-    "cpu": {"data.size": 10_000, "data.held_out": 10_000, "generator.hidden": 128, "training.batch_size": 200,
-            "measures.nodes": 90, "measures.points": 500},
-    "paper": {"data.size": 10_000, "data.held_out": 10_000, "generator.hidden": 128, "training.batch_size": 200,
-              "measures.nodes": 90, "measures.points": 500},
+    **{scale: {
+        "data.size": 10_000, "data.held_out": 10_000, "generator.hidden": 128, "training.batch_size": 200,
+        "measures.nodes": 90, "measures.points": 500,
+    } for scale in ("cpu", "paper")},
 }  # fmt: skip
 
 
@@ -50,15 +52,13 @@ def _runs(scale: str) -> list[dict[str, Any]]:
     """Each method on both manifolds; of feature matching on two circles, the features have 2 dimensions."""
     found = []
     for manifold in (CIRCLES, SPINS):
-        for method in (SUPERVISED, MATCHING, COMPLEMENT):
+        for method, epochs in EPOCHS[scale].items():
             plane = [2] if (manifold, method) == (CIRCLES, MATCHING) else []
-            epochs: Any = EPOCHS[scale]
             found.append(
                 {
                     "manifold": manifold, "method": method, "labels": LABELS[scale][manifold],
-                    "classifier.widths": WIDTHS[scale] + plane,
-                    "optimiser.learning_rate": 1e-3 if plane else 2e-3,
-                    "training.epochs": epochs[method] if isinstance(epochs, Mapping) else epochs,
+                    "classifier.widths": WIDTHS[scale] + plane, "optimiser.learning_rate": 1e-3 if plane else 2e-3,
+                    "training.epochs": epochs,
                 }
             )  # fmt: skip
     return found
@@ -73,6 +73,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """One training to its end; what the classifier makes of points on the manifold, off it, and of generated ones."""
     played = play(cell, folder)
     pair, data, seed = played.last, played.data, cell["seed"]
+    drawn = cell["manifold"] == SPINS or cell["method"] == MATCHING
     outside = ComplementGenerator(shape=(2,), manifold=cell["manifold"])
     nodes = Nodes(outside.low.double(), outside.high.double(), cell["measures"]["nodes"])
     classifier: Any = pair.classifier
@@ -83,7 +84,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
         "figures": played.evaluate(last=True),
         "outside": fake_share(class_logits(classifier, outside.sample(len(data.test), generator=_drawn(seed, 1)))),
         "boundary_in_fake": regions.boundary_in_fake(),
-        "shown": shown(played, regions, nodes, cell) if seed == 0 and _is_drawn(cell) else None,
+        "shown": shown(played, regions, nodes, cell) if seed == 0 and drawn else None,
     }
     if pair.generator is not None:
         made = pair.generator.sample(len(data.test), generator=_drawn(seed, 2))
@@ -116,10 +117,6 @@ def play(cell: Cell, folder: Path) -> Classified:
     )
 
 
-def _is_drawn(cell: Cell) -> bool:
-    return bool(cell["manifold"] == SPINS or cell["method"] == MATCHING)
-
-
 def _drawn(*seed: int) -> Generator:
     return Generator().manual_seed(folded(*seed, "synthetic"))
 
@@ -143,9 +140,7 @@ def shown(played: Classified, regions: Regions, nodes: Nodes, cell: Cell) -> dic
     return found
 
 
-def _plane(
-    nodes: Nodes, regions: Regions, points: Mapping[str, Tensor], data: FewLabels, most: int
-) -> dict[str, Any]:  # fmt: skip
+def _plane(nodes: Nodes, regions: Regions, points: Mapping[str, Tensor], data: FewLabels, most: int) -> dict[str, Any]:
     return {
         "low": nodes.low.tolist(),
         "high": nodes.high.tolist(),
@@ -165,7 +160,7 @@ def _planes(results: Sequence[Result]) -> list[Row]:
     """What is drawn of the first seed, beside its errors."""
     return [
         Row(name=DRAWN, settings={"manifold": cell["manifold"], "method": cell["method"]},
-            value=float(result["errors"]), low=None, high=None, over="one training", values=[result["shown"]])
+            value=float(result["errors"]), over="one training", values=[result["shown"]])
         for cell, result in results if result["shown"] is not None
     ]  # fmt: skip
 
@@ -178,31 +173,21 @@ def _picture(rows: Sequence[Row], path: Path) -> None:
     circles, spins = (found[manifold, MATCHING]["points"] for manifold in (CIRCLES, SPINS))
     ours, theirs = (found[SPINS, method]["points"] for method in (COMPLEMENT, MATCHING))
     features = found[CIRCLES, MATCHING]["features"]
-    plot_planes(
-        [
-            [
-                _square("C.1: two circles", circles, "labelled", "members"),
-                _square("C.1: four spins", spins, "labelled", "members"),
-                _square("four spins, labels only", found[SPINS, SUPERVISED]["points"], "classes", "labelled"),
-            ],
-            [
-                _square("C.2: complement, classes", ours, "classes", "energies", "labelled"),
-                _square("C.2: true (bright) or fake", ours, "energies", "unlabelled"),
-                _square("complement: generated", ours, "generated", "unlabelled"),
-            ],
-            [
-                _square("C.3: features", features, "classes", "energies", "generated", "members"),
-                _square("feature matching, classes", circles, "classes", "energies", "labelled"),
-                _square("feature matching: generated", circles, "unlabelled", "generated"),
-            ],
-            [
-                _square("C.4: matching, generated", theirs, "unlabelled", "generated"),
-                _square("C.4: classes", theirs, "classes", "energies", "labelled"),
-                _square("C.4: true (bright) or fake", theirs, "energies", "unlabelled"),
-            ],
-        ],
-        path,
-    )
+    squares: list[tuple[Any, ...]] = [
+        ("C.1: two circles", circles, "labelled", "members"),
+        ("C.1: four spins", spins, "labelled", "members"),
+        ("four spins, labels only", found[SPINS, SUPERVISED]["points"], "classes", "labelled"),
+        ("C.2: complement, classes", ours, "classes", "energies", "labelled"),
+        ("C.2: true (bright) or fake", ours, "energies", "unlabelled"),
+        ("complement: generated", ours, "generated", "unlabelled"),
+        ("C.3: features", features, "classes", "energies", "generated", "members"),
+        ("feature matching, classes", circles, "classes", "energies", "labelled"),
+        ("feature matching: generated", circles, "unlabelled", "generated"),
+        ("C.4: matching, generated", theirs, "unlabelled", "generated"),
+        ("C.4: classes", theirs, "classes", "energies", "labelled"),
+        ("C.4: true (bright) or fake", theirs, "energies", "unlabelled"),
+    ]
+    plot_planes([[_square(*one) for one in squares[at : at + 3]] for at in range(0, len(squares), 3)], path)
 
 
 def _square(title: str, plane: Mapping[str, Any], *parts: str) -> Plane:

@@ -5,31 +5,19 @@ At scale cpu Table C.1 has runs of its own; the others, which compare methods, s
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from ebar.recipes.badgan.cells import (
-    CENTILES,
-    CIFAR,
-    ENT,
-    FM,
-    LD,
-    MNIST,
-    PT,
-    SUPERVISED,
-    SVHN,
-    VI,
-    run_cell,
-    runs_of,
-)
-from ebar.recipes.figures import Figure, Figures, found, grouped, over_seeds
-from ebar.recipes.layout import Claim, Curves, Layout, Points, text
+from ebar.recipes.badgan import cells as trainings
+from ebar.recipes.badgan.cells import CIFAR, ENT, FM, LD, MNIST, PT, SUPERVISED, SVHN, VI, runs_of
+from ebar.recipes.claims import Claim
+from ebar.recipes.figures import Figure, Figures, found, grouped, over_seeds, row_of
+from ebar.recipes.layout import Curves, Layout, Points, sheets
 from ebar.recipes.recipe import Caption, Cell, Laid, Recipe, Result, Row
-from ebar.report.image_sheet import write_sheets
+from ebar.recipes.rows import text
 from ebar.types import Estimate
 
 PAPER = "Dai 2019 (thesis)"
-RUNS = "badgan/few_labels"
+READ: dict[str, Any] = {"run": trainings.run_cell, "runs": "badgan/few_labels"}
 ERROR, LAST = "test error of the best epoch, %", "test error of the last epoch, %"
 VALIDATION = "validation error of the best epoch, %"
 TRUE, FAKE = "test images with a logit above 0, %", "generated images without one, %"
@@ -77,18 +65,10 @@ def percent(path: str) -> Callable[..., Estimate | None]:
 
     def read(result: Any, **each: Any) -> Estimate | None:
         part, name = path.split(".")
-        if name not in result[part]:
-            return None
-        one = found(result, path)
-        return Estimate(
-            100 * one.value, 100 * one.low, 100 * one.high, one.effective_sample_size, one.warning, one.level
-        )  # fmt: skip
+        known = result[part] is not None and name in result[part]
+        return found(result, path).mapped(lambda share: 100 * share) if known else None
 
     return read
-
-
-def _above(result: Any, **each: Any) -> Estimate | None:
-    return None if result["density"] is None else percent("density.above")(result)
 
 
 def density(path: str) -> Callable[..., float | None]:
@@ -113,15 +93,13 @@ ERRORS = Figures(
     share(FAKE, "best.fake_share"),
     by=BY,
 )
-LABELS_ALONE = Figures(
-    Figure(name=GAIN, at=percent("best.error"), minus=_against(SUPERVISED), where={"corpus": MNIST}), by=BY
+LABELS_ALONE, MATCHING_ALONE = (
+    Figures(Figure(name=name, at=percent("best.error"), minus=_against(other), where={"corpus": MNIST}), by=BY)
+    for name, other in ((GAIN, SUPERVISED), (OVER_FM, FM))
 )
-MATCHING_ALONE = Figures(
-    Figure(name=OVER_FM, at=percent("best.error"), minus=_against(FM), where={"corpus": MNIST}), by=BY
-)  # fmt: skip
 DENSITIES = Figures(
     Figure(name=LARGEST, at=density("largest"), paper=LARGEST_PAPER),
-    Figure(name=ABOVE, at=_above, range=(0.0, 100.0)),
+    share(ABOVE, "density.above"),
     Figure(name=TENTH, at=density("centiles.10"), paper={(SVHN, "FM+PT+Ent", None): -5622.0}),
     by=BY,
 )
@@ -216,7 +194,6 @@ TABLE_C1 = Recipe(
     title="Few labels: supervised only, feature matching, and its entropy and density terms",
     source=f"{PAPER}, Table C.1 (= 6.4)",
     grid=runs_of([SUPERVISED, FM, PT, VI, LD], others=[(SVHN, "FM+PT+Ent"), (CIFAR, VI)]),
-    run=run_cell,
     figures=[ERRORS, LABELS_ALONE, chosen_method, curves((BY_EPOCH, "error"))],
     tables=[
         Layout(rows=BY[:2], figures=(ERROR, LAST, VALIDATION)),
@@ -230,14 +207,13 @@ TABLE_C1 = Recipe(
         Curves(of={BY_EPOCH: "{method}"}, x="epoch", by=("method",), title="Validation error, %", log_y=True),
     ],
     claims=[FEWER, few_errors],
-    runs=RUNS,
+    **READ,
     reading=READING,
 )
 TABLE_C2 = Recipe(
     title="Ablation: entropy of the generator, low density, conditional entropy, and the threshold ε",
     source=f"{PAPER}, Table C.2",
-    grid=runs_of([FM, VI, LD, ENT], CENTILES, ABLATIONS, shorter=True),
-    run=run_cell,
+    grid=runs_of([FM, VI, LD, ENT], trainings.CENTILES, ABLATIONS, shorter=True),
     figures=[ERRORS, MATCHING_ALONE, DENSITIES, chosen_method],
     tables=[
         Layout(rows=BY, figures=(ERROR, LAST, VALIDATION)),
@@ -250,52 +226,34 @@ TABLE_C2 = Recipe(
         Claim(says="low density lowers the error", figure=OVER_FM, below=0.0, where={"method": LD, "centile": 10}),
         Claim(says="conditional entropy does not help on MNIST", figure=OVER_FM, above=0.0, where={"method": ENT}),
     ],
-    runs=RUNS,
+    **READ,
     reading=READING,
 )
 
 
 def _sheets(results: Sequence[Result]) -> list[Row]:
     """What each sheet shows, beside the test error of its run."""
+    read = percent("best.error")
     return [
-        Row(
-            name=ERROR,
-            settings={key: cell[key] for key in BY},
-            value=100 * result["best"]["error"]["value"],
-            low=100 * result["best"]["error"]["low"],
-            high=100 * result["best"]["error"]["high"],
-            picture=result["sheet"],
-        )
-        for cell, result in results
-    ]
+        row_of(ERROR, {key: cell[key] for key in BY}, error, picture=result["sheet"])
+        for cell, result in results if (error := read(result))
+    ]  # fmt: skip
 
 
-def _picture(rows: Sequence[Row], path: Path) -> None:
-    write_sheets({f"{row.settings['corpus']}, {row.settings['method']}": row.picture or "" for row in rows}, path)
-
-
-def _first(cells: Callable[[str], list[Cell]]) -> Callable[[str], list[Cell]]:
-    """One seed is enough to be looked at."""
-    return lambda scale: [cell for cell in cells(scale) if cell["seed"] == 0]
-
-
+SHOWN = runs_of([FM, PT, VI, LD], others=[(SVHN, FM), (SVHN, "FM+PT+Ent"), (CIFAR, FM), (CIFAR, VI)], shorter=True)
 FIGURE_C5 = Recipe(
     title="Images of the generator: feature matching alone, with entropy terms, with low density",
     source=f"{PAPER}, Figure C.5 (SVHN and CIFAR-10); at scale cpu MNIST",
-    grid=_first(
-        runs_of([FM, PT, VI, LD], others=[(SVHN, FM), (SVHN, "FM+PT+Ent"), (CIFAR, FM), (CIFAR, VI)], shorter=True)
-    ),
-    run=run_cell,
+    grid=lambda scale: [cell for cell in SHOWN(scale) if cell["seed"] == 0],  # one is enough to be looked at
     figures=_sheets,
-    picture=_picture,
-    runs=RUNS,
+    picture=sheets("{corpus}, {method}"),
+    **READ,
     reading=replace(READING, elsewhere=lambda cells: None),
 )
 FIGURE_C6 = Recipe(
     title="How far Assumption 1 holds, epoch by epoch",
     source=f"{PAPER}, Figure C.6 (SVHN and CIFAR-10, test images); at scale cpu MNIST, held-out training images",
     grid=runs_of([FM, LD], others=[(SVHN, "FM+PT+Ent"), (CIFAR, VI)], shorter=True),
-    run=run_cell,
     figures=[
         curves((TRUE_BY_EPOCH, "true_share"), (FAKE_BY_EPOCH, "fake_share")),
         Figures(share(TRUE, "best.true_share", shared=TESTED), share(FAKE, "best.fake_share"), by=BY),
@@ -309,6 +267,6 @@ FIGURE_C6 = Recipe(
         Claim(says="most images have a logit above 0", figure=TRUE, above=90.0),
         Claim(says="most generated images have none", figure=FAKE, above=90.0),
     ],
-    runs=RUNS,
+    **READ,
     reading=READING,
 )  # fmt: skip

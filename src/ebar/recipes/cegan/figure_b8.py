@@ -12,10 +12,7 @@ from torch import Generator
 from ebar.evaluation.entropy_gradient import entropy_gradient_quality
 from ebar.maths.randomness import folded
 from ebar.recipes.cegan.methods import PAPER
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Claim, Curves, Layout
-from ebar.recipes.recipe import Caption, Cell, Recipe
+from ebar.recipes.pieces import Caption, Cell, Claim, Curves, Figure, Figures, Grid, Recipe, layouts
 from ebar.store.writing import plain
 
 OUTSIDE, EVERYWHERE = "mean cosine, points with |x| > σ", "mean cosine, all points"
@@ -63,9 +60,7 @@ RECIPE = Recipe(
         *(Figure(name=name, at=at, range=None if name == PROJECTION else (-1.0, 1.0)) for name, at in FIGURES.items()),
         by=("dimensions", "batch", "neighbours"),
     ),
-    tables=[
-        Layout(rows=("dimensions", "batch"), columns=("neighbours",), figures=(name,), caption=name) for name in FIGURES
-    ],
+    tables=layouts(("dimensions", "batch"), *FIGURES, columns=("neighbours",)),
     plots=[_curves(OUTSIDE, **{"0.9": 0.9}), _curves(PROJECTION, unbiased=1.0)],
     claims=[
         Claim(says=f"{count} neighbours of 500{whose} point the right way in the plane", figure=OUTSIDE, above=0.9,
@@ -77,5 +72,5 @@ RECIPE = Recipe(
         "more dimensions there are, the larger it is. A projection above 1 says that the entropy counts for more than "
         "its weight α: the learnt energy is then steeper than −α·log p by about that factor."
     ],
-    reading=Caption(items=lambda row, cells: f"{cells[0]['repeats']} batches"),
+    reading=Caption(items="{repeats} batches"),
 )  # fmt: skip

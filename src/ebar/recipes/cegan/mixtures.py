@@ -5,16 +5,8 @@ from typing import Any
 
 from torch import Generator, Tensor
 
-from ebar.evaluation.grid import (
-    Grid,
-    density_on_grid,
-    discriminator_on_grid,
-    energy_on_grid,
-    grid_around,
-    grid_log_z,
-    histogram,
-    pairwise_kl,
-)
+from ebar.evaluation import grid as on_grid
+from ebar.evaluation.grid import Grid, density_on_grid, discriminator_on_grid, histogram
 from ebar.journeys.game.journey import Played
 from ebar.maths.randomness import folded
 from ebar.models.points import mixture, spirals
@@ -91,8 +83,8 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
 def measured(game: Played, cell: Cell, random: Generator) -> dict[str, Any]:
     """Divergences on the grid, log Z by importance sampling and by the grid, energies at the modes, what is drawn."""
     how = cell["measures"]
-    grid = grid_around(game.data.rows())
-    energies = energy_on_grid(game.energy, grid)
+    grid = on_grid.grid_around(game.data.rows())
+    energies = on_grid.energy_on_grid(game.energy, grid)
     samples = game.sample(how["samples"], generator=random)
     known = {
         DATA: density_on_grid(mixture(NAMES[cell["mixture"]]), grid),
@@ -104,7 +96,7 @@ def measured(game: Played, cell: Cell, random: Generator) -> dict[str, Any]:
     if cell["mixture"] == SPIRALS:
         known[WIDE] = density_on_grid(spirals("energy"), grid)
     return {
-        "kl": {f"{first}‖{second}": kl for (first, second), kl in pairwise_kl(known).items()},
+        "kl": {f"{first}‖{second}": kl for (first, second), kl in on_grid.pairwise_kl(known).items()},
         "log_z": log_z(game, grid, energies, how["draws"], random),
         "modes": modes(game),
         "shown": {
@@ -118,8 +110,8 @@ def measured(game: Played, cell: Cell, random: Generator) -> dict[str, Any]:
 def log_z(game: Played, grid: Grid, energies: Tensor, draws: int, random: Generator) -> dict[str, Any]:
     """log ∫ exp(−c/α) over the grid's rectangle: by importance sampling, less that by the trapezoidal rule."""
     found = game.log_z(draws=draws, generator=random, low=grid.low, high=grid.high)
-    exact = grid_log_z(grid, energies / (game.weight or 1.0))
-    apart = found._replace(value=found.value - exact, low=found.low - exact, high=found.high - exact)
+    exact = on_grid.grid_log_z(grid, energies / (game.weight or 1.0))
+    apart = found.mapped(lambda value: value - exact)
     return {"grid": exact, "apart": plain(apart), "held": float(apart.low <= 0 <= apart.high)}
 
 

@@ -5,24 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from ebar.evaluation.grid import EPSILON
+from ebar.recipes.cegan import mixtures
 from ebar.recipes.cegan.methods import CONST, GAN, NN, PAPER, VI
-from ebar.recipes.cegan.mixtures import (
-    BIASED,
-    DATA,
-    EMPIRICAL,
-    FOUR,
-    GENERATED,
-    LEARNT,
-    NAMES,
-    PLAIN,
-    SPIRALS,
-    WIDE,
-    cells,
-    run_cell,
-)
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.layout import Claim, Layout, Points
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
+from ebar.recipes.cegan.mixtures import BIASED, DATA, EMPIRICAL, FOUR, GENERATED, LEARNT, NAMES, PLAIN, SPIRALS, WIDE
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Layout, Points, Recipe, Result, Row
 from ebar.report.contours import Field, plot_fields
 
 # The columns of the table, and ours for e^(−c/α) where it has e^−c.
@@ -87,16 +73,13 @@ def _columns() -> Iterator[Figure]:
 def _empirical(results: Sequence[Result]) -> list[Row]:
     """KL between the data's own histogram and the truth: what no model can be below."""
     runs = [(cell, result) for cell, result in results if cell["method"] == NN]
-    pairs = [(DATA, EMPIRICAL), (EMPIRICAL, DATA)]
     figures = [
+        # The spirals' density is there in two conventions, and the thesis has the second.
         Figure(name=kl_name(*pair), at=lambda result, pair=pair: result["kl"]["‖".join(pair)], range=(0.0, 100.0),
-               paper={name: theirs[place] for name, theirs in EMPIRICAL_DOCUMENT.items() if name != SPIRALS})
-        for place, pair in enumerate(pairs)
-    ] + [
-        Figure(name=kl_name(*pair).replace(DATA, WIDE), where={"mixture": SPIRALS}, range=(0.0, 100.0),
-               at=lambda result, pair=pair: result["kl"]["‖".join(WIDE if one == DATA else one for one in pair)],
-               paper={SPIRALS: EMPIRICAL_DOCUMENT[SPIRALS][place]})
-        for place, pair in enumerate(pairs)
+               where={"mixture": SPIRALS} if data == WIDE else {},
+               paper={name: theirs[place] for name, theirs in EMPIRICAL_DOCUMENT.items()
+                      if (name == SPIRALS) == (data == WIDE)})
+        for data in (DATA, WIDE) for place, pair in enumerate([(data, EMPIRICAL), (EMPIRICAL, data)])
     ]  # fmt: skip
     return Figures(*figures, by=("mixture",))(runs)
 
@@ -116,6 +99,16 @@ def _departures(cells: Sequence[Cell]) -> list[str]:
     ]
 
 
+def _both_ways(*pairs: tuple[str, str]) -> list[str]:
+    return [kl_name(*way) for pair in pairs for way in (pair, pair[::-1])]
+
+
+def _energies(caption: str, *others: str) -> Layout:
+    """Each of some distributions against the energy's two, and these against it."""
+    pairs = [pair for one in others for pair in ((one, LEARNT), (one, PLAIN), (LEARNT, one), (PLAIN, one))]
+    return Layout(rows=("mixture", "method"), caption=caption, figures=[kl_name(*pair) for pair in pairs])
+
+
 def _in_every_seed(rows: Sequence[Row]) -> list[str]:
     """In how many seeds each energy is nearer to the data's than that of EGAN-Const, run by run."""
     found = [(row.settings["mixture"], row.values or []) for row in rows if row.name == LESS]
@@ -126,8 +119,8 @@ def _in_every_seed(rows: Sequence[Row]) -> list[str]:
 TABLE_B2 = Recipe(
     title="Divergences between data, generator and energy on three mixtures",
     source=f"{PAPER}, Table B.2",
-    grid=lambda scale: cells(scale, {"demo": 1, "cpu": 3, "paper": 5}[scale]),
-    run=run_cell,
+    grid=lambda scale: mixtures.cells(scale, {"demo": 1, "cpu": 3, "paper": 5}[scale]),
+    run=mixtures.run_cell,
     figures=[
         Figures(*_columns(), by=("mixture", "method")),
         _empirical,
@@ -140,22 +133,12 @@ TABLE_B2 = Recipe(
         ),
     ],
     tables=[
-        Layout(rows=("mixture", "method"), caption="The energy: KL between the data's density and e^(−c/α), and as the "
-               "thesis has it, e^−c",
-               figures=tuple(kl_name(*pair) for pair in [(DATA, LEARNT), (DATA, PLAIN), (LEARNT, DATA), (PLAIN, DATA),
-                                                         (WIDE, LEARNT), (WIDE, PLAIN), (LEARNT, WIDE),
-                                                         (PLAIN, WIDE)])),
-        Layout(rows=("mixture", "method"), caption="The energy beside the empirical distribution and the generator",
-               figures=tuple(kl_name(*pair) for pair in [(EMPIRICAL, LEARNT), (EMPIRICAL, PLAIN), (LEARNT, EMPIRICAL),
-                                                         (PLAIN, EMPIRICAL), (GENERATED, LEARNT), (GENERATED, PLAIN),
-                                                         (LEARNT, GENERATED), (PLAIN, GENERATED)])),
+        _energies("The energy: KL between the data's density and e^(−c/α), and as the thesis has it, e^−c", DATA, WIDE),
+        _energies("The energy beside the empirical distribution and the generator", EMPIRICAL, GENERATED),
         Layout(rows=("mixture", "method"), caption="The generator",
-               figures=tuple(kl_name(*pair) for pair in [(GENERATED, EMPIRICAL), (EMPIRICAL, GENERATED),
-                                                         (GENERATED, DATA), (DATA, GENERATED), (GENERATED, WIDE),
-                                                         (WIDE, GENERATED)])),
+               figures=_both_ways((GENERATED, EMPIRICAL), (GENERATED, DATA), (GENERATED, WIDE))),
         Layout(rows=("mixture",), caption="The data's own histogram",
-               figures=tuple(kl_name(*pair) for pair in [(DATA, EMPIRICAL), (EMPIRICAL, DATA), (WIDE, EMPIRICAL),
-                                                         (EMPIRICAL, WIDE)])),
+               figures=_both_ways((DATA, EMPIRICAL), (WIDE, EMPIRICAL))),
         Layout(rows=("mixture", "method"), figures=(APART, HELD, MINOR, LESS)),
     ],
     plots=Points(of=[kl_name(DATA, LEARNT)], panels=("mixture",), label="{method}", title="{mixture}",
@@ -171,7 +154,7 @@ TABLE_B2 = Recipe(
     ],
     notes=_in_every_seed,
     runs="cegan/points",
-    reading=Caption(items=lambda row, cells: f"{cells[0]['measures']['draws']:,} draws", departures=_departures),
+    reading=Caption(items="{measures[draws]:,} draws", departures=_departures),
 )  # fmt: skip
 
 # Figures B.1 to B.3 -----------------------------------------------------------------------------------------------
@@ -181,7 +164,7 @@ def _fields(results: Sequence[Result]) -> list[Row]:
     """What is drawn of each run, beside its divergence."""
     return [
         Row(name=CALIBRATED, settings={"mixture": cell["mixture"], "method": cell["method"]},
-            value=result["kl"][f"{DATA}‖{LEARNT}"], low=None, high=None, values=[result["shown"]])
+            value=result["kl"][f"{DATA}‖{LEARNT}"], values=[result["shown"]])
         for cell, result in results
     ]  # fmt: skip
 
@@ -211,8 +194,8 @@ def _picture(rows: Sequence[Row], path: Path) -> None:
 FIGURES_B2_B3 = Recipe(
     title="Learnt energies and samples on three mixtures",
     source=f"{PAPER}, Figures B.1, B.2 and B.3",
-    grid=lambda scale: cells(scale, 1),  # the first seed is enough to be looked at
-    run=run_cell,
+    grid=lambda scale: mixtures.cells(scale, 1),  # the first seed is enough to be looked at
+    run=mixtures.run_cell,
     figures=_fields,
     picture=_picture,
     runs="cegan/points",

@@ -1,18 +1,16 @@
 """Tables B.1 and B.3, Figure B.6 and the ranking of digits (Figures B.4, B.5, B.7, B.9) of Dai 2019 (thesis)."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ebar.recipes.cegan.images import RANDOM, run_cell
 from ebar.recipes.cegan.methods import CONST, GAN, NN, PAPER, VI, cell_of
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Claim, Layout, Points
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
+from ebar.recipes.figures import alone, found
+from ebar.recipes.layout import sheets
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Grid, Layout, Points, Recipe, Result, Row
 from ebar.report.image_sheet import write_sheets
-from ebar.types import Estimate
 
 SHARED = "test images"
 COMMON = {
@@ -44,23 +42,17 @@ SMALL = {
 }  # fmt: skip
 
 
-def cell(
-    options: Mapping[str, Any], data: str, method: str, seed: int, measures: Mapping[str, Any], digit: int | None = None
-) -> Cell:  # fmt: skip
-    """One game on a set of images, or on one class of it."""
-    found = cell_of({**COMMON, **options}, CONST if method == RANDOM else method, set=data, digit=digit, seed=seed)
-    return {**found, "method": method, "measures": measures}
-
-
 def grid(
     methods: Sequence[str], cases: Mapping[str, tuple[Mapping[str, Any], Sequence[str], Mapping[str, Any], int]],
     digit: int | None = None,
 ) -> Grid:  # fmt: skip
-    """By scale: options, sets of images, what is measured, how many seeds."""
+    """Games on sets of images, or on one class of them, by scale: options, sets, what is measured, how many seeds."""
 
     def make(settings: dict[str, Any]) -> Cell:
         options, _, measures, _ = cases[settings["scale"]]
-        return cell(options, settings["set"], settings["method"], settings["seed"], measures, digit)
+        method, labels = settings["method"], {"set": settings["set"], "digit": digit, "seed": settings["seed"]}
+        found = cell_of({**COMMON, **options}, CONST if method == RANDOM else method, **labels)
+        return {**found, "method": method, "measures": measures}
 
     return Grid(
         common={"scale": {scale: scale for scale in cases}},
@@ -83,14 +75,13 @@ def _sheets(results: Sequence[Result]) -> list[Row]:
     rows = []
     for cell, result in results:
         if cell["seed"] == 0:
-            sheets = dict(result["ranking"]["sheets"])
+            shown = dict(result["ranking"]["sheets"])
             if cell["method"] != NN:
-                del sheets["mean"]  # of the training images: the same for all
+                del shown["mean"]  # of the training images: the same for all
             rows += [
-                Row(name="sheet", settings={"method": cell["method"], "shows": what}, value=None, low=None, high=None,
-                    picture=sheet)
-                for what, sheet in sheets.items()
-            ]  # fmt: skip
+                Row(name="sheet", settings={"method": cell["method"], "shows": what}, picture=sheet)
+                for what, sheet in shown.items()
+            ]
     return rows
 
 
@@ -152,7 +143,8 @@ DIGITS = Recipe(
 
 SCORE, SCORE_OF_TEST = "classifier score of samples", "classifier score of test images"
 ERROR = "the classifier's test error"
-INCEPTION = {VI: 7.07, CONST: 6.7447}  # on CIFAR-10, by the Inception network; ± 0.10 and 0.09 over ten parts
+# By the Inception network; ± 0.10 and 0.09 over ten parts.
+INCEPTION = {("cifar-10", VI): 7.07, ("cifar-10", CONST): 6.7447}
 
 TABLE_B1 = Recipe(
     title="A classifier's score of samples, with and without an entropy",
@@ -171,8 +163,7 @@ TABLE_B1 = Recipe(
     ),
     run=run_cell,
     figures=Figures(
-        Figure(name=SCORE, at="score.samples", range=(1.0, 1000.0), warns="halted",
-               paper=lambda known: INCEPTION.get(known["method"]) if known["set"] == "cifar-10" else None),
+        Figure(name=SCORE, at="score.samples", range=(1.0, 1000.0), warns="halted", paper=INCEPTION),
         Figure(name=SCORE_OF_TEST, at="score.test", range=(1.0, 1000.0), shared=SHARED),
         Figure(name=ERROR, at="score.error", range=(0.0, 1.0), shared=SHARED),
         by=("set", "method"),
@@ -191,25 +182,15 @@ TABLE_B1 = Recipe(
 
 TEST_ERROR = "test error, %"
 DEVIATION, LEAST = "standard deviation over runs, %", "least of the runs, %"
-PROBED = {NN: (1.190, 0.024, 1.160), CONST: (1.338, 0.044, 1.280), GAN: (1.259, 0.032, 1.220),
-          RANDOM: (3.409, 0.124, 3.260)}  # fmt: skip
+PROBED = {
+    ("mnist", NN): (1.190, 0.024, 1.160), ("mnist", CONST): (1.338, 0.044, 1.280),
+    ("mnist", GAN): (1.259, 0.032, 1.220), ("mnist", RANDOM): (3.409, 0.124, 3.260),
+}  # fmt: skip
 
 
-def _percent(result: Mapping[str, Any], **each: Any) -> Estimate:
-    found = Estimate.from_dict(result["probe"])
-    return found._replace(value=100 * found.value, low=100 * found.low, high=100 * found.high)
-
-
-def _probed(place: int) -> Callable[[Mapping[str, Any]], float | None]:
-    """The paper's figure, which is of MNIST."""
-    return lambda known: PROBED[known["method"]][place] if known["set"] == "mnist" else None
-
-
-def _alone(name: str, settings: Mapping[str, Any], values: Sequence[float]) -> Row:
-    """The least of all runs, or their standard deviation."""
+def _deviation(values: Sequence[float]) -> float:
     mean = math.fsum(values) / len(values)
-    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1))
-    return Row(name=name, settings=settings, value=min(values) if name == LEAST else spread, low=None, high=None)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1))
 
 
 TABLE_B3 = Recipe(
@@ -226,10 +207,10 @@ TABLE_B3 = Recipe(
     ),
     run=run_cell,
     figures=Figures(
-        *(Figure(name=name, at=_percent, summary=None if name == TEST_ERROR else _alone, range=(0.0, 100.0),
-                 shared=SHARED, warns="halted", paper=_probed(place))
-          for place, name in enumerate((TEST_ERROR, DEVIATION, LEAST))),
-        by=("set", "method"),
+        *(Figure(name=name, at=lambda run: found(run, "probe").mapped(lambda error: 100 * error), summary=summary,
+                 range=(0.0, 100.0), shared=SHARED, warns="halted")
+          for name, summary in ((TEST_ERROR, None), (DEVIATION, alone(_deviation)), (LEAST, alone(min)))),
+        by=("set", "method"), paper=PROBED,
     ),
     tables=Layout(rows=("set", "method")),
     plots=Points(of=[TEST_ERROR], label="{method}", title="{set}", x_label=TEST_ERROR, panels=("set",)),
@@ -259,10 +240,10 @@ FIGURE_B6 = Recipe(
     run=run_cell,
     figures=lambda results: [
         Row(name="steps", settings={"set": cell["set"], "method": cell["method"]}, value=float(result["steps"]),
-            low=None, high=None, picture=result["sheet"])
+            picture=result["sheet"])
         for cell, result in results
     ],
-    picture=lambda rows, path: write_sheets({row.settings["set"]: row.picture or "" for row in rows}, path),
+    picture=sheets("{set}"),
     notes=lambda rows: [
         "The authors let the weight of the entropy fall from 0.5 to 0.1 on CelebA (×0.9 an epoch); here it is 0.1 "
         "throughout."

@@ -5,7 +5,6 @@ A cell is a configuration of `ebar control fit`, and one of `ebar control tune`.
 A random language model of seventy letters, for the smallest scale.
 """
 
-import json
 import shutil
 import string
 from collections.abc import Mapping, Sequence
@@ -17,14 +16,13 @@ import torch
 from ebar.build.control import fit_control
 from ebar.config.control import ControlConfig
 from ebar.hugging_face import quiet, transformers
+from ebar.journeys.control.controlled import Controlled
 from ebar.journeys.control.report import MODEL, TARGET
 from ebar.journeys.control.tuning import Tuning
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Curves, Layout, Points
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
+from ebar.recipes.pieces import Caption, Cell, Curves, Figure, Figures, Grid, Layout, Points, Recipe, Result, Row
 from ebar.recipes.residual.configurations import path_of
-from ebar.store.writing import TEMPORARY, plain, to_json
+from ebar.recipes.rows import chosen
+from ebar.store.writing import TEMPORARY, plain
 
 LETTERS = "Ġ" + string.ascii_letters + string.digits + ".,!?'-"  # Ġ is a blank
 END = "<end>"
@@ -126,19 +124,18 @@ SMOLLM2_GRID = _grid(
 )  # fmt: skip
 
 
-def configurations(cell: Cell, folder: Path) -> tuple[ControlConfig, Tuning]:
-    """Of `ebar control fit` and of `ebar control tune`."""
-    seed = int(cell["seed"])
+def fitted(cell: Cell, folder: Path) -> Controlled:
+    """What `ebar control fit` makes of the cell."""
     model = str(write_toy(folder / "toy")) if cell["model"] == "toy" else path_of(cell["model"])
-    control = ControlConfig(model=model, features=tuple(cell["terms"]), seed=seed, **cell["control"])
-    # All steps, and what is not said stays as it was when the recipes were recorded.
-    return control, Tuning(seed=seed, **{"tolerance": None, "replace": False, **cell["tuning"]})
+    control = ControlConfig(model=model, features=tuple(cell["terms"]), seed=cell["seed"], **cell["control"])
+    return fit_control(control, folder / "run")
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """All figures, as plain JSON; each stage goes on where it was killed."""
-    control, tuning = configurations(cell, folder)
-    controlled = fit_control(control, folder / "run")
+    controlled = fitted(cell, folder)
+    # All steps, and what is not said stays as it was when the recipes were recorded.
+    tuning = Tuning(seed=cell["seed"], **{"tolerance": None, "replace": False, **cell["tuning"]})
     tuned = controlled.tune(**vars(tuning)).to_dict()
     (constraint,) = controlled.constraints
     found = {
@@ -148,8 +145,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
         "checked": plain(controlled.check()),
         "tuned": {name: figure for name, figure in tuned.items() if name not in ("model", "seconds")},
     }
-    made: dict[str, Any] = json.loads(to_json(found))
-    return made
+    return dict(plain(found))
 
 
 def about(runs: Sequence[Result]) -> dict[str, Any]:
@@ -167,16 +163,14 @@ def _moment(run: Mapping[str, Any], of: str) -> Any:
     return None if moments is None else moments[run["feature"]]
 
 
+PER_DRAW = "checked.effective_samples_per_draw"
 FIGURES = Figures(
     Figure(
         name=MOMENT, at=_moment, about=about,
         each={"of": {"q": "before", STEERED: "steered", AFTER: "after", POLICY: "end"}},
     ),
     Figure(name=LAMBDA, at="λ", about=about),
-    Figure(
-        name=GAIN, at="checked.effective_samples_per_draw.{of}",
-        each={"of": "checked.effective_samples_per_draw"},
-    ),
+    Figure(name=GAIN, at=f"{PER_DRAW}.{{of}}", each={"of": PER_DRAW}),
     Figure(name=DISTANCE, at="checked.kl_of_p_from_model"),
     Figure(
         name="{figure}", at=lambda run, figure, step: run["tuned"]["curves"][figure][step],
@@ -196,18 +190,16 @@ def _curves(title: str, **of: str) -> Curves:
 def notes(rows: Sequence[Row]) -> list[str]:
     """Whether p has the moments that were asked for, and how the two divergences are to be read."""
     said = []
-    for row in rows:
-        if row.name == MOMENT and row.settings["of"] == AFTER and row.low is not None and row.high is not None:
+    for row in chosen(rows, MOMENT, {"of": AFTER}):
+        if row.low is not None and row.high is not None:
             wanted = float(row.settings["wanted"])
-            inside = row.low <= wanted <= row.high
+            inside = "holds it" if row.low <= wanted <= row.high else "**does not hold it**"
             said.append(
-                f"{row.settings['case']}: {wanted} was asked for, and the interval of p's moment "
-                f"{'holds it' if inside else '**does not hold it**'}: {row.low:.3f} to {row.high:.3f}."
+                f"{row.settings['case']}: {wanted} was asked for, and the interval of p's moment {inside}: "
+                f"{row.low:.3f} to {row.high:.3f}."
             )
-    said.append(
-        f"π begins as q, so {MODEL} begins at 0; where π nears p, it nears {DISTANCE}. What is to fall is {TARGET}."
-    )
-    return said
+    last = f"π begins as q, so {MODEL} begins at 0; where π nears p, it nears {DISTANCE}. What is to fall is {TARGET}."
+    return [*said, last]
 
 
 def items(row: Row, cells: Sequence[Cell]) -> str:

@@ -3,22 +3,15 @@
 A cell is a configuration of `ebar control fit`, and one of `ebar control tune --method both`.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ebar.build.control import fit_control
-from ebar.config.control import ControlConfig
 from ebar.journeys.control.report import TARGET
 from ebar.journeys.control.tuning import Tuning
-from ebar.recipes.control.tables import PAPER, PAPER_CONTROL, TOY, about, write_toy
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Layout, Points
-from ebar.recipes.recipe import Caption, Cell, Recipe, Row
-from ebar.recipes.residual.configurations import path_of
-from ebar.store.writing import to_json
+from ebar.recipes.control.tables import PAPER, PAPER_CONTROL, TOY, about, fitted
+from ebar.recipes.pieces import Caption, Cell, Figure, Figures, Grid, Layout, Points, Recipe, Row
+from ebar.store.writing import plain
 
 MOMENT, SECONDS, STEPS, RATE = "moment of π", "seconds", "steps of the best π", "nats nearer per second"
 NEAR = 0.05  # of what was asked
@@ -54,11 +47,8 @@ GRID = Grid(
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """Both ways, as plain JSON; each stage goes on where it was killed."""
-    seed = int(cell["seed"])
-    model = str(write_toy(folder / "toy")) if cell["model"] == "toy" else path_of(cell["model"])
-    control = ControlConfig(model=model, features=tuple(cell["terms"]), seed=seed, **cell["control"])
-    controlled = fit_control(control, folder / "run")
-    tuned = controlled.tune(**vars(Tuning(seed=seed, method="both", **cell["tuning"])))
+    controlled = fitted(cell, folder)
+    tuned = controlled.tune(**vars(Tuning(seed=cell["seed"], method="both", **cell["tuning"])))
     (constraint,) = controlled.constraints
     found = {
         "feature": constraint.feature.name,
@@ -70,8 +60,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
             for name, way in (tuned.ways or {}).items()
         },
     }
-    made: dict[str, Any] = json.loads(to_json(found))
-    return made
+    return dict(plain(found))
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
@@ -91,29 +80,21 @@ def notes(rows: Sequence[Row]) -> list[str]:
     return said
 
 
-def items(row: Row, cells: Sequence[Cell]) -> str:
-    """What the interval of a single run is over."""
-    tuning = next(cell for cell in cells if cell["case"] == row.settings["case"])["tuning"]
-    count = tuning["final_draws"] if row.name == MOMENT else tuning["evaluation_draws"]
-    return f"{count:,} draws, one seed of λ, look-ahead and π"
-
-
 EACH = {"method": "ways"}
 RECIPE = Recipe(
     title="Tuning that arrives: policy gradient and distillation to the same p",
     source="ebar's own, after Khalifa et al. 2021 (arXiv:2012.11635)",
     grid=GRID,
     run=run_cell,
-    figures=[
-        Figures(
-            Figure(name=MOMENT, at="ways.{method}.moment", each=EACH, about=about, range=(0.0, 1.0)),
-            Figure(name=TARGET, at="ways.{method}.distance", each=EACH),
-            Figure(name=SECONDS, at="ways.{method}.seconds", each=EACH, bare=True),
-            Figure(name=RATE, at="ways.{method}.nats_per_second", each=EACH, bare=True),
-            Figure(name=STEPS, at="ways.{method}.best_step", each=EACH, bare=True),
-            by=["case"],
-        )
-    ],
+    figures=Figures(
+        Figure(name=MOMENT, at="ways.{method}.moment", each=EACH, about=about, range=(0.0, 1.0),
+               items="{tuning[final_draws]:,} draws, one seed of λ, look-ahead and π"),
+        Figure(name=TARGET, at="ways.{method}.distance", each=EACH),
+        Figure(name=SECONDS, at="ways.{method}.seconds", each=EACH, bare=True),
+        Figure(name=RATE, at="ways.{method}.nats_per_second", each=EACH, bare=True),
+        Figure(name=STEPS, at="ways.{method}.best_step", each=EACH, bare=True),
+        by=["case"],
+    ),
     tables=[
         Layout(rows=["case", "feature", "wanted"], columns=["method"], figures=[MOMENT], caption="Share of texts of π"),
         Layout(rows=["case", "method"], figures=[TARGET, SECONDS, RATE, STEPS]),
@@ -123,5 +104,5 @@ RECIPE = Recipe(
         Points(of=[TARGET], label="{case}: {method}", title=f"{TARGET}, nats per text", x_label="nats"),
     ],
     notes=notes,
-    reading=Caption(items=items),
-)
+    reading=Caption(items="{tuning[evaluation_draws]:,} draws, one seed of λ, look-ahead and π"),
+)  # fmt: skip

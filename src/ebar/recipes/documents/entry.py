@@ -11,9 +11,7 @@ class Entry:
     place: str  # as the document numbers it; a slide by its title
     recipe: str | None
     says: str  # its claim, in words
-    claims: Sequence[str] | None = (
-        None  # those of the recipe's claims that are meant, by their words; None: all of them
-    )
+    claims: Sequence[str] | None = None  # those of the recipe's claims that are meant, by their words; None: all
     # Where there is no recipe: why not. Where there is one: why its runs are not for such a machine as ours, which is
     # said until a result is recorded.
     why: str = ""

@@ -1,23 +1,11 @@
 """Two ablations of E-ARM that Wang et al. 2022 tell of in words: how many recent factors, and no cross-entropy."""
 
 import math
-from pathlib import Path
 from typing import Any
 
-from ebar.recipes.earm.language import (
-    COMMON,
-    ENWIK8,
-    GAIN,
-    READING,
-    TOY,
-    WIKITEXT103,
-    nats,
-    run_cell,
-)
-from ebar.recipes.earm.twins import BASE, PAPER, curves, each_twin, laid, train_twins, twin_grid
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.layout import Claim, Curves, Layout, Points
-from ebar.recipes.recipe import Cell, Recipe
+from ebar.recipes.earm.language import COMMON, ENWIK8, GAIN, READING, TOY, WIKITEXT103, nats, run_cell
+from ebar.recipes.earm.twins import BASE, PAPER, each_twin, run_curves, twin_grid
+from ebar.recipes.pieces import Claim, Curves, Figure, Figures, Layout, Points, Recipe, layouts
 
 ONE = {
     "demo": [{**TOY, "earm.start_epoch": 2}],
@@ -82,11 +70,6 @@ HELD_OUT = "held-out nats per token"
 AT_THE_END = f"{HELD_OUT} at the end, minus that of cross-entropy, paired"
 
 
-def run_without(cell: Cell, folder: Path) -> dict[str, Any]:
-    """All twins, trained."""
-    return {"twins": {name: curves(twin) for name, twin in train_twins(cell, folder)[1].items()}}
-
-
 WITHOUT_CE = Recipe(
     title="E-ARM without cross-entropy",
     source=f"{PAPER}, section 4: training from scratch by equation 12 alone did not work well; "
@@ -106,24 +89,22 @@ WITHOUT_CE = Recipe(
         },
         seeds={"demo": 2, "cpu": 3, "paper": 3},
     ),
-    run=run_without,
+    run=run_curves,
     figures=Figures(
         Figure(
-            name=HELD_OUT, at="validation.{epoch}.1", range=(0.0, math.inf),
-            each={"epoch": lambda twin: {place + 1: place for place in range(len(twin["validation"]))}},
+            name=HELD_OUT, at="curves.validation.{epoch}.1", range=(0.0, math.inf),
+            each={"epoch": lambda twin: {place + 1: place for place in range(len(twin["curves"]["validation"]))}},
         ),
         Figure(
-            name=AT_THE_END, at=lambda twin: float(twin["validation"][-1][1]),
+            name=AT_THE_END, at=lambda twin: float(twin["curves"]["validation"][-1][1]),
             minus={"trained by": CROSS_ENTROPY}, paper={SCRATCH: "did not work well"},
-            about=lambda runs: {"epoch": len(runs[0][1]["validation"])},
+            about=lambda runs: {"epoch": len(runs[0][1]["curves"]["validation"])},
         ),
         by=("trained by",),
         parts=each_twin(lambda cell, name: {"trained by": CROSS_ENTROPY if name == BASE else name}),
     ),
-    tables=[*laid(("trained by",), ("epoch",), HELD_OUT), Layout(rows=("trained by",), figures=(AT_THE_END,))],
-    plots=Curves(
-        of={HELD_OUT: "{trained by}"}, x="epoch", title=HELD_OUT, by=("trained by",), dashed=tuple(ALONE)
-    ),
+    tables=[*layouts(("trained by",), HELD_OUT, columns=("epoch",)), *layouts(("trained by",), (AT_THE_END,))],
+    plots=Curves(of={HELD_OUT: "{trained by}"}, x="epoch", title=HELD_OUT, by=("trained by",), dashed=tuple(ALONE)),
     claims=Claim(says="by itself it costs more", figure=AT_THE_END, above=0.0, where={"trained by": SCRATCH}),
     reading=READING,
 )  # fmt: skip

@@ -8,9 +8,9 @@ from itertools import combinations
 from ebar.recipes.earm.tables import RUNS, systems
 from ebar.recipes.earm.translation import KEPT, READING, SCHEDULED, SMOOTHED, translation_grid
 from ebar.recipes.earm.twins import BASE, EARM, PAIRED, PAPER, paired_figures
-from ebar.recipes.figures import Figures
-from ebar.recipes.layout import Layout, Points, list_of_figures
-from ebar.recipes.recipe import Laid, Recipe, Result, Row
+from ebar.recipes.layout import list_of_figures
+from ebar.recipes.pieces import Figures, Layout, Points, Recipe, Result, Row
+from ebar.recipes.rows import chosen
 
 # The paper's Baseline, Baseline + S.S. and Ours.
 CASES_OF = {"base": (SMOOTHED, BASE), "base + scheduled sampling": (SCHEDULED, BASE), "E-ARM": (SMOOTHED, EARM)}
@@ -65,13 +65,8 @@ def _cases(results: Sequence[Result]) -> list[Row]:
         shown |= {system: marked(own[place], reference) for system, own in texts.items()}
         for system, text in shown.items():
             value = unmatched_share([texts[system][place]], [reference]) if system in texts else None
-            settings = {"system": system, "text": text}
-            rows.append(Row(name=f"case {number}", settings=settings, value=value, low=None, high=None))
+            rows.append(Row(name=f"case {number}", settings={"system": system, "text": text}, value=value))
     return rows
-
-
-def _side_by_side(rows: Sequence[Row], elsewhere: str = "") -> Laid:
-    return list_of_figures([row for row in rows if row.name.startswith("case ")])
 
 
 CASES = Recipe(
@@ -89,7 +84,10 @@ CASES = Recipe(
         ),
         _cases,
     ],
-    tables=[Layout(rows=("system",), figures=(DIFFERENT, DIFFERENT + PAIRED)), _side_by_side],
+    tables=[
+        Layout(rows=("system",), figures=(DIFFERENT, DIFFERENT + PAIRED)),
+        lambda rows, elsewhere: list_of_figures(chosen(rows, "case *", {})),
+    ],
     plots=[
         Points(of=[figure], label="{system}", title=figure, x_label="share")
         for figure in (DIFFERENT, DIFFERENT + PAIRED)

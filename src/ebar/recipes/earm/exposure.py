@@ -1,17 +1,15 @@
 """Table 8 of Wang et al. 2022: how often the true word is likelier under E-ARM than under its base."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 from ebar.recipes.earm.tables import RUNS
 from ebar.recipes.earm.translation import PAIRS, READING, SMOOTHED, translation_grid
-from ebar.recipes.earm.twins import PAPER, alone
-from ebar.recipes.figures import Figure, Figures, found
-from ebar.recipes.layout import Claim, Layout, Points
-from ebar.recipes.recipe import Cell, Recipe, Result
-from ebar.types import Estimate
+from ebar.recipes.earm.twins import PAPER
+from ebar.recipes.figures import alone, found
+from ebar.recipes.pieces import Cell, Claim, Figure, Figures, Layout, Points, Recipe, Result
 
 # Direction → N / total on IWSLT14.
 TABLE8_PAPER = {
@@ -32,17 +30,8 @@ def _each(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
                 yield {**cell, "pairs": pairs, "of": of, "prefix": prefix}, counted
 
 
-def _told(less: float) -> Callable[[Mapping[str, Any]], float | None]:
-    def paper(settings: Mapping[str, Any]) -> float | None:
-        counted = all(settings[key] == value for key, value in DOCUMENTS.items())
-        return round(TABLE8_PAPER[settings["direction"]] - less, 4) if counted else None
-
-    return paper
-
-
-def _excess(counted: Mapping[str, Any]) -> Estimate:
-    share: Estimate = found(counted, "share")
-    return share._replace(value=share.value - 0.5, low=share.low - 0.5, high=share.high - 0.5)
+def _told(less: float) -> dict[tuple[str, ...], float]:
+    return {(direction, *DOCUMENTS.values()): round(share - less, 4) for direction, share in TABLE8_PAPER.items()}
 
 
 TABLE8 = Recipe(
@@ -51,7 +40,10 @@ TABLE8 = Recipe(
     grid=translation_grid([SMOOTHED]),
     figures=Figures(
         Figure(name=SHARE, at="share", paper=_told(0.0), range=(0.0, 1.0)),
-        Figure(name=EXCESS, at=_excess, paper=_told(0.5)),
+        Figure(
+            name=EXCESS, paper=_told(0.5),
+            at=lambda counted: found(counted, "share").mapped(lambda share: share - 0.5),
+        ),
         # What E-ARM owes to bearing its own mistakes.
         Figure(
             name="paired difference of the shares", at=lambda counted: found(counted, "share").value,

@@ -13,24 +13,13 @@ from ebar.data.images import Images
 from ebar.evaluation.cross_entropy import bits_difference, bits_per_dimension
 from ebar.maths.randomness import folded
 from ebar.models.construction import Autoregressive
-from ebar.recipes.earm.twins import (
-    BASE,
-    EARM,
-    LEFT,
-    PAPER,
-    alone,
-    curves,
-    each_twin,
-    share_of_learning,
-    train_twins,
-    twin_grid,
-)
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Claim, Layout, Points
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
-from ebar.report.image_sheet import Shape, completion_sheet, sample_sheet, write_sheets
-from ebar.types import Context, Sequences
+from ebar.recipes.earm import twins
+from ebar.recipes.earm.twins import BASE, EARM, LEFT, PAPER
+from ebar.recipes.figures import alone, row_of
+from ebar.recipes.layout import sheets
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Grid, Points, Recipe, Result, Row, layouts
+from ebar.report.image_sheet import Shape, completion_sheet, sample_sheet
+from ebar.types import Context, Estimate, Sequences
 
 NETWORKS = {"pixelcnn": "PixelCNN", "gated_pixelcnn": "Gated PixelCNN"}
 COMMON = {
@@ -80,31 +69,31 @@ IMAGES = [{**MNIST, "data.limit": 55_000, "data.validation_size": 5000}, CIFAR]
 def images_grid(seeds: Any, paper: Sequence[Mapping[str, Any]]) -> Grid:
     """Both networks over these seeds, at scale paper on these images."""
     images = {"demo": [{}], "cpu": [{}], "paper": paper}
-    return twin_grid(COMMON, {"seed": seeds, "images": images, "backbone": BACKBONES}, scales=SCALES)
+    return twins.twin_grid(COMMON, {"seed": seeds, "images": images, "backbone": BACKBONES}, scales=SCALES)
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """Both twins, trained, measured and drawn from."""
-    corpus, twins = train_twins(cell, folder)
+    corpus, trained = twins.train_twins(cell, folder)
     train, test = corpus.parts["train"], corpus.parts["test"]
     assert isinstance(train, Images)
     assert isinstance(test, Images)
     seen = train.select(slice(0, min(len(test), SEEN))).sequences()  # as many as are tested, at most
     return {
-        "difference": bits_difference(twins[EARM].model, twins[BASE].model, corpus.test),
+        "difference": bits_difference(trained[EARM].model, trained[BASE].model, corpus.test),
         "twins": {
             name: {
                 "test": bits_per_dimension(twin.model, corpus.test),
                 "train": bits_per_dimension(twin.model, seen),
-                **sheets(twin.model, test, cell["measures"]["samples"], cell["seed"]),
-                "curves": curves(twin),
+                **drawn_sheets(twin.model, test, cell["measures"]["samples"], cell["seed"]),
+                "curves": twins.curves(twin),
             }
-            for name, twin in twins.items()
+            for name, twin in trained.items()
         },
     }
 
 
-def sheets(model: Autoregressive, images: Images, count: int, seed: int, each: int = 4) -> dict[str, str]:
+def drawn_sheets(model: Autoregressive, images: Images, count: int, seed: int, each: int = 4) -> dict[str, str]:
     """Images drawn from the model, and completions: the upper half given, the lower half drawn."""
     shape = Shape(height=images.height, width=images.width, channels=images.channels, levels=images.levels)
     drawn = model.sample(count, generator=Generator().manual_seed(folded(seed, 2)))
@@ -120,43 +109,26 @@ def sheets(model: Autoregressive, images: Images, count: int, seed: int, each: i
 
 # Table 5 ----------------------------------------------------------------------------------------------------------
 
-# Data → model → test and training figures.
+# Data and model → test and training figures.
 TABLE5_PAPER = {
-    "mnist": {
-        "PixelCNN": (0.17, 0.13), "PixelCNN with E-ARM": (0.15, 0.12),
-        "Gated PixelCNN": (0.14, 0.11), "Gated PixelCNN with E-ARM": (0.12, 0.10),
-    },
-    "cifar-10": {
-        "PixelCNN": (3.14, 3.08), "PixelCNN with E-ARM": (3.07, 2.98),
-        "Gated PixelCNN": (3.03, 2.90), "Gated PixelCNN with E-ARM": (2.97, 2.91),
-    },
+    ("mnist", "PixelCNN"): (0.17, 0.13), ("mnist", "PixelCNN with E-ARM"): (0.15, 0.12),
+    ("mnist", "Gated PixelCNN"): (0.14, 0.11), ("mnist", "Gated PixelCNN with E-ARM"): (0.12, 0.10),
+    ("cifar-10", "PixelCNN"): (3.14, 3.08), ("cifar-10", "PixelCNN with E-ARM"): (3.07, 2.98),
+    ("cifar-10", "Gated PixelCNN"): (3.03, 2.90), ("cifar-10", "Gated PixelCNN with E-ARM"): (2.97, 2.91),
+}  # fmt: skip
+GAIN_PAPER = {
+    (corpus, model): round(TABLE5_PAPER[corpus, f"{model} with E-ARM"][0] - TABLE5_PAPER[corpus, model][0], 2)
+    for corpus in ("mnist", "cifar-10") for model in NETWORKS.values()
 }  # fmt: skip
 BITS, TRAINING = "test bits per dimension", "training bits per dimension"
 GAIN = f"{BITS}, E-ARM − without, paired"
-
-
-def _told(corpus: str, name: str, model: str) -> float | None:
-    """The paper's figure of the same data."""
-    both = TABLE5_PAPER.get(corpus, {}).get(model)
-    return None if both is None else both[name == TRAINING]
-
-
-def _gain_told(corpus: str, model: str) -> float | None:
-    with_earm, without = (_told(corpus, BITS, name) for name in (f"{model} with E-ARM", model))
-    return None if with_earm is None or without is None else round(with_earm - without, 2)
 
 
 def _named(cell: Cell, twin: str) -> Mapping[str, Any]:
     return {"model": NETWORKS[cell["backbone"]] + (" with E-ARM" if twin == EARM else "")}
 
 
-def _bits(name: str, part: str) -> Figure:
-    return Figure(
-        name=name, at=part, shared="images", paper=lambda settings: _told(settings["corpus"], name, settings["model"])
-    )
-
-
-def _images(row: Row, cells: Sequence[Cell]) -> str:
+def images_read(row: Row, cells: Sequence[Cell]) -> str:
     """What the interval of a single run is over."""
     count = cells[0]["measures"]["images"]
     return f"{min(SEEN, count) if row.name == TRAINING else count:,} images, one training"
@@ -172,7 +144,8 @@ def _departures(cells: Sequence[Cell]) -> list[str]:
 
 
 def _each_network(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
-    left = share_of_learning(cell, cell["twins"][EARM]["start_epoch"], result["twins"][BASE]["curves"]["validation"])
+    ends = result["twins"][BASE]["curves"]["validation"]
+    left = twins.share_of_learning(cell, cell["twins"][EARM]["start_epoch"], ends)
     yield {**cell, **_named(cell, BASE)}, {**result, "left": left}
 
 
@@ -182,24 +155,22 @@ TABLE5 = Recipe(
     grid=images_grid({"demo": [0], "cpu": [0, 1, 2], "paper": [0, 1, 2]}, IMAGES),
     run=run_cell,
     figures=[
-        Figures(_bits(BITS, "test"), _bits(TRAINING, "train"), by=("corpus", "model"), parts=each_twin(_named)),
         Figures(
-            Figure(
-                name=GAIN, at="difference", shared="images",
-                paper=lambda settings: _gain_told(settings["corpus"], settings["model"]),
-            ),
+            Figure(name=BITS, at="test", shared="images"),
+            Figure(name=TRAINING, at="train", shared="images"),
+            by=("corpus", "model"), parts=twins.each_twin(_named), paper=TABLE5_PAPER,
+        ),
+        Figures(
+            Figure(name=GAIN, at="difference", shared="images", paper=GAIN_PAPER),
             Figure(name=LEFT, at="left", summary=alone(fmean)),
             by=("corpus", "model"), parts=_each_network,
         ),
     ],
-    tables=[
-        Layout(rows=("corpus", "model"), figures=(BITS, TRAINING)),
-        Layout(rows=("corpus", "model"), figures=(GAIN, LEFT)),
-    ],
+    tables=layouts(("corpus", "model"), (BITS, TRAINING), (GAIN, LEFT)),
     plots=Points(of=[GAIN], label="{corpus}, {model}", title="Paired over seeds", x_label="bits per dimension"),
     claims=Claim(says="E-ARM needs fewer bits", figure=GAIN, below=0.0),
     runs="earm/images",
-    reading=Caption(items=_images, departures=_departures),
+    reading=Caption(items=images_read, departures=_departures),
 )  # fmt: skip
 
 # Figure 1 ---------------------------------------------------------------------------------------------------------
@@ -208,21 +179,11 @@ TABLE5 = Recipe(
 def _sheets(results: Sequence[Result]) -> list[Row]:
     """What each sheet shows, beside the test figure of its model."""
     return [
-        Row(
-            name=BITS,
-            settings={**_named(cell, name), "sheet": what},
-            **{end: twin["test"][end] for end in ("value", "low", "high")},
-            picture=twin[what],
-        )
+        row_of(BITS, {**_named(cell, name), "sheet": what}, Estimate.from_dict(twin["test"]), picture=twin[what])
         for cell, result in results
         for name, twin in result["twins"].items()
         for what in ("samples", "completions")
     ]
-
-
-def _picture(rows: Sequence[Row], path: Path) -> None:
-    """Sheets instead of curves."""
-    write_sheets({f"{row.settings['model']}: {row.settings['sheet']}": row.picture or "" for row in rows}, path)
 
 
 FIGURE1 = Recipe(
@@ -232,10 +193,10 @@ FIGURE1 = Recipe(
     grid=images_grid([0], [CIFAR]),
     run=run_cell,
     figures=_sheets,
-    picture=_picture,
+    picture=sheets("{model}: {sheet}"),
     runs="earm/images",
     reading=Caption(
-        items=_images,
+        items=images_read,
         departures=lambda cells: (
             ["The paper's picture is of a Gated PixelCNN with E-ARM on CIFAR-10: no sheet here compares with it."]
             if cells[0]["corpus"] != "cifar-10"

@@ -14,24 +14,13 @@ from ebar.data.tokenisers import Bytes
 from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.segments import segment_cost
 from ebar.models.construction import Autoregressive
-from ebar.recipes.earm.twins import (
-    BASE,
-    LEFT,
-    PAPER,
-    alone,
-    curves,
-    laid,
-    paper_figures,
-    share_of_learning,
-    train_twins,
-    twin_grid,
-)
-from ebar.recipes.figures import Figure, Figures, found
+from ebar.recipes.earm.twins import BASE, LEFT, PAPER, curves, paper_figures, share_of_learning, train_twins, twin_grid
+from ebar.recipes.figures import alone, found
 from ebar.recipes.grid import PARTS
-from ebar.recipes.layout import Claim, Curves, Layout, Points
+from ebar.recipes.pieces import Caption, Cell, Claim, Curves, Figure, Figures, Points, Recipe, Result, Row, layouts
 from ebar.recipes.power import smallest
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
 from ebar.recipes.rows import chosen, settings_of, text
+from ebar.recipes.training import SAME_TEXT
 from ebar.types import Estimate
 
 COMMON = {
@@ -85,10 +74,7 @@ WIKITEXT103_XL = {  # Table 6, Tr-XL; the head is a softmax, as E-ARM needs one 
     "optimiser.learning_rate": 2.5e-4, "optimiser.weight_decay": 0.0, "schedule.warmup": 10_000,
     "training.batch_size": 60, "training.drop_last": False,
 }  # fmt: skip
-READING = Caption(
-    shared="All seeds are trained and tested on the same text: an interval over seeds alone holds the error of "
-    "training and not that of which text was tested."
-)
+READING = Caption(shared=SAME_TEXT)
 
 
 def runs_of(
@@ -159,11 +145,6 @@ def _theirs(cell: Mapping[str, Any]) -> str:
     return "wikitext-103, Transformer-XL" if "Transformer-XL" in cell["corpus"] else "wikitext-103"
 
 
-def _per_word(twin: Mapping[str, Any]) -> float | None:
-    cost = twin["nats_per_word"]
-    return None if cost is None else math.exp(float(cost))
-
-
 def _other_tokens(cells: Sequence[Cell]) -> list[str]:
     """What the paper has, where its figures are of other text and other tokens than ours."""
     others = dict.fromkeys(str(cell["corpus"]) for cell in cells)
@@ -215,10 +196,11 @@ TABLE3 = Recipe(
             name=PERPLEXITY, at=lambda twin: math.exp(nats(twin)),
             paper=lambda settings: TABLE3_PAPER.get(settings["corpus"], {}).get(settings["λ"]),
         ),
+        Figure(name="bits per byte", at=lambda twin: nats(twin) / math.log(2), where={"corpus": "enwik8-10m"}),
         Figure(
-            name="bits per byte", at=lambda twin: nats(twin) / math.log(2), where={"corpus": "enwik8-10m"},
+            name="perplexity per word",
+            at=lambda twin: None if (cost := twin["nats_per_word"]) is None else math.exp(float(cost)),
         ),
-        Figure(name="perplexity per word", at=_per_word),
         Figure(
             name=GAIN, at=nats, minus={"λ": 0.0},
             paper={(corpus, list(rows)[1]): TOLD[corpus] for corpus, rows in TABLE3_PAPER.items()},
@@ -230,10 +212,7 @@ TABLE3 = Recipe(
         Figure(name=LEFT, at="left", summary=alone(min), where={"twin": True}),
         by=("corpus", "λ"), parts=by_weight,
     ),
-    tables=[
-        Layout(rows=("corpus", "λ"), figures=("perplexity*", "bits*")),
-        Layout(rows=("corpus", "λ"), figures=(GAIN, SHARE, LEFT)),
-    ],
+    tables=layouts(("corpus", "λ"), ("perplexity*", "bits*"), (GAIN, SHARE, LEFT)),
     plots=Points(of=[GAIN], label="{corpus}, λ = {λ:g}", title="Paired over seeds", x_label=GAIN),
     claims=[Claim(says="E-ARM lowers the perplexity", figure=GAIN, below=0.0), _power],
     reading=Caption(shared=READING.shared, departures=_other_tokens),
@@ -278,28 +257,17 @@ def _theirs_by_start(cells: Sequence[Cell]) -> list[str]:
 
 TABLE4_FIGURES = Figures(
     Figure(
-        name=PERPLEXITY,
-        at=lambda twin: math.exp(nats(twin)),
+        name=PERPLEXITY, at=lambda twin: math.exp(nats(twin)),
         paper=paper_figures(TABLE4_PAPER, STARTS, "corpus", "λ", "start epoch"),
     ),
     Figure(name=GAIN, at=nats, minus={"λ": 0.0}),
     Figure(
-        name=FROM_BEST,
-        at=nats,
-        where={"twin": True},
+        name=FROM_BEST, at=nats, where={"twin": True},
         minus=lambda cell: {"λ": BEST_WEIGHT, "start epoch": BEST_START[cell["corpus"]]},
     ),
     Figure(name=LEFT, at="left", summary=alone(min), where={"λ": BEST_WEIGHT}),
-    by=("λ", "start epoch"),
-    parts=by_weight,
-)
-
-
-def _in_order(results: Sequence[Result]) -> list[Row]:
-    """By λ and start epoch, whichever runs came first."""
-    return sorted(TABLE4_FIGURES(results), key=lambda row: (row.settings["λ"], row.settings["start epoch"]))
-
-
+    by=("λ", "start epoch"), parts=by_weight,
+)  # fmt: skip
 TABLE4 = Recipe(
     title="How λ and the start epoch of E-ARM matter to a language model",
     source=f"{PAPER}, Table 4 (WikiText-103, 40 epochs); at scale cpu enwik8, 8 epochs; the runs of earm/table3 and "
@@ -321,9 +289,13 @@ TABLE4 = Recipe(
     ),
     run=run_cell,
     runs=TABLE3.runs,
-    figures=_in_order,
-    tables=[*laid(("λ",), ("start epoch",), PERPLEXITY, GAIN, FROM_BEST),
-            Layout(rows=("start epoch",), figures=(LEFT,))],
+    # By λ and start epoch, whichever runs came first.
+    figures=lambda results: sorted(
+        TABLE4_FIGURES(results), key=lambda row: (row.settings["λ"], row.settings["start epoch"])
+    ),
+    tables=[
+        *layouts(("λ",), PERPLEXITY, GAIN, FROM_BEST, columns=("start epoch",)), *layouts(("start epoch",), (LEFT,)),
+    ],
     plots=Curves(of={GAIN: "λ = {λ:g}"}, x="start epoch", title=GAIN, by=("λ",)),
     claims=[
         Claim(says="E-ARM lowers the cost, whatever λ and start epoch", figure=GAIN, below=0.0),

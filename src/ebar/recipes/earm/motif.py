@@ -5,7 +5,7 @@ scheduled sampling and with E-ARM from half way on, which share its first epochs
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,9 @@ from ebar.features.feature import Features
 from ebar.journeys.gam.figures import DRAWS, motif_of
 from ebar.maths.randomness import folded
 from ebar.models.construction import Autoregressive
-from ebar.recipes.figures import Figure, Figures, found
+from ebar.recipes.figures import found
 from ebar.recipes.gam.cells import configured, gam_grid
-from ebar.recipes.layout import Claim, Layout, Points
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result
-from ebar.types import Estimate
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Points, Recipe, Result, layouts
 
 R, SCHEDULED, EARM, STUDENT = "r", "r + scheduled sampling", "r + E-ARM", "π (GAM)"
 FOLDERS = {R: "gam/r", SCHEDULED: "scheduled_sampling", EARM: "earm"}  # r's is where the journey of GAM looks for it
@@ -41,11 +39,11 @@ MOTIF_DIFFERENCE = "motif frequency − that of r, paired"
 
 def cells(scale: str) -> list[Cell]:
     """Data, and settings of r and π, as in `gam/data_efficiency`."""
-    return [_cell(scale, size, seed) for size, seeds in SIZES[scale].items() for seed in range(seeds)]
+    sizes = [{"size": size, "seed": seed} for size, seeds in SIZES[scale].items() for seed in range(seeds)]
+    return [_with_twins(cell) for cell in gam_grid({"size": sizes}, recipe="tuned", exact=True)(scale)]
 
 
-def _cell(scale: str, size: int, seed: int) -> Cell:
-    [cell] = gam_grid({"size": [size], "seed": [seed]}, recipe="tuned", exact=True)(scale)
+def _with_twins(cell: Cell) -> Cell:
     base = cell["configuration"]["base"]
     start = {"start_epoch": base["epochs"] // 2}
     return {
@@ -108,18 +106,10 @@ def motif_figures(model: Autoregressive, corpus: Corpus, seed: int) -> dict[str,
 
 def _each_model(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
     for name, own in result["models"].items():
-        yield {**cell, "model": name}, {**result, **own, "warning": _warning(result["warnings"].get(name))}
-
-
-def _warning(said: list[str] | None) -> str | None:
-    """The first, and how many more there are: λ of features constant in D says a lot."""
-    return f"{said[0]}{f' (and {len(said) - 1} more)' if len(said) > 1 else ''}" if said else None
-
-
-def _relative(model: Mapping[str, Any]) -> Estimate:
-    cost, h = found(model, "exact"), model["entropy"]
-    relative: Estimate = cost._replace(value=cost.value / h, low=cost.low / h, high=cost.high / h)
-    return relative
+        # The first warning, and how many more there are: λ of features constant in D says a lot.
+        said = result["warnings"].get(name)
+        more = f" (and {len(said) - 1} more)" if said and len(said) > 1 else ""
+        yield {**cell, "model": name}, {**result, **own, "warning": f"{said[0]}{more}" if said else None}
 
 
 RECIPE = Recipe(
@@ -132,7 +122,10 @@ RECIPE = Recipe(
         Figures(Figure(name="entropy of the language", at="entropy", exact=True), by=("size",)),
         Figures(
             Figure(name=COST, at="exact", least="entropy", warns="warning"),
-            Figure(name="CE/H", at=_relative, range=(1.0, math.inf)),
+            Figure(
+                name="CE/H", at=lambda model: found(model, "exact").mapped(lambda cost: cost / model["entropy"]),
+                range=(1.0, math.inf),
+            ),
             Figure(name="motif frequency", at="motif_frequency", range=(0.0, 1.0)),
             Figure(name="mean length", at="mean_length"),
             Figure(name=COST_DIFFERENCE, at="exact", minus={"model": R}),
@@ -140,17 +133,15 @@ RECIPE = Recipe(
             Figure(
                 name="effective share of the fakes",
                 at=lambda model: math.fsum(model["effective_share"]) / len(model["effective_share"]),
-                where={"model": EARM},
-                range=(0.0, 1.0),
+                where={"model": EARM}, range=(0.0, 1.0),
             ),
             by=("size", "model"), parts=_each_model,
         ),
     ],
     tables=[
-        Layout(rows=("size",), figures=("entropy of the language",), names={"size": "|D|"}),
-        Layout(rows=("size", "model"), figures=(COST, "CE/H", "motif frequency", "mean length", "effective*"),
-               names={"size": "|D|"}),
-        Layout(rows=("size", "model"), figures=(COST_DIFFERENCE, MOTIF_DIFFERENCE), names={"size": "|D|"}),
+        *layouts(("size",), ("entropy of the language",), names={"size": "|D|"}),
+        *layouts(("size", "model"), (COST, "CE/H", "motif frequency", "mean length", "effective*"),
+                 (COST_DIFFERENCE, MOTIF_DIFFERENCE), names={"size": "|D|"}),
     ],
     plots=[
         Points(of=[figure], label="|D| = {size}: {model}", title=title, x_label=label)

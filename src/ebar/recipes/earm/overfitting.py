@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ebar.recipes.earm.translation import READING, run_curves, translation_grid
-from ebar.recipes.earm.twins import BASE, EARM, LEFT, PAPER, alone, share_of_learning
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.layout import Claim, Curves, Layout
-from ebar.recipes.recipe import Cell, Recipe, Result
+from ebar.recipes.earm.translation import READING, translation_grid
+from ebar.recipes.earm.twins import BASE, EARM, LEFT, PAPER, run_curves, share_of_learning
+from ebar.recipes.figures import alone
+from ebar.recipes.pieces import Cell, Claim, Curves, Figure, Figures, Layout, Recipe, Result
 
 CURVES = {"training": "training nats per token", "validation": "held-out nats per token"}
 APART = ", E-ARM − base, paired"

@@ -5,10 +5,8 @@ from typing import Any
 
 from ebar.recipes.earm.tables import RUNS, SYSTEMS, gaps, systems
 from ebar.recipes.earm.translation import READING, SENTENCES, SMOOTHED, WAYS, WEIGHTS, translation_grid
-from ebar.recipes.earm.twins import PAIRED, PAPER, laid
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.layout import Claim
-from ebar.recipes.recipe import Cell, Recipe, Result
+from ebar.recipes.earm.twins import PAIRED, PAPER
+from ebar.recipes.pieces import Cell, Claim, Figure, Figures, Recipe, Result, layouts
 
 # Direction → BLEU on IWSLT14 for K = 0, 5, 10.
 TABLE9_PAPER = {
@@ -62,13 +60,10 @@ TABLE9 = Recipe(
         Figures(
             Figure(name="BLEU", **FIGURE),
             Figure(
-                name="BLEU" + PAIRED,
-                minus={"choice": BEAM_BEST, "K": "0"},
-                about=lambda runs: {"K": f"{runs[0][0]['K']} − 0"},
-                **FIGURE,
+                name="BLEU" + PAIRED, minus={"choice": BEAM_BEST, "K": "0"},
+                about=lambda runs: {"K": f"{runs[0][0]['K']} − 0"}, **FIGURE,
             ),
-            by=("direction", "system", "choice", "K"),
-            parts=_choices,
+            by=("direction", "system", "choice", "K"), parts=_choices,
         ),
         Figures(
             Figure(name=EFFECTIVE, at="effective", range=(1.0, 10.0)), by=("direction", "system", "weight", "K"),
@@ -76,8 +71,8 @@ TABLE9 = Recipe(
         ),
     ],
     tables=[
-        *laid(("system", "choice", "K"), ("direction",), "BLEU", "BLEU" + PAIRED),
-        *laid(("system", "weight", "K"), ("direction",), EFFECTIVE),
+        *layouts(("system", "choice", "K"), "BLEU", "BLEU" + PAIRED, columns=("direction",)),
+        *layouts(("system", "weight", "K"), EFFECTIVE, columns=("direction",)),
     ],
     plots=gaps("{system}, {choice}, {K}", "BLEU", title="Chosen among K − beam 5, paired over seeds"),
     claims=[

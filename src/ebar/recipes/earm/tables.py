@@ -5,37 +5,13 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from ebar.recipes.earm.translation import (
-    DIRECTIONS,
-    READING,
-    SCHEDULED,
-    SENTENCES,
-    SMOOTHED,
-    VARIANTS,
-    elsewhere,
-    run_cell,
-    translation_grid,
-)
-from ebar.recipes.earm.twins import (
-    BASE,
-    EARM,
-    LEFT,
-    PAIRED,
-    PAPER,
-    alone,
-    best_epoch,
-    each_twin,
-    gain,
-    laid,
-    paired_figures,
-    paper_figures,
-    share_of_learning,
-)
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.layout import Claim, Layout, Points
-from ebar.recipes.recipe import Cell, Recipe, Result
+from ebar.recipes.earm import translation, twins
+from ebar.recipes.earm.translation import READING, SCHEDULED, SENTENCES, SMOOTHED, VARIANTS, elsewhere, translation_grid
+from ebar.recipes.earm.twins import BASE, EARM, LEFT, PAIRED, PAPER, paired_figures, paper_figures
+from ebar.recipes.figures import alone
+from ebar.recipes.pieces import Cell, Claim, Figure, Figures, Layout, Points, Recipe, Result, layouts
 
-RUNS: dict[str, Any] = {"run": run_cell, "runs": "earm/translation"}
+RUNS: dict[str, Any] = {"run": translation.run_cell, "runs": "earm/translation"}
 INTO_ENGLISH = translation_grid((SMOOTHED, SCHEDULED), ("de→en", "it→en", "es→en"))
 BEAM = "BLEU, beam 5"
 Settings = Mapping[str, Any]
@@ -61,13 +37,13 @@ def _table1() -> dict[Any, tuple[float, float, float]]:
     return {
         (direction, *row): (without, with_earm, round(with_earm - without, 2))
         for row, both in TABLE1_PAPER.items()
-        for direction, without, with_earm in zip(DIRECTIONS, *both, strict=True)
+        for direction, without, with_earm in zip(translation.DIRECTIONS, *both, strict=True)
     }
 
 
 def _with_left(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
     ends = result["twins"][BASE]["curves"]["validation"]
-    yield cell, {**result, "left": share_of_learning(cell, cell["twins"][EARM]["start_epoch"], ends)}
+    yield cell, {**result, "left": twins.share_of_learning(cell, cell["twins"][EARM]["start_epoch"], ends)}
 
 
 WITH_AND_WITHOUT: dict[str, Any] = {
@@ -75,12 +51,12 @@ WITH_AND_WITHOUT: dict[str, Any] = {
         Figures(
             Figure(name="BLEU", at="twins.base.bleu.{decoding}", **DECODING),
             Figure(name="BLEU with E-ARM", at="twins.earm.bleu.{decoding}", **DECODING),
-            Figure(name=GAIN, at=gain("bleu.{decoding}"), single="difference.{decoding}", **DECODING),
-            Figure(name=COST, at=gain("nats_per_token"), about={"decoding": None}),
+            Figure(name=GAIN, at=twins.gain("bleu.{decoding}"), single="difference.{decoding}", **DECODING),
+            Figure(name=COST, at=twins.gain("nats_per_token"), about={"decoding": None}),
             Figure(name=LEFT, at="left", about={"decoding": None}, summary=alone(fmean)),
             Figure(
                 name="epoch of the lowest held-out loss, {twin}", each={"twin": {"base": BASE, "E-ARM": EARM}},
-                at=lambda run, twin: best_epoch(run["twins"][twin]["curves"]["validation"]),
+                at=lambda run, twin: twins.best_epoch(run["twins"][twin]["curves"]["validation"]),
                 about={"decoding": None}, summary=alone(fmean),
             ),
             by=("direction", "variant"), parts=_with_left, paper=_table1(),
@@ -88,7 +64,7 @@ WITH_AND_WITHOUT: dict[str, Any] = {
     ],
     "tables": [
         Layout(rows=("variant", "decoding"), columns=("direction", "figure"), figures=("BLEU*",)),
-        *laid(("variant",), ("direction",), COST),
+        *layouts(("variant",), COST, columns=("direction",)),
         Layout(rows=("variant",), columns=("direction", "figure"), figures=(LEFT, "epoch*")),
     ],
     "plots": [Points(of=[GAIN], label="{direction}, {variant}, {decoding}", title="Paired over seeds", x_label=GAIN)],
@@ -117,7 +93,7 @@ TATOEBA = Recipe(
     source=f"ebar's own; the setting of {PAPER}, Table 1",
     # One seed: the interval is over the test sentences.
     grid=translation_grid([SMOOTHED], ["de→en"], seed=[0], larger={"demo": [{}], "cpu": [LARGER], "paper": [{}]}),
-    run=run_cell,
+    run=translation.run_cell,
     **{
         **WITH_AND_WITHOUT,
         "claims": Claim(
@@ -151,7 +127,7 @@ AGAINST = {"E-ARM": "base", "scheduled sampling": "base", "scheduled sampling + 
 def systems(names: Mapping[str, tuple[str, str]]) -> Callable[[Cell, dict[str, Any]], Iterator[Result]]:
     """A run as one for each of its systems."""
     known = {place: {"system": name} for name, place in names.items()}
-    return each_twin(lambda cell, twin: known.get((cell["variant"], twin), {}))
+    return twins.each_twin(lambda cell, twin: known.get((cell["variant"], twin), {}))
 
 
 def gaps(label: str, *names: str, title: str = "Paired over seeds", x_label: str = "BLEU") -> list[Points]:
@@ -189,16 +165,16 @@ TABLE2 = Recipe(
         {"demo": [SCHEDULED], "cpu": [SCHEDULED], "paper": VARIANTS}, ["en→de"], ours="en→de", corpus="wmt16-en-de",
         size=SIZES,
     ),
-    run=run_cell,
+    run=translation.run_cell,
     figures=Figures(
         *paired_figures(
             BEAM, "system", {f"{variant} + E-ARM": variant for variant in VARIANTS}, at="bleu.5", shared=SENTENCES,
             paper=paper_figures(TABLE2_PAPER, TABLE2_SYSTEMS, "size", "system"),
         ),
         by=("direction", "size", "system"),
-        parts=each_twin(lambda cell, twin: {"system": cell["variant"] + (" + E-ARM" if twin == EARM else "")}),
+        parts=twins.each_twin(lambda cell, twin: {"system": cell["variant"] + (" + E-ARM" if twin == EARM else "")}),
     ),
-    tables=laid(("system",), ("size",), BEAM, BEAM + PAIRED),
+    tables=layouts(("system",), BEAM, BEAM + PAIRED, columns=("size",)),
     plots=gaps("{size}, {system}", BEAM),
     claims=Claim(says="E-ARM raises BLEU at both sizes", figure=BEAM + PAIRED, above=0.0),
     reading=replace(READING, elsewhere=elsewhere("wmt16-en-de", "WMT16")),
@@ -238,7 +214,7 @@ TABLE7 = Recipe(
         ),
         by=("direction", "system", "words"), parts=_lengths,
     ),
-    tables=laid(("direction", "system"), ("words",), BEAM, BEAM + PAIRED),
+    tables=layouts(("direction", "system"), BEAM, BEAM + PAIRED, columns=("words",)),
     plots=gaps("{system}, {words}", BEAM, title="Paired over seeds, by words of the target"),
     claims=Claim(
         says="E-ARM after scheduled sampling raises BLEU at every length", figure=BEAM + PAIRED, above=0.0, where=LAST
@@ -279,9 +255,7 @@ TABLE10 = Recipe(
         ),
         by=("direction", "system"), parts=systems(SYSTEMS),
     ),
-    tables=[
-        Layout(rows=("direction", "system"), figures=[metric + suffix for metric in METRICS]) for suffix in ("", PAIRED)
-    ],
+    tables=layouts(("direction", "system"), *([metric + suffix for metric in METRICS] for suffix in ("", PAIRED))),
     plots=gaps("{figure}, {system}", *METRICS, x_label="points"),
     claims=[
         Claim(says=f"E-ARM after scheduled sampling raises {metric}", figure=metric + PAIRED, above=0.0, where=LAST)

@@ -124,11 +124,6 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     }
 
 
-def run_curves(cell: Cell, folder: Path) -> dict[str, Any]:
-    """Both twins, trained: what was logged of them, and nothing measured afterwards."""
-    return {"twins": {name: {"curves": curves(twin)} for name, twin in train_twins(cell, folder)[1].items()}}
-
-
 def translated(model: Autoregressive, corpus: Corpus, width: int) -> list[str]:
     """The test sources: greedy for width 1, else by beam search.
 

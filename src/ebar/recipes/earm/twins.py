@@ -9,10 +9,8 @@ from ebar.config.train import TrainConfig
 from ebar.data.corpus import Corpus
 from ebar.journeys.train import Trained
 from ebar.models.construction import Autoregressive
-from ebar.recipes.figures import Figure, found
-from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Layout
-from ebar.recipes.recipe import Cell, Result, Row
+from ebar.recipes.figures import found
+from ebar.recipes.pieces import Cell, Figure, Grid, Result
 from ebar.recipes.training import configuration, grouped_options
 from ebar.training.optimisers import SCHEDULES, for_steps
 from ebar.types import Clock
@@ -60,6 +58,11 @@ def train_twins(cell: Cell, folder: Path) -> tuple[Corpus, dict[str, Trained[Aut
     twins = train_branches(alike, folder, epochs=min(starts.values()), data=corpus)
     alone = {name: train_as(run, folder / name, data=corpus) for name, run in runs.items() if name not in alike}
     return corpus, {name: (twins | alone)[name] for name in runs}
+
+
+def run_curves(cell: Cell, folder: Path) -> dict[str, Any]:
+    """All twins, trained: what was logged of them, and nothing measured afterwards."""
+    return {"twins": {name: {"curves": curves(twin)} for name, twin in train_twins(cell, folder)[1].items()}}
 
 
 def curves(twin: Trained[Autoregressive]) -> dict[str, list[tuple[int, float]]]:
@@ -122,13 +125,3 @@ def paper_figures(table: Mapping[Any, Sequence[float]], columns: Sequence[Any], 
     known = {(*row, *place): value for row, values in table.items()
              for *place, value in zip(columns, values, strict=True)}  # fmt: skip
     return lambda settings: known.get(tuple(settings[key] for key in keys))
-
-
-def alone(of: Callable[[Sequence[float]], float]) -> Callable[[str, Mapping[str, Any], Sequence[float]], Row]:
-    """A figure of all seeds, without an interval."""
-    return lambda name, settings, values: Row(name=name, settings=settings, value=of(values), low=None, high=None)
-
-
-def laid(rows: Sequence[str], columns: Sequence[str], *figures: str) -> list[Layout]:
-    """A table for each figure."""
-    return [Layout(rows=rows, columns=columns, figures=(figure,), caption=figure) for figure in figures]

@@ -18,9 +18,7 @@ from ebar.config.reader import read_tree, to_yaml
 from ebar.data.corpus import FEW_LOGITS, Corpus, Part
 from ebar.journeys.gam.figures import DRAWS
 from ebar.journeys.train import train
-from ebar.recipes.figures import Figure
-from ebar.recipes.grid import Grid
-from ebar.recipes.recipe import Caption, Cell, Row
+from ebar.recipes.pieces import Caption, Cell, Figure, Grid, Row
 from ebar.store.fingerprint import fingerprint, source_fingerprint
 from ebar.store.stages import open_stage
 from ebar.store.writing import LOCK
@@ -61,9 +59,7 @@ def gam_grid(axes: Mapping[str, Any], **more: Any) -> Grid:
 
 
 def _cell(settings: dict[str, Any]) -> Cell:
-    if settings.get(
-        "shortened"
-    ):  # a piece of the motif whose half is not 00, which is what d₃ is for motifs that short
+    if settings.get("shortened"):  # a piece of the motif whose half is not 00, as d₃ is for motifs that short
         motif = settings["motif"]
         settings["motif"] = motif[:5] if motif[0] == "1" else motif[1:6]
     labels = {key: settings[key] for key in LABELS if key in settings}
@@ -102,23 +98,23 @@ def _authors(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**_authors_base(settings), "student": student, "fresh": True}
 
 
-def _small_student(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The authors' r and one round, with a π that takes a minute: a smaller LSTM, more and larger steps."""
+def _small(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **_authors_base(settings),
         "student": {"epochs": 4, "batch_size": 128, "learning_rate": 4e-3},
         "student_backbone": {"layers": 1, "hidden": min(128, settings["hidden"]), "dropout": 0.0},
-        "checks": min(4000, settings["checks"]),
-        "fresh": True,
     }
+
+
+def _small_student(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The authors' r and one round, with a π that takes a minute: a smaller LSTM, more and larger steps."""
+    return {**_small(settings), "checks": min(4000, settings["checks"]), "fresh": True}
 
 
 def _authors_then_ours(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The authors' r; from there on ours: λ by newton, a smaller π, refined on D, and a second round."""
     return {
-        **_authors_base(settings),
-        "student": {"epochs": 4, "batch_size": 128, "learning_rate": 4e-3},
-        "student_backbone": {"layers": 1, "hidden": min(128, settings["hidden"]), "dropout": 0.0},
+        **_small(settings),
         "refinement": _tuned_phase(settings, 2e-3),
         "continuation": {"epochs": 4, "batch_size": 128, "learning_rate": 1e-3},
         "rounds": 2,
@@ -247,15 +243,13 @@ AMOUNT, SHARE = (0.0, math.inf), (0.0, 1.0)
 STANDARD = [
     *(Figure(name=f"cross-entropy of {letter}", at=cost(letter)) for letter in "rPπ"),
     # No model has a lower cross-entropy than the language has entropy.
-    *(
-        Figure(name=f"CE({letter})/H", at=of(letter, "cross_entropy_over_entropy"), range=(1.0, math.inf))
-        for letter in "rπ"
-    ),
+    *(Figure(name=f"CE({one})/H", at=of(one, "cross_entropy_over_entropy"), range=(1.0, math.inf)) for one in "rπ"),
     *(Figure(name=f"motif frequency of {letter}", at=of(letter, "motif_frequency"), range=SHARE) for letter in "rπ"),
     *(Figure(name=f"mean length of {letter}", at=of(letter, "mean_length"), range=AMOUNT) for letter in "rπ"),
-    Figure(name="ℓ1_mom of r", at="moment_distances.r", range=AMOUNT),
-    Figure(name="ℓ1_mom of the distilled set", at="moment_distances.distilled", range=AMOUNT),
-    Figure(name="ℓ1_mom of π", at="moment_distances.π", range=AMOUNT),
+    *(
+        Figure(name=f"ℓ1_mom of {what}", at=f"moment_distances.{name}", range=AMOUNT)
+        for what, name in (("r", "r"), ("the distilled set", "distilled"), ("π", "π"))
+    ),
 ]
 
 

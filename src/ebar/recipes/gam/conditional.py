@@ -12,20 +12,19 @@ from ebar.energies.conditional import ConditionalLinear, ConstantCoefficients, N
 from ebar.evaluation.cross_entropy import negative_log_scores
 from ebar.maths.randomness import folded
 from ebar.models.construction import assemble
-from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.gam.cells import learn
-from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Claim, Curves, Layout
-from ebar.recipes.recipe import Cell, Recipe
+from ebar.recipes.pieces import Cell, Claim, Curves, Figure, Figures, Grid, Layout, Recipe
 
 MOTIFS = ("101110", "010001", "110011", "001010")  # that of a context of three bits is the one of its number of ones
 LENGTH, PRESENCE = 20, 0.9
 SIZES = {"demo": [250], "cpu": [250, 500, 1000, 2000], "paper": [250, 500, 1000, 2000, 5000, 20_000]}
-HIDDEN = {"demo": 16, "cpu": 64, "paper": 200}
-EPOCHS = {"demo": 12, "cpu": 30, "paper": 100}  # of r
-STEPS = {"demo": 30, "cpu": 150, "paper": 500}  # of λ, about
+# Epochs of r, steps of λ, about, and draws for each context and step.
+SCALES = {
+    "demo": {"hidden": 16, "epochs": 12, "steps": 30, "draws": 100},
+    "cpu": {"hidden": 64, "epochs": 30, "steps": 150, "draws": 400},
+    "paper": {"hidden": 200, "epochs": 100, "steps": 500, "draws": 1000},
+}
 SEEDS = {"demo": 2, "cpu": 3, "paper": 10}
-DRAWS = {"demo": 100, "cpu": 400, "paper": 1000}  # for each context and step
 TEST, LOG_Z_DRAWS = 2000, 4000
 FIGURES = {"r": "r", "constant": "P_λ, one λ for all", "conditional": "P_λ(C)"}
 
@@ -94,35 +93,25 @@ def _cost(p: ebar.Tilted, x: ebar.Sequences, context: ebar.Context, *, generator
     return float((negative_log_scores(p, x, context) + values[which]).mean())
 
 
-TITLE = "cross-entropy, nats per sequence"
 RECIPE = Recipe(
     title="A conditional GAM: the context decides which motif comes",
     source="Parshakova et al. 2019, equations 2 and 3 (no experiment there)",
-    grid=Grid(
-        common={"hidden": HIDDEN, "epochs": EPOCHS, "steps": STEPS, "draws": DRAWS}, axes={"data": SIZES}, seeds=SEEDS
-    ),
+    grid=Grid(scales=SCALES, axes={"data": SIZES}, seeds=SEEDS),
     run=run_cell,
     figures=Figures(
         *[
-            Figure(name=name, at=name, about=lambda runs: {"entropy": conditional_entropy()})
-            for name in (
-                "cross_entropy_r",
-                *(f"{what}_{of}" for of in ("constant", "conditional") for what in ("cross_entropy", "gain")),
-            )
+            Figure(name=f"{what}_{of}", at=f"{what}_{of}", about=lambda runs: {"entropy": conditional_entropy()})
+            for of in FIGURES for what in ("cross_entropy", "gain") if (what, of) != ("gain", "r")
         ],
         by=("data",),
     ),
     tables=Layout(rows=("data", "entropy"), names={"data": "|D|", "entropy": "H(x|C)"}),
     plots=Curves(
-        of={f"cross_entropy_{name}": label for name, label in FIGURES.items()},
-        x="data",
-        x_label="|D|",
-        title=TITLE,
-        log_x=True,
-        levels={"H(x|C)": lambda rows: float(rows[0].settings["entropy"])},
+        of={f"cross_entropy_{name}": label for name, label in FIGURES.items()}, x="data", x_label="|D|", log_x=True,
+        title="cross-entropy, nats per sequence", levels={"H(x|C)": lambda rows: float(rows[0].settings["entropy"])},
     ),
     claims=[
         Claim(says="one λ for all gains over r", figure="gain_constant", above=0.0),
         Claim(says="λ(C) gains over r", figure="gain_conditional", above=0.0),
     ],
-)
+)  # fmt: skip

@@ -16,11 +16,8 @@ import ebar
 from ebar.evaluation.cross_entropy import negative_log_scores
 from ebar.maths.randomness import folded
 from ebar.models.construction import Autoregressive, assemble
-from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.gam.cells import learn
-from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Claim, Curves, Layout
-from ebar.recipes.recipe import Cell, Recipe, Result
+from ebar.recipes.pieces import Cell, Claim, Curves, Figure, Figures, Grid, Layout, Recipe, Result
 
 KEY = b"footnote 4"
 BITS = {"demo": 20, "cpu": 24, "paper": 30}
@@ -139,26 +136,19 @@ RECIPE = Recipe(
     run=run_cell,
     figures=Figures(
         *[
-            Figure(
-                name=name,
-                at=name,
-                about=partial(theory, noises=noises, more=more),
-                range=(0.0, 1.0) if name.startswith(("frequency", "acceptance")) else None,
-            )
+            Figure(name=name, at=name, about=partial(theory, noises=noises, more=more),
+                   range=(0.0, 1.0) if name.startswith(("frequency", "acceptance")) else None)
             for name, (noises, more) in EXACT.items()
         ],
         by=("bits", "distilled"),
     ),
     tables=Layout(rows=("figure", "exact"), columns=("distilled",)),
     plots=Curves(
-        of={"gain_p": "P_λ", "gain_pi": "π"},
-        x="distilled",
-        x_label="distilled samples",
-        title="nats per sequence gained over r",
-        levels={"log 2": math.log(2), "nothing": 0.0},
+        of={"gain_p": "P_λ", "gain_pi": "π"}, x="distilled", x_label="distilled samples",
+        title="nats per sequence gained over r", levels={"log 2": math.log(2), "nothing": 0.0},
     ),
     claims=[
         Claim(says="P_λ gains over r at once", figure="gain_p", above=0.6),
         Claim(says="π gains nothing like it", figure="gain_pi", below=0.1),
     ],
-)
+)  # fmt: skip

@@ -4,11 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ebar.recipes.figures import Figure, Figures
+from ebar.recipes.figures import found, row_of
 from ebar.recipes.gam.cells import ENTROPY, READING, STANDARD, cost, departures, gam_grid, run_cell
-from ebar.recipes.layout import Claim, Curves, Layout
-from ebar.recipes.recipe import Cell, Recipe, Result, Row
-from ebar.types import Estimate
+from ebar.recipes.pieces import Cell, Claim, Curves, Figure, Figures, Layout, Recipe, Result, Row
 
 KEYS = ("recipe", "size")
 SEEDS = {
@@ -30,26 +28,16 @@ def distractors(results: Sequence[Result]) -> list[Row]:
     for cell, result in results:
         names = result["features"]
         for number, fitted in enumerate(result["matching"], 1):
-            for place, name in enumerate(names[-4:], len(names) - 4):
+            for place, feature in enumerate(names[-4:], len(names) - 4):
                 start = f"λ, round {number}: "
-                said = [words for words in result["warnings"] if words.startswith(f"{start}'{name}' is")]
-                interval, error = (
-                    Estimate.from_dict(fitted["intervals"][place]),
-                    math.sqrt(fitted["covariance"][place][place]),
-                )
+                said = [words for words in result["warnings"] if words.startswith(f"{start}'{feature}' is")]
+                interval, error = found(fitted, f"intervals.{place}"), math.sqrt(fitted["covariance"][place][place])
                 errors = None if said or error == 0 else round(float(fitted["coefficients"][place]) / error, 2)
-                settings = {key: cell[key] for key in (*KEYS, "seed")}
-                rows.append(
-                    Row(
-                        name=f"λ of d{place - len(names) + 4}",
-                        settings={**settings, "round": number, "standard errors": errors},
-                        value=interval.value,
-                        low=interval.low,
-                        high=interval.high,
-                        document="close to 0" if cell["size"] == 5000 else None,  # the caption of Table 2
-                        warning=said[0].removeprefix(start) if said else None,
-                    )
-                )
+                settings = {**{key: cell[key] for key in (*KEYS, "seed")}, "round": number, "standard errors": errors}
+                theirs = "close to 0" if cell["size"] == 5000 else None  # the caption of Table 2
+                warning = said[0].removeprefix(start) if said else None
+                name = f"λ of d{place - len(names) + 4}"
+                rows.append(row_of(name, settings, interval, document=theirs, warning=warning))
     return rows
 
 

@@ -7,24 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ebar.recipes.figures import Figures
-from ebar.recipes.gam.cells import (
-    ENTROPY,
-    EPOCHS,
-    GAP,
-    MIXED,
-    MORE,
-    MOTIF,
-    PATIENCE,
-    PURE,
-    READING,
-    SIZES,
-    STANDARD,
-    gam_grid,
-    run_cell,
-)
-from ebar.recipes.layout import Claim, Curves, Layout
-from ebar.recipes.recipe import Cell, Recipe, Row
+from ebar.recipes.gam import cells as gam
+from ebar.recipes.gam.cells import GAP, MORE, MOTIF, PURE, SIZES
+from ebar.recipes.pieces import Cell, Claim, Curves, Figures, Layout, Recipe, Row
 
 PANELS = ("motif", "ft", "presence", "regime")
 KEYS = (*PANELS, "matching", "size")
@@ -37,8 +22,11 @@ CURVES = {
 
 
 PAPER = "Parshakova et al. 2019"
-GAM: dict[str, Any] = {"run": run_cell, "reading": READING, "runs": "gam/motifs"}
+GAM: dict[str, Any] = {"run": gam.run_cell, "reading": gam.READING, "runs": "gam/motifs"}
 AGAINST_SIZE: dict[str, Any] = {"x": "size", "x_label": "|D|", "log_x": True}
+PANELLED: dict[str, Any] = {
+    **AGAINST_SIZE, "by": ("matching",), "panels": PANELS, "title": "{motif}, ft {ft}, presence {presence:g}, {regime}",
+}  # fmt: skip
 # What time allows at scale cpu: the authors' r and λ with a smaller π, at the two smallest |D| of the paper.
 SMALL = {"demo": "authors", "cpu": "small_student", "paper": "authors"}
 SMALL_SIZES = {"demo": (60,), "cpu": (500, 1000), "paper": SIZES}
@@ -51,13 +39,13 @@ WAYS = {
 
 def motif_grid(axes: dict[str, Any], **more: Any) -> Any:
     """Runs of two-stage training. Ways of finding λ vary slowest: the first trains r, the others find it trained."""
-    return gam_grid(axes, **{"recipe": SMALL, "patience": PATIENCE, **more})
+    return gam.gam_grid(axes, **{"recipe": SMALL, "patience": gam.PATIENCE, **more})
 
 
 def larger_run(scale: str, **more: Any) -> list[Cell]:
     """Of panel (c) with |D| = 5,000; at scale cpu too r has as many epochs as the authors'."""
     sizes = {"demo": (60,), "cpu": (5000,), "paper": (5000,)}
-    epochs = {"demo": None, "cpu": EPOCHS, "paper": None}
+    epochs = {"demo": None, "cpu": gam.EPOCHS, "paper": None}
     return list(motif_grid({"size": sizes}, matching="rs", base_epochs=epochs, **more)(scale))
 
 
@@ -88,18 +76,10 @@ def figure(
         title=title,
         source=f"{PAPER}, Figure {number}",
         grid=motif_grid({**own, "size": SMALL_SIZES}, **more),
-        figures=Figures(ENTROPY, *STANDARD, GAP, MORE, by=KEYS),
+        figures=Figures(gam.ENTROPY, *gam.STANDARD, GAP, MORE, by=KEYS),
         tables=Layout(rows=KEYS, names={"size": "|D|"}),
         plots=[
-            Curves(
-                of=lines,
-                y_label=label,
-                title="{motif}, ft {ft}, presence {presence:g}, {regime}",
-                by=("matching",),
-                panels=PANELS,
-                levels={"H": "entropy"} if label.startswith("cross-entropy") else {},
-                **AGAINST_SIZE,
-            )
+            Curves(of=lines, y_label=label, levels={"H": "entropy"} if "entropy" in label else {}, **PANELLED)
             for label, lines in list(CURVES.items())[:panels]
         ],
         claims=CLAIMS,
@@ -135,7 +115,7 @@ FIGURE4, FIGURE5, FIGURE6 = (
     )
 )
 FIGURE7 = figure(
-    7, "Mixture D, feature motif: motifs of all rarities", [{"motif": motif, "presence": 0.9} for motif in MIXED]
+    7, "Mixture D, feature motif: motifs of all rarities", [{"motif": motif, "presence": 0.9} for motif in gam.MIXED]
 )
 
 # Cyclical training is about the time that rejection from r takes, so that at scale cpu draws are made in that way too.

@@ -19,11 +19,8 @@ from ebar.maths import divergences
 from ebar.maths.randomness import folded
 from ebar.models.construction import Autoregressive, assemble
 from ebar.objectives import MaximumLikelihood, PolicyGradient, Rounds
-from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.gam.cells import learn
-from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Curves, Layout
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
+from ebar.recipes.pieces import Caption, Cell, Curves, Figure, Figures, Grid, Layout, Recipe, Result, Row
 from ebar.samplers.importance import Importance, systematic
 from ebar.samplers.surrogate import NGram
 from ebar.training.optimisers import Adam, Constant, Cosine

@@ -6,22 +6,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures
+from ebar.recipes.gam import figures as motifs
 from ebar.recipes.gam.cells import ENTROPY, MIXED, PURE, READING, SIZES, STANDARD, cost, of
-from ebar.recipes.gam.figures import (
-    AGAINST_SIZE,
-    GAM,
-    PAPER,
-    REGIMES,
-    SMALL_SIZES,
-    WAYS,
-    beyond,
-    larger_run,
-    motif_grid,
-    regimes,
-)
-from ebar.recipes.layout import Claim, Curves, Layout
-from ebar.recipes.recipe import Cell, Recipe, Result, Row
+from ebar.recipes.gam.figures import AGAINST_SIZE, GAM, PAPER, SMALL_SIZES, WAYS, beyond, larger_run, motif_grid
+from ebar.recipes.pieces import Cell, Claim, Curves, Figure, Figures, Layout, Recipe, Result, Row
+from ebar.recipes.rows import chosen
 from ebar.report.plots import Line, Panel
 
 SEEDS = {"demo": 1, "cpu": 3, "paper": 1}
@@ -106,7 +95,7 @@ def examples(results: Sequence[Result]) -> list[Row]:
     """One string of each model."""
     [(_, result)] = results
     return [
-        Row(name="example", settings={"model": who.replace("P_λ", "P"), "text": text}, value=None, low=None, high=None)
+        Row(name="example", settings={"model": who.replace("P_λ", "P"), "text": text})
         for who, (text, *_) in result["examples"].items()
     ]
 
@@ -115,7 +104,7 @@ def moment_lines(rows: Sequence[Row]) -> list[Panel]:
     """Moments of each feature, in the order of ft."""
     lines = []
     for who in ("truth", "r", "π"):
-        own = [row for row in rows if row.name.startswith("moment of") and row.settings.get("model") == who]
+        own = chosen(rows, "moment of*", {"model": who})
         ends = [[getattr(row, end) or 0.0 for row in own] for end in ("value", "low", "high")]
         places = [float(place) for place in range(1, len(own) + 1)]
         lines.append(Line(name=who, x=places, y=ends[0], low=ends[1], high=ends[2], dashed=who == "truth"))
@@ -202,6 +191,7 @@ def frequency_ratio(result: Mapping[str, Any]) -> float:
     return student / max(r, 1 / 2000)
 
 
+ALL_MOTIFS = all_motifs(5, "1001111", "1011111", "0111111")
 COUNTED: dict[str, Any] = {"about": lambda runs: {"runs": len(runs)}}
 TABLE3 = Recipe(
     title="Overall statistics over motifs and feature sets",
@@ -210,11 +200,7 @@ TABLE3 = Recipe(
     grid=motif_grid(
         {
             "ways": {**WAYS, "paper": [{"matching": "rs", "seed": 0}]},
-            "motif": {
-                "demo": all_motifs(1, "1001111"),
-                "cpu": all_motifs(5, "1001111", "1011111", "0111111"),
-                "paper": all_motifs(5, "1001111", "1011111", "0111111"),
-            },
+            "motif": {"demo": all_motifs(1, "1001111"), "cpu": ALL_MOTIFS, "paper": ALL_MOTIFS},
             "size": SMALL_SIZES,
         }
     ),
@@ -291,7 +277,7 @@ COMPARED = ratios(
 TABLE4 = Recipe(
     title="Two-stage against cyclical training, motif 10001011111000, ft 1001111",
     source=f"{PAPER}, Table 4",
-    grid=regimes(*REGIMES),
+    grid=motifs.regimes(*motifs.REGIMES),
     **{
         **COMPARED,
         "figures": [*COMPARED["figures"], Figures(*SECONDS, by=("matching", "regime", "size"))],

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ebar.build.gam import make_gam
-from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.gam.cells import SHARE, configured, cost, difference
-from ebar.recipes.grid import PARTS, Grid, cell_file
-from ebar.recipes.layout import Claim, Curves, Layout
-from ebar.recipes.recipe import Caption, Cell, Recipe, Row
+from ebar.recipes.grid import PARTS
+from ebar.recipes.pieces import Caption, Cell, Claim, Curves, Figure, Figures, Grid, Layout, Recipe
+from ebar.recipes.training import with_files
 
 # Of German and English: denied, asked, and of Tom, who is in a fifth of Tatoeba.
 AGREEMENTS = ["agrees:nicht|kein|nie=>not|n't|no |never|nothing|nobody|without", r"agrees:\?", "agrees:Tom"]
@@ -68,9 +67,8 @@ def _cell(settings: dict[str, Any]) -> Cell:
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """What `ebar gam --config` makes of the configuration; files are looked for below EBAR_DATA."""
-    tree = cell["configuration"]
-    files = {part: cell_file(tree["data"][part], folder) for part in PARTS}
-    return make_gam(configured({**tree, "data": {**tree["data"], **files}}), folder / "run", page=False)[1].to_dict()
+    tree = {**cell["configuration"], "data": with_files(cell["configuration"]["data"], folder)}
+    return make_gam(configured(tree), folder / "run", page=False)[1].to_dict()
 
 
 def shares(result: Mapping[str, Any]) -> dict[str, str]:
@@ -84,12 +82,6 @@ LESS = {letter: f"CE(r) − CE({letter}), nats per token" for letter in ("P_λ",
 MORE = "agreement of π − r"
 
 
-def items(row: Row, cells: Any) -> str:
-    """What the interval of a single run is over."""
-    pairs = cells[0]["configuration"]["data"]["held_out_limit"]
-    return "training pairs and draws, one training" if row.name == "λ" else f"{pairs:,} test sentences, one training"
-
-
 RECIPE = Recipe(
     title="A GAM of translations: what is denied, asked or said of Tom in the source is so in the translation",
     source="Parshakova et al. 2019, equation 2 (no experiment there); Tatoeba, de→en",
@@ -97,9 +89,7 @@ RECIPE = Recipe(
     run=run_cell,
     figures=Figures(
         *(Figure(name=f"cross-entropy of {letter}", at=cost(letter[0]), shared=ITEMS) for letter in ("r", "P_λ", "π")),
-        *(
-            Figure(name=name, at=f"gains.{letter}", shared=ITEMS) for letter, name in LESS.items()
-        ),
+        *(Figure(name=name, at=f"gains.{letter}", shared=ITEMS) for letter, name in LESS.items()),
         Figure(
             name="agreement", at="moments.{who}.{feature}", each={"feature": shares, "who": WHO}, shared=ITEMS,
             range=SHARE,
@@ -108,7 +98,9 @@ RECIPE = Recipe(
             name=MORE, each={"feature": shares}, shared=ITEMS, range=(-1.0, 1.0),
             at=lambda run, feature: difference(run["moments"]["π"][feature], run["moments"]["r"][feature]),
         ),
-        Figure(name="λ", at="lambda.0.{feature}", each={"feature": shares}),
+        Figure(
+            name="λ", at="lambda.0.{feature}", each={"feature": shares}, items="training pairs and draws, one training"
+        ),
         by=("size",),
     ),
     tables=[
@@ -135,7 +127,7 @@ RECIPE = Recipe(
         Claim(says="π agrees with its source oftener than r", figure=MORE, above=0.0),
     ],
     reading=Caption(
-        items=items,
+        items="{configuration[data][held_out_limit]:,} test sentences, one training",
         shared="A seed decides which pairs are trained on, the first weights and the draws; all seeds are tested on "
         "the same sentences.",
     ),

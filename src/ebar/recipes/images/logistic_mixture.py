@@ -1,22 +1,18 @@
 """A mixture of logistics beside a softmax, over 256 levels of grey, on the same network."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ebar.build.train import build_corpus, train_as
 from ebar.data.images import Images
-from ebar.estimators.moments import weighted_mean
 from ebar.evaluation.cross_entropy import bits_per_dimension, negative_log_scores
-from ebar.models.construction import Autoregressive
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.layout import Claim, Layout, Points
-from ebar.recipes.recipe import Caption, Cell, Recipe, Row
+from ebar.evaluation.means import plain_mean
+from ebar.recipes.earm.images import BITS, SEEN, TRAINING, images_read
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Layout, Points, Recipe
 from ebar.recipes.training import configuration, training_grid
 from ebar.types import Estimate
 
@@ -47,8 +43,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "measures.images": 10_000,
     },
 }  # fmt: skip
-SEEN = 2000  # training images that are measured, at most
-BITS, TRAINING, PARAMETERS = "test bits per dimension", "training bits per dimension", "parameters of the head"
+PARAMETERS = "parameters of the head"
 DIFFERENCE = f"{BITS}, {LOGISTIC} − {SOFTMAX}, paired"
 
 
@@ -67,7 +62,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
             name: {
                 "test": _bits(costs[name], corpus.space.length),
                 "train": bits_per_dimension(model, seen),
-                "parameters": _parameters(model),
+                "parameters": sum(own.numel() for key, own in model.named_parameters() if key.startswith("head.")),
             }
             for name, model in models.items()
         },
@@ -76,18 +71,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
 
 def _bits(costs: Float[Tensor, " images"], dimensions: int) -> Estimate:
     """The mean per dimension, in bits; the interval is over images."""
-    return weighted_mean(torch.zeros_like(costs)[None], costs[None] / (dimensions * math.log(2)))[0]
-
-
-def _parameters(model: Autoregressive) -> int:
-    """Of the head."""
-    return sum(value.numel() for name, value in model.named_parameters() if name.startswith("head."))
-
-
-def _images(row: Row, cells: Sequence[Cell]) -> str:
-    """What the interval of a single run is over."""
-    count = cells[0]["measures"]["images"]
-    return f"{min(SEEN, count) if row.name == TRAINING else count:,} images, one training"
+    return plain_mean(costs / (dimensions * math.log(2)))
 
 
 RECIPE = Recipe(
@@ -105,14 +89,11 @@ RECIPE = Recipe(
         ),
         Figures(Figure(name=DIFFERENCE, at="difference", shared="test images"), by=()),
     ],
-    tables=[
-        Layout(rows=("head",), figures=(BITS, TRAINING, PARAMETERS)),
-        Layout(rows=(), figures=(DIFFERENCE,)),
-    ],
+    tables=[Layout(rows=("head",), figures=(BITS, TRAINING, PARAMETERS)), Layout(rows=(), figures=(DIFFERENCE,))],
     plots=Points(of=[BITS, TRAINING], label="{head}: {figure}", title="Images", x_label="bits per dimension"),
     claims=Claim(says="the mixture of logistics needs fewer bits", figure=DIFFERENCE, below=0.0),
     reading=Caption(
-        items=_images,
+        items=images_read,
         departures=lambda cells: [
             "PixelCNN++ has residual blocks at two resolutions and more, short cuts between them, and dropout on small "
             "images; the network here is a Gated PixelCNN of one resolution. Only the heads are compared.",

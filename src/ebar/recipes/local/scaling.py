@@ -3,7 +3,6 @@
 Dai 2019 (thesis), chapter 5. Time and memory are those of an update: reading a text, its loss and its gradient.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ebar.evaluation.speed import speed
 from ebar.heads.head import target_log_probs
 from ebar.models.construction import Autoregressive, assemble
 from ebar.models.continued import Continued, begin
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.layout import Claim, Curves, Layout, Points
-from ebar.recipes.recipe import Caption, Cell, Recipe
-from ebar.recipes.training import training_grid
+from ebar.recipes.pieces import Caption, Cell, Claim, Curves, Figure, Figures, Layout, Points, Recipe, layouts
+from ebar.recipes.training import SAME_TEXT, training_grid
 from ebar.recipes.xl import cells as xl
-from ebar.recipes.xl.tables import AMOUNT, SEEDS, SHARED, TUNED, scored, trained
+from ebar.recipes.xl.tables import AMOUNT, SEEDS, TUNED, scored, trained
 from ebar.types import Space
 
 FULL = "full attention"
@@ -105,13 +103,9 @@ def gradient_cost(model: nn.Module, loss: Callable[[], Tensor], tokens: int) -> 
         first = loss()
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     size = sum(held for place, held in kept.items() if place not in own)
-    first.backward()  # type: ignore[no-untyped-call]
-    seconds = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        loss().backward()  # type: ignore[no-untyped-call]
-        seconds.append(time.perf_counter() - began)
-    return {"seconds": 1000 * min(seconds) / tokens, "kept": size / tokens / 1024}
+    del first
+    found = speed(lambda: loss().backward(), tokens, runs=REPEATS)  # type: ignore[no-untyped-call]
+    return {"seconds": 1000 / found.tokens_per_second, "kept": size / tokens / 1024}
 
 
 def _noted(tensor: Tensor, kept: dict[int, int]) -> Tensor:
@@ -119,6 +113,14 @@ def _noted(tensor: Tensor, kept: dict[int, int]) -> Tensor:
     if not isinstance(tensor, nn.Parameter):
         kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
     return tensor
+
+
+def curves(*figures: str) -> list[Curves]:
+    """Figures by the length of a text, a line for each model."""
+    return [
+        Curves(of={figure: "{model}"}, by=("model",), x="length", title=figure, log_x=True, log_y=True)
+        for figure in figures
+    ]
 
 
 def _cost(of: str) -> Any:
@@ -152,13 +154,10 @@ RECIPE = Recipe(
     ],
     tables=[
         Layout(rows=("model",), figures=(BITS, FROM_FULL, PARAMETERS)),
-        *(Layout(rows=("model",), columns=("length",), figures=(figure,), caption=figure)
-          for figure in (SECONDS, TIMES, KEPT)),
+        *layouts(("model",), SECONDS, TIMES, KEPT, columns=("length",)),
     ],
     plots=[
-        Points(of=[FROM_FULL], label="{model}", title="Paired over seeds", x_label=FROM_FULL),
-        *(Curves(of={figure: "{model}"}, by=("model",), x="length", title=figure, log_x=True, log_y=True)
-          for figure in (SECONDS, KEPT)),
+        Points(of=[FROM_FULL], label="{model}", title="Paired over seeds", x_label=FROM_FULL), *curves(SECONDS, KEPT),
     ],
     claims=[
         Claim(says="local attention costs more nats than full attention", figure=FROM_FULL, above=0.0),
@@ -172,7 +171,7 @@ RECIPE = Recipe(
         "left out. Times are the fastest of three updates, while the other core was busy.",
     ],
     reading=Caption(
-        shared=SHARED,
+        shared=SAME_TEXT,
         elsewhere=lambda cells: "finetuning, on TPUs",
         departures=lambda cells: [
             "All have the learning rate that suited Transformer-XL on the corpus's test file; figures are of the file "

@@ -1,11 +1,12 @@
 """Table A.14: next words that a mixture of contexts and a mixture of softmaxes expect after the same contexts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ebar.recipes.claims import Claim
 from ebar.recipes.figures import over_seeds
-from ebar.recipes.layout import Claim, Points, list_of_figures
+from ebar.recipes.layout import Points, list_of_figures
 from ebar.recipes.mos.tables import READING, WORDS, departures
 from ebar.recipes.mos.words import MOC, MOS, PAPER, PTB, words
 from ebar.recipes.recipe import Laid, Recipe, Result, Row
@@ -20,11 +21,6 @@ def gains(of_softmaxes: Sequence[Mapping[str, Any]], of_contexts: Sequence[Mappi
     return [
         float(one["log_prob"]) - float(other["log_prob"]) for one, other in zip(of_softmaxes, of_contexts, strict=True)
     ]
-
-
-def written(likeliest: Sequence[Sequence[Any]]) -> str:
-    """Words with their probabilities."""
-    return ", ".join(f"{visible(word)} {chance:.2f}" for word, chance in likeliest)
 
 
 def visible(word: str) -> str:
@@ -42,13 +38,13 @@ def cases(results: Sequence[Result]) -> list[Row]:
         for number, place in enumerate(sorted(range(len(found)), key=lambda row: -sign * found[row])[:SHOWN], 1):
             step = runs[MOS][place]
             shown = {"context": visible(step["context"]), "next word": visible(step["next"])}
-            shown |= {f"{name}, likeliest": written(runs[model][place]["likeliest"])
-                      for name, model in (("MoS", MOS), ("MoC", MOC))}  # fmt: skip
-            rows += [
-                Row(name=f"{kind}, {number}", settings={"what": what, "text": text}, low=None, high=None,
-                    value=found[place] if what == "next word" else None)
-                for what, text in shown.items()
-            ]  # fmt: skip
+            for name, model in (("MoS", MOS), ("MoC", MOC)):
+                likeliest = runs[model][place]["likeliest"]
+                words = ", ".join(f"{visible(word)} {chance:.2f}" for word, chance in likeliest)
+                shown[f"{name}, likeliest"] = words
+            for what, text in shown.items():
+                value = found[place] if what == "next word" else None
+                rows.append(Row(name=f"{kind}, {number}", settings={"what": what, "text": text}, value=value))
     return rows
 
 
@@ -62,12 +58,8 @@ def all_steps(results: Sequence[Result]) -> list[Row]:
     return [over_seeds(BETTER, {}, better), over_seeds(GAIN, {}, [-sum(own) / len(own) for own in every])]
 
 
-def _side_by_side(rows: Sequence[Row], elsewhere: str = "") -> Laid:
-    return list_of_figures([row for row in rows if "what" in row.settings])
-
-
-def _in_all(rows: Sequence[Row], elsewhere: str = "") -> Laid:
-    return list_of_figures([row for row in rows if "what" not in row.settings])
+def _listed(of_cases: bool) -> Callable[[Sequence[Row], str], Laid]:
+    return lambda rows, elsewhere: list_of_figures([row for row in rows if ("what" in row.settings) == of_cases])
 
 
 TABLE_A14 = Recipe(
@@ -76,7 +68,7 @@ TABLE_A14 = Recipe(
     "the steps at which either is better by most",
     grid=words(lambda cell: cell["place"] == PTB and cell["main"] and cell["model"] in (MOS, MOC)),
     figures=[all_steps, cases],
-    tables=[_in_all, _side_by_side],
+    tables=[_listed(False), _listed(True)],
     plots=Points(of=[GAIN], label="all steps", title="MoS − MoC, paired over seeds", x_label=GAIN),
     claims=Claim(says="the mixture of softmaxes has the lower loss at more than half of the steps", figure=BETTER,
                  above=0.5),

@@ -5,7 +5,6 @@ serve, which have up to eight German translations.
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,9 @@ from ebar.evaluation.cross_entropy import cross_entropy
 from ebar.evaluation.dialogue import ORDERS, answer_bleu
 from ebar.models.construction import Autoregressive
 from ebar.recipes.earm.translation import translation_pairs
-from ebar.recipes.figures import Figure, Figures, found
-from ebar.recipes.layout import Layout, Points
+from ebar.recipes.figures import found
 from ebar.recipes.mos.words import PAPER, group, head
-from ebar.recipes.recipe import Caption, Cell, Recipe, Row
+from ebar.recipes.pieces import Caption, Cell, Figure, Figures, Points, Recipe, layouts
 from ebar.recipes.training import trained, training_grid
 from ebar.samplers.beam import decode_contexts
 
@@ -105,27 +103,14 @@ GRID = training_grid(
     seeds={"demo": 1, "cpu": 1, "paper": 3},
 )  # fmt: skip
 SIDES = ("precision", "recall")
-# Perplexity, and precision and recall of BLEU-1 to BLEU-4, here of 100.
-TABLE = {
-    SOFTMAX: (34.657, (24.9, 18.8), (19.3, 15.1), (16.8, 13.3), (14.1, 11.1)),
-    MOC: (33.291, (25.9, 19.8), (20.2, 15.9), (17.6, 14.0), (14.8, 11.7)),
-    MOS: (32.727, (27.2, 20.6), (21.3, 16.6), (18.5, 14.6), (15.7, 12.3)),
+PERPLEXITIES = {SOFTMAX: 34.657, MOC: 33.291, MOS: 32.727}
+# Precision and recall of BLEU-1 to BLEU-4, here of 100.
+BLEUS = {
+    SOFTMAX: ((24.9, 18.8), (19.3, 15.1), (16.8, 13.3), (14.1, 11.1)),
+    MOC: ((25.9, 19.8), (20.2, 15.9), (17.6, 14.0), (14.8, 11.7)),
+    MOS: ((27.2, 20.6), (21.3, 16.6), (18.5, 14.6), (15.7, 12.3)),
 }
 BLEU = "BLEU-{order}, {side}"
-
-
-def _perplexity(result: Mapping[str, Any]) -> Any:
-    cost = found(result, "nats")
-    return cost._replace(value=math.exp(cost.value), low=math.exp(cost.low), high=math.exp(cost.high))
-
-
-def _theirs(row: Mapping[str, Any]) -> float | None:
-    return TABLE[row["model"]][int(row["order"])][SIDES.index(row["side"])]  # type: ignore[index]
-
-
-def items(row: Row, cells: Sequence[Cell]) -> str:
-    """What the interval of a single run is over."""
-    return "test sentences, one training"
 
 
 TABLE_A4 = Recipe(
@@ -136,26 +121,23 @@ TABLE_A4 = Recipe(
     figures=Figures(
         Figure(name="parameters", at="parameters", bare=True),
         Figure(
-            name="perplexity", at=_perplexity, range=(0.0, math.inf), shared="test sentences",
-            paper=lambda row: TABLE[row["model"]][0],
+            name="perplexity", at=lambda result: found(result, "nats").mapped(math.exp), range=(0.0, math.inf),
+            shared="test sentences", paper=PERPLEXITIES,
         ),
         Figure(
-            name=BLEU, at="bleu.{order}.{side}", range=(0.0, 100.0), paper=_theirs, shared="test sentences",
-            each={"order": {str(order): order for order in ORDERS}, "side": {side: side for side in SIDES}},
+            name=BLEU, at="bleu.{order}.{side}", range=(0.0, 100.0), shared="test sentences",
+            each={"order": [str(order) for order in ORDERS], "side": SIDES},
+            paper=lambda row: BLEUS[row["model"]][int(row["order"]) - 1][SIDES.index(row["side"])],
         ),
         by=("model",),
     ),
-    tables=[
-        Layout(rows=("model",), figures=("parameters", "perplexity")),
-        Layout(rows=("model",), figures=("BLEU-1*", "BLEU-2*")),
-        Layout(rows=("model",), figures=("BLEU-3*", "BLEU-4*")),
-    ],
+    tables=layouts(("model",), ("parameters", "perplexity"), ("BLEU-1*", "BLEU-2*"), ("BLEU-3*", "BLEU-4*")),
     plots=[
         Points(of=["perplexity"], label="{model}", title="Test perplexity", x_label="perplexity"),
         Points(of=["BLEU-4*"], label="{model}, {figure}", title="BLEU-4 of five answers", x_label="BLEU"),
     ],
     reading=Caption(
-        items=items,
+        items="test sentences, one training",
         elsewhere=lambda cells: None if cells[0]["corpus"] == SWITCHBOARD else "Switchboard",
         departures=lambda cells: [
             "The thesis does not say how its models were built and trained: ours are Transformers, with mixtures whose "

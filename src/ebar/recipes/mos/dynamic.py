@@ -1,8 +1,6 @@
 """Dynamic evaluation of a pretrained model: SmolLM2-135M on novels by authors that no gradient statistics are of."""
 
-import json
 import math
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,17 +9,19 @@ from ebar.data.text import read_tokens, texts_of
 from ebar.journeys.evaluate import dynamic
 from ebar.models.construction import from_pretrained
 from ebar.recipes.control.tables import write_toy
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.grid import Grid, file_of, toy_file
-from ebar.recipes.layout import Claim, Layout, Points
-from ebar.recipes.recipe import Caption, Cell, Recipe, Row
+from ebar.recipes.grid import file_of, toy_file
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Grid, Layout, Points, Recipe
 from ebar.recipes.residual.configurations import path_of
-from ebar.store.writing import to_json
+from ebar.store.writing import plain
 
 RATIO = "perplexity per token, dynamic ÷ static"
 STATISTICS = "from training text"
 NOVELS = {"text": "gutenberg-novels/test.txt.xz", "training": "gutenberg-novels/train.txt.xz"}
 WAYS: dict[str, Any] = {"gradients": [{"gradients": STATISTICS}, {"gradients": "plain", "plain": True}]}
+RATES = {
+    STATISTICS: {"learning_rate": 1e-5, "decay": 1e-3, "epsilon": 1e-4}, "plain": {"learning_rate": 1e-3, "decay": 0.0},
+}  # fmt: skip
+READ: dict[str, Any] = {"each": {"how": ("static", "dynamic")}, "range": (0.0, math.inf)}
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
@@ -37,14 +37,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
         model, text[: cell["tokens"]], training=None if cell["plain"] else training, tokeniser=tokeniser,
         **cell["rates"][cell["gradients"]], **cell["reading"],
     )  # fmt: skip
-    made: dict[str, Any] = json.loads(to_json({"figures": found.figures, "about": found.about}))
-    return made
-
-
-def items(row: Row, cells: Sequence[Cell]) -> str:
-    """What the interval of a single run is over."""
-    cell = cells[0]
-    return f"{cell['reading']['blocks']} blocks of the first {cell['tokens']:,} tokens, one model"
+    return {"figures": plain(found.figures), "about": plain(found.about)}
 
 
 RECIPE = Recipe(
@@ -61,29 +54,21 @@ RECIPE = Recipe(
             },
             "cpu": {
                 "model": "smollm2", **NOVELS, "lines": 3000, "tokens": 4096, "window": 256,
-                "reading": {"segment": 64, "rows": 4, "batches": 24, "blocks": 16},
-                "rates": {STATISTICS: {"learning_rate": 1e-5, "decay": 1e-3, "epsilon": 1e-4},
-                          "plain": {"learning_rate": 1e-3, "decay": 0.0}},
+                "reading": {"segment": 64, "rows": 4, "batches": 24, "blocks": 16}, "rates": RATES,
             },
             "paper": {
                 "model": "HuggingFaceTB/SmolLM2-135M", **NOVELS, "lines": None, "tokens": None, "window": 1024,
-                "reading": {"segment": 64, "rows": 16, "batches": 1000, "blocks": 30},
-                "rates": {STATISTICS: {"learning_rate": 1e-5, "decay": 1e-3, "epsilon": 1e-4},
-                          "plain": {"learning_rate": 1e-3, "decay": 0.0}},
+                "reading": {"segment": 64, "rows": 16, "batches": 1000, "blocks": 30}, "rates": RATES,
             },
         },
         axes=WAYS,
     ),
     run=run_cell,
     figures=Figures(
-        Figure(
-            name="perplexity per token, {how}", at="figures.perplexity_per_token, {how}", range=(0.0, math.inf),
-            each={"how": {"static": "static", "dynamic": "dynamic"}},
-        ),
+        Figure(name="perplexity per token, {how}", at="figures.perplexity_per_token, {how}", **READ),
         Figure(name=RATIO, at="figures.perplexity, dynamic over static", range=(0.0, math.inf)),
         Figure(
-            name="perplexity per word, {how}", at="figures.perplexity_per_word, line breaks counted, {how}",
-            each={"how": {"static": "static", "dynamic": "dynamic"}}, range=(0.0, math.inf),
+            name="perplexity per word, {how}", at="figures.perplexity_per_word, line breaks counted, {how}", **READ
         ),
         by=("gradients",),
     ),
@@ -91,7 +76,7 @@ RECIPE = Recipe(
     plots=Points(of=[RATIO], label="{gradients}", title=RATIO, x_label="ratio − 1", less=1.0),
     claims=Claim(says="learning from what it has read lowers its perplexity", figure=RATIO, below=1.0),
     reading=Caption(
-        items=items,
+        items="{reading[blocks]} blocks of the first {tokens:,} tokens, one model",
         departures=lambda cells: [
             "The rates were chosen on validation novels, not on the test novels; the thesis has none for this model."
         ],

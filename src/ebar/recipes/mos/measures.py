@@ -77,7 +77,7 @@ def segment_costs(model: Autoregressive, tokens: Int[Tensor, " tokens"], segment
 def summary(costs: Mapping[str, Costs], before: Costs | None = None) -> dict[str, Any]:
     """Nats per token of each part with intervals over blocks; the test perplexity in that `before`, paired."""
     found: dict[str, Any] = {part: mean_over_blocks(own) for part, own in costs.items()}
-    found["ratio"] = None if before is None else _exponential(mean_over_blocks(costs["test"] - before))
+    found["ratio"] = None if before is None else mean_over_blocks(costs["test"] - before).mapped(math.exp)
     return found
 
 
@@ -86,10 +86,6 @@ def mean_over_blocks(costs: Costs) -> Estimate:
     blocks = costs.double().tensor_split(BLOCKS)
     found = over_items([float(block.sum()) for block in blocks], [len(block) for block in blocks])
     return Estimate(found.value, found.low, found.high, float(BLOCKS))
-
-
-def _exponential(cost: Estimate) -> Estimate:
-    return cost._replace(value=math.exp(cost.value), low=math.exp(cost.low), high=math.exp(cost.high))
 
 
 def after_training(
@@ -112,9 +108,7 @@ def _finetuned(cell: Cell, data: Corpus, folder: Path) -> Autoregressive:
     tree, own = cell["configuration"], cell["measures"]["finetune"]
     optimiser = {"kind": "asgd", **own["optimiser"]}
     training = {**tree["training"], **own["training"], "start": str(folder / "run")}
-    config = configuration(
-        tree, folder, optimiser=optimiser, training=training, schedule={"kind": "constant"}
-    )  # fmt: skip
+    config = configuration(tree, folder, optimiser=optimiser, training=training, schedule={"kind": "constant"})
     return train_as(config, folder / "tuned", data=data).model
 
 
@@ -125,9 +119,8 @@ def cached_costs(
     found = {
         part: cache_pointer_cost(model, own, pointer, segment=-(-len(own) // BLOCKS)) for part, own in tokens.items()
     }
-    return {part: own.cached.per_token for part, own in found.items()} | {
-        "ratio": _exponential(found["test"].difference)
-    }
+    ratio = found["test"].difference.mapped(math.exp)
+    return {part: own.cached.per_token for part, own in found.items()} | {"ratio": ratio}
 
 
 def dynamic_costs(

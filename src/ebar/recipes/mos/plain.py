@@ -1,20 +1,18 @@
 """Tables A.3 and A.12: LSTMs without dropout on shuffled news, and on characters, where a softmax is no bottleneck."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures, found
-from ebar.recipes.layout import Claim, Layout, Points
+from ebar.recipes.figures import found
 from ebar.recipes.mos.measures import PLAIN, run_cell
 from ebar.recipes.mos.words import PAPER, SEEDS, STREAM, dropouts, group, head, text
-from ebar.recipes.recipe import Caption, Recipe
-from ebar.recipes.training import training_grid
+from ebar.recipes.pieces import Caption, Claim, Figure, Figures, Points, Recipe, layouts
+from ebar.recipes.training import SAME_TEXT, training_grid
 
 NONE = {**STREAM, **dropouts(embedding=0.0, input=0.0, hidden=0.0, output=0.0, weight=0.0)}
 BASE, MIXED = "Softmax", "MoS"
 PARTS = ("train", "validation", "test")
-BLOCKS = "blocks of the test text"
 
 
 def _cost(result: Mapping[str, Any], part: str) -> float:
@@ -29,25 +27,23 @@ def _model(name: str, components: int, **sizes: int) -> dict[str, Any]:
 
 def _reading(corpus: str, said: str, *departures: str) -> Caption:
     return Caption(
-        shared="All seeds are trained and tested on the same text: an interval over seeds alone holds the error of "
-        "training and not that of which text was tested.",
+        shared=SAME_TEXT,
         elsewhere=lambda cells: None if cells[0]["corpus"] == corpus else said,
         departures=lambda cells: list(departures),
     )
 
 
 def _figures(
-    name: str, unit: Any, paper: Mapping[str, Sequence[float]], against: str, rivals: Mapping[str, Any]
+    name: str, unit: Callable[[float], float], paper: Mapping[str, Sequence[float]], against: str
 ) -> Figures:  # fmt: skip
     """A figure of each part, and the test figure in that of the softmax, paired by seed."""
     return Figures(
         Figure(name="parameters", at="parameters", bare=True),
         Figure(
-            name=name, at=lambda result, part: unit(_cost(result, part)), range=(0.0, math.inf),
-            each={"part": {part: part for part in PARTS}},
+            name=name, at=lambda result, part: unit(_cost(result, part)), range=(0.0, math.inf), each={"part": PARTS},
             paper=lambda row: paper[row["model"]][PARTS.index(row["part"])] if row["model"] in paper else None,
         ),
-        Figure(name=against, at=lambda result: unit(_cost(result, "test")), over=rivals, range=(0.0, math.inf)),
+        Figure(name=against, at=lambda run: unit(_cost(run, "test")), over={"model": BASE}, range=(0.0, math.inf)),
         by=("model",),
     )  # fmt: skip
 
@@ -82,11 +78,9 @@ TABLE_A3 = Recipe(
     grid=training_grid({**NONE, "data.tokeniser": "words"}, {"model": NEWS_MODELS}, scales=NEWS, seeds=SEEDS),
     run=run_cell,
     figures=_figures(
-        "perplexity, {part}", math.exp, {BASE: (41.47, 43.86, 42.77), MIXED: (36.39, 38.01, 37.10)}, TABLE_A3_AGAINST,
-        {"model": BASE},
+        "perplexity, {part}", math.exp, {BASE: (41.47, 43.86, 42.77), MIXED: (36.39, 38.01, 37.10)}, TABLE_A3_AGAINST
     ),
-    tables=[Layout(rows=("model",), figures=("parameters", "perplexity,*")),
-            Layout(rows=("model",), figures=(TABLE_A3_AGAINST,))],
+    tables=layouts(("model",), ("parameters", "perplexity,*"), (TABLE_A3_AGAINST,)),
     plots=Points(of=[TABLE_A3_AGAINST], label="{model}", title="Paired over seeds", x_label="ratio − 1", less=1.0),
     claims=Claim(says="the mixture has a lower perplexity", figure=TABLE_A3_AGAINST, below=1.0),
     reading=_reading(
@@ -144,11 +138,8 @@ TABLE_A12 = Recipe(
         seeds=SEEDS,
     ),
     run=run_cell,
-    figures=_figures(
-        "bits per character, {part}", lambda nats: nats / math.log(2), BITS, TABLE_A12_AGAINST, {"model": BASE}
-    ),
-    tables=[Layout(rows=("model",), figures=("parameters", "bits per character,*")),
-            Layout(rows=("model",), figures=(TABLE_A12_AGAINST,))],
+    figures=_figures("bits per character, {part}", lambda nats: nats / math.log(2), BITS, TABLE_A12_AGAINST),
+    tables=layouts(("model",), ("parameters", "bits per character,*"), (TABLE_A12_AGAINST,)),
     plots=Points(of=[TABLE_A12_AGAINST], label="{model}", title="Paired over seeds", x_label="ratio − 1", less=1.0),
     claims=Claim(says="with few characters a mixture gains less than 1 %", figure=TABLE_A12_AGAINST, above=0.99),
     reading=_reading(

@@ -5,20 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures, found
-from ebar.recipes.layout import Claim, Curves, Layout, Points
+from ebar.recipes.figures import found
 from ebar.recipes.mos.measures import CACHED, DYNAMIC, PLAIN, TUNED, run_cell
 from ebar.recipes.mos.words import MOC, MOS, MOS_SETTINGS, NGRAM, PAPER, PTB, RUNS, SOFTMAX, WIDE, WT2, words
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
+from ebar.recipes.pieces import Caption, Cell, Claim, Curves, Figure, Figures, Layout, Points, Recipe, Result, layouts
+from ebar.recipes.training import SAME_TEXT
 
 WORDS: dict[str, Any] = {"run": run_cell, "runs": RUNS}
 BLOCKS = "blocks of the test text"
-PARTS: dict[str, Any] = {"each": {"part": {"validation": "validation", "test": "test"}}}
-
-
-def items(row: Row, cells: Sequence[Cell]) -> str:
-    """What the interval of a single run is over."""
-    return f"{BLOCKS}, one training"
+AMOUNT = (0.0, math.inf)
+PARTS: dict[str, Any] = {"each": {"part": ("validation", "test")}, "range": AMOUNT}
 
 
 def elsewhere(cells: Sequence[Cell]) -> str | None:
@@ -47,9 +43,8 @@ def departures(cells: Sequence[Cell]) -> list[str]:
 
 
 READING = Caption(
-    items=items,
-    shared="All seeds are trained and tested on the same text: an interval over seeds alone holds the error of "
-    "training and not that of which text was tested.",
+    items=f"{BLOCKS}, one training",
+    shared=SAME_TEXT,
     elsewhere=elsewhere,
     departures=departures,
 )
@@ -77,15 +72,10 @@ def evaluated(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
         yield {**cell, "evaluation": name}, {**own, "parameters": result["parameters"]}
 
 
-def perplexity(result: Mapping[str, Any], part: str) -> float | None:
+def perplexity(result: Mapping[str, Any], part: str = "test") -> float | None:
     """Of validation or test text, where it was read."""
     cost = found(result, "{part}", part=part) if part in result else None
     return None if cost is None else math.exp(cost.value)
-
-
-def test_perplexity(result: Mapping[str, Any]) -> float | None:
-    """Of the test text."""
-    return perplexity(result, "test")
 
 
 def _of_part(table: Mapping[Any, Sequence[float]]) -> Any:
@@ -101,16 +91,12 @@ def perplexities(place: str, table: Mapping[Any, Sequence[float]], title: str, s
         grid=words(lambda cell: cell["place"] == place and cell["main"] and cell["model"] in (SOFTMAX, MOS)),
         figures=Figures(
             Figure(name="parameters", at="parameters", where={"evaluation": PLAIN}, bare=True),
-            Figure(name=PERPLEXITY, at=perplexity, paper=_of_part(table), range=(0.0, math.inf), **PARTS),
-            Figure(name=RATIO, at="ratio", shared=BLOCKS, range=(0.0, math.inf)),
-            Figure(name=AGAINST, at=test_perplexity, where={"model": MOS}, over={"model": SOFTMAX},
-                   range=(0.0, math.inf)),
+            Figure(name=PERPLEXITY, at=perplexity, paper=_of_part(table), **PARTS),
+            Figure(name=RATIO, at="ratio", shared=BLOCKS, range=AMOUNT),
+            Figure(name=AGAINST, at=perplexity, where={"model": MOS}, over={"model": SOFTMAX}, range=AMOUNT),
             by=("model", "evaluation"), parts=evaluated,
         ),
-        tables=[
-            Layout(rows=("model", "evaluation"), figures=("parameters", "perplexity,*")),
-            Layout(rows=("model", "evaluation"), figures=(RATIO, AGAINST)),
-        ],
+        tables=layouts(("model", "evaluation"), ("parameters", "perplexity,*"), (RATIO, AGAINST)),
         plots=[
             Points(of=[RATIO], label="{model}, {evaluation}", title=RATIO, x_label="ratio − 1", less=1.0),
             Points(of=[AGAINST], label="{evaluation}", title=AGAINST, x_label="ratio − 1", less=1.0),
@@ -160,16 +146,13 @@ TABLE_A5 = Recipe(
     figures=Figures(
         Figure(name="parameters", at="parameters", bare=True),
         Figure(
-            name=PERPLEXITY, at=perplexity, range=(0.0, math.inf), **PARTS,
+            name=PERPLEXITY, at=perplexity, **PARTS,
             paper=lambda row: ABLATION.get((row["place"], row["model"]), (None, None))[row["part"] == "test"],
         ),
-        Figure(name=WORSE, at=test_perplexity, over={"model": MOS}, range=(0.0, math.inf)),
+        Figure(name=WORSE, at=perplexity, over={"model": MOS}, range=AMOUNT),
         by=("corpus", "model"), parts=as_trained,
     ),
-    tables=[
-        Layout(rows=("corpus", "model"), figures=("parameters", "perplexity,*")),
-        Layout(rows=("corpus", "model"), figures=(WORSE,)),
-    ],
+    tables=layouts(("corpus", "model"), ("parameters", "perplexity,*"), (WORSE,)),
     plots=Points(of=[WORSE], label="{corpus}, {model}", title=WORSE, x_label="ratio − 1", less=1.0),
     claims=[
         Claim(says=f"the mixture of softmaxes is better than {model}", figure=WORSE, above=1.0, where={"model": model})
@@ -206,12 +189,10 @@ def ranked(cell: Cell, result: dict[str, Any]) -> Iterator[Result]:
     yield cell, {**result, **own, "ranks": result["rank"], "past": past, "cost": cost}
 
 
-def _test_perplexity(result: Mapping[str, Any]) -> float:
-    return math.exp(found(result, "cost").value)
-
-
-SHAPE = Figure(name="contexts", at="contexts", bare=True), Figure(name="words", at="words", bare=True)
-SIZE = Figure(name="parameters", at="parameters", bare=True)
+TEST_PERPLEXITY = Figure(
+    name="test perplexity", at=lambda result: math.exp(found(result, "cost").value), range=AMOUNT
+)  # fmt: skip
+SIZES = [Figure(name=name, at=name, bare=True) for name in ("parameters", "contexts", "words")]
 MEASURED = words(lambda cell: cell["place"] == PTB and cell["main"])
 
 TABLE_A6 = Recipe(
@@ -219,21 +200,20 @@ TABLE_A6 = Recipe(
     source=f"{PAPER}, Table A.6 (Penn Treebank); at scale cpu the runs of mos/table_a5",
     grid=MEASURED,
     figures=Figures(
-        SIZE, *SHAPE,
+        *SIZES,
         Figure(name=BOUND, at="bound", bare=True),
         Figure(
             name=RANK, at=lambda result, part: result["ranks"].get(part, {}).get("rank"),
-            paper=lambda row: RANKS.get(row["model"]), range=(0.0, math.inf), **PARTS,
+            paper=lambda row: RANKS.get(row["model"]), **PARTS,
         ),
         Figure(name=PAST, at="past"),
-        Figure(name=ABOVE, at="above", range=(0.0, math.inf)),
-        Figure(name="test perplexity", at=_test_perplexity, range=(0.0, math.inf)),
+        Figure(name=ABOVE, at="above", range=AMOUNT),
+        TEST_PERPLEXITY,
         by=("model",), parts=ranked,
     ),
-    tables=[
-        Layout(rows=("model",), figures=("parameters", "contexts", "words", BOUND, "rank,*")),
-        Layout(rows=("model",), figures=(PAST, ABOVE, "test perplexity")),
-    ],
+    tables=layouts(
+        ("model",), ("parameters", "contexts", "words", BOUND, "rank,*"), (PAST, ABOVE, "test perplexity")
+    ),
     plots=Points(of=[ABOVE], label="{model}", title=ABOVE, x_label="number"),
     claims=[
         *(Claim(says=f"the rank of {model} is at most d + 2", figure=PAST, below=0.5, where={"model": model})
@@ -249,23 +229,19 @@ TABLE_A7 = Recipe(
     source=f"{PAPER}, Table A.7 (Penn Treebank, other sizes fixed); at scale cpu sizes chosen for equal parameters",
     grid=words(lambda cell: cell["place"] == PTB and cell["model"] == MOS),
     figures=Figures(
-        SIZE, *SHAPE,
-        Figure(name="rank", at="rank", range=(0.0, math.inf),
-               paper={k: rank for k, (rank, _) in BY_COMPONENTS.items()}),
+        *SIZES,
+        Figure(name="rank", at="rank", range=AMOUNT, paper={k: rank for k, (rank, _) in BY_COMPONENTS.items()}),
         Figure(name=SHORT, at=lambda result: result["rank"] - result["full"]),
-        Figure(name=ABOVE, at="above", range=(0.0, math.inf)),
+        Figure(name=ABOVE, at="above", range=AMOUNT),
         Figure(name=MORE, at="above", minus=lambda cell: {"components": cell["fewer"]}),
-        Figure(name="test perplexity", at=_test_perplexity, range=(0.0, math.inf),
-               paper={k: perplexity for k, (_, perplexity) in BY_COMPONENTS.items()}),
+        replace(TEST_PERPLEXITY, paper={k: perplexity for k, (_, perplexity) in BY_COMPONENTS.items()}),
         by=("components",), parts=ranked,
     ),
-    tables=[
-        Layout(rows=("components",), figures=("parameters", "contexts", "words", "rank", "test perplexity")),
-        Layout(rows=("components",), figures=(SHORT, ABOVE, MORE)),
-    ],
+    tables=layouts(
+        ("components",), ("parameters", "contexts", "words", "rank", "test perplexity"), (SHORT, ABOVE, MORE)
+    ),
     plots=[
-        Curves(of={ABOVE: "mixture of softmaxes"}, x="components", title=ABOVE),
-        Curves(of={"test perplexity": "mixture of softmaxes"}, x="components", title="test perplexity"),
+        Curves(of={name: "mixture of softmaxes"}, x="components", title=name) for name in (ABOVE, "test perplexity")
     ],
     claims=[
         Claim(says="a mixture of softmaxes has full rank", figure=SHORT, above=-0.5),
@@ -277,15 +253,13 @@ TABLE_A7 = Recipe(
 
 # Figure A.1 and Table A.11 ------------------------------------------------------------------------------------------
 
-BELOW, THRESHOLD = "share of singular values at or below", "of the largest"
-
-
+BELOW = "share of singular values at or below"
 FIGURE_A1 = Recipe(
     title="How singular values are spread, in units of the largest",
     source=f"{PAPER}, Figure A.1 (Penn Treebank), a picture without figures; at scale cpu the runs of mos/table_a5",
     grid=words(lambda cell: cell["place"] == PTB and cell["model"] in (SOFTMAX, MOC, MOS)),
     figures=Figures(
-        Figure(name=ABOVE, at="above", range=(0.0, math.inf)),
+        Figure(name=ABOVE, at="above", range=AMOUNT),
         Figure(
             name=BELOW, at="below.{threshold}.1", range=(0.0, 1.0),
             each={"threshold": lambda result: {float(x): place for place, (x, _) in enumerate(result["below"])}},
@@ -294,7 +268,7 @@ FIGURE_A1 = Recipe(
     ),
     tables=[
         Layout(rows=("model", "components"), figures=(ABOVE,)),
-        Layout(rows=("threshold",), columns=("model", "components"), figures=(BELOW,), caption=BELOW),
+        *layouts(("threshold",), BELOW, columns=("model", "components")),
     ],
     plots=Curves(
         of={BELOW: "{model}, {components}"}, x="threshold", x_label="normalised singular value", title=BELOW,
@@ -318,7 +292,7 @@ TABLE_A11 = Recipe(
     grid=MEASURED,
     figures=Figures(
         Figure(
-            name=DIVERGENCE, at=lambda result, part: result["divergence"].get(part), range=(0.0, math.inf), **PARTS,
+            name=DIVERGENCE, at=lambda result, part: result["divergence"].get(part), **PARTS,
             paper=lambda row: DIVERGENCES.get(row["model"], (None, None))[row["part"] == "test"],
         ),
         Figure(name=APART, at=lambda result: found(result, "divergence.test").value, minus={"model": SOFTMAX}),

@@ -1,8 +1,7 @@
 """Table A.13: how much longer a training step takes with a mixture of softmaxes, at the same batch size."""
 
-import time
 from collections.abc import Mapping, Sequence
-from itertools import chain, count
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +10,10 @@ import torch
 from ebar.build.train import build_corpus, build_model
 from ebar.journeys.train import training_batches
 from ebar.objectives.scheduled_sampling import MaximumLikelihood
-from ebar.recipes.earm.timing import median_row, update
-from ebar.recipes.layout import Claim, Layout, Points
-from ebar.recipes.mos.words import (
-    COMMON,
-    PAPER,
-    PENN_MOS,
-    PENN_SOFTMAX,
-    PTB,
-    TOY,
-    TOY_MIXTURES,
-    TOY_SOFTMAX,
-    WIKITEXT2_MOS,
-    WIKITEXT2_SOFTMAX,
-    WT2,
-    dropouts,
-    group,
-    head,
-    text,
-)
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
+from ebar.recipes.earm.timing import endless, median_row, ratios, taking_turns, update
+from ebar.recipes.mos import words
+from ebar.recipes.mos.words import COMMON, PAPER, PTB, WT2, dropouts, group, head, text
+from ebar.recipes.pieces import Caption, Cell, Claim, Layout, Points, Recipe, Result, Row
 from ebar.recipes.training import configuration, grouped_options, training_grid
 from ebar.training.streams import Columns, OnStream
 from ebar.types import Clock
@@ -67,9 +50,10 @@ QUARTER = {
     **text("wikitext-2", "txt.xz", length=70, vocabulary=10_000, limit=50_000, held_out_limit=5000),
     "training.batch_size": 10, **dropouts(embedding=0.1, input=0.4, hidden=0.2, output=0.4, weight=0.5),
 }  # fmt: skip
-FULL = {"length": 70, "vocabulary": None, "limit": None, "held_out_limit": None}
 PLACES = {
-    "demo": [{**TOY, "place": WT2, "models": _models(TOY_SOFTMAX, TOY_MIXTURES), "measures.rounds": 6}],
+    "demo": [{
+        **words.TOY, "place": WT2, "measures.rounds": 6, "models": _models(words.TOY_SOFTMAX, words.TOY_MIXTURES),
+    }],
     # A quarter of each width of the authors' models.
     "cpu": [{
         **QUARTER, "place": WT2, "measures.rounds": 12,
@@ -79,20 +63,18 @@ PLACES = {
         ),
     }],
     "paper": [
-        {**text("penn", "txt", **FULL), "corpus": PTB, "place": PTB, "training.batch_size": 12, "measures.rounds": 100,
-         "models": _models(_layers(PENN_SOFTMAX), dict.fromkeys((5, 10, 15), _layers(PENN_MOS)))},
-        {**text("wikitext-2", "txt.xz", **FULL), "corpus": WT2, "place": WT2, "training.batch_size": 15,
+        {**text("penn", "txt", **words.WORDS), "corpus": PTB, "place": PTB, "training.batch_size": 12,
          "measures.rounds": 100,
-         "models": _models(_layers(WIKITEXT2_SOFTMAX), dict.fromkeys((5, 10, 15), _layers(WIKITEXT2_MOS)))},
+         "models": _models(_layers(words.PENN_SOFTMAX), dict.fromkeys((5, 10, 15), _layers(words.PENN_MOS)))},
+        {**text("wikitext-2", "txt.xz", **words.WORDS), "corpus": WT2, "place": WT2, "training.batch_size": 15,
+         "measures.rounds": 100,
+         "models": _models(_layers(words.WIKITEXT2_SOFTMAX), dict.fromkeys((5, 10, 15), _layers(words.WIKITEXT2_MOS)))},
     ],
 }  # fmt: skip
 
 
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
-    """Seconds of each step; models take turns on the same batches, so that a busy machine slows all or none.
-
-    Those of the first round, which warms the caches, are left out.
-    """
+    """Seconds of each step; models take turns on the same batches."""
     tree = cell["configuration"]
     configs = {name: configuration({**tree, **own}, folder) for name, own in cell["models"].items()}
     first = configs[SOFTMAX]
@@ -103,18 +85,13 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     models = {name: build_model(own, corpus.space, corpus.shape).train() for name, own in configs.items()}
     objectives = {name: OnStream.of(MaximumLikelihood(model=model), model, batches) for name, model in models.items()}
     optimisers = {name: torch.optim.SGD(model.parameters(), 1.0) for name, model in models.items()}
-    generator, clock = torch.Generator().manual_seed(cell["seed"]), Clock(0, 0)
-    stream = chain.from_iterable(batches.at(epoch, 0) for epoch in count())
-    seconds: dict[str, list[float]] = {name: [] for name in models}
-    for number in range(cell["measures"]["rounds"] + 1):
-        batch = next(stream)
-        for name, objective in objectives.items():
-            begin = time.perf_counter()
-            update(objective, batch, clock, optimisers[name], generator)
-            if number:
-                seconds[name].append(time.perf_counter() - begin)
+    generator = torch.Generator().manual_seed(cell["seed"])
+    updates = {
+        name: partial(update, objective, clock=Clock(0, 0), optimiser=optimisers[name], generator=generator)
+        for name, objective in objectives.items()
+    }
     sizes = {name: sum(parameter.numel() for parameter in model.parameters()) for name, model in models.items()}
-    return {"seconds": seconds, "parameters": sizes}
+    return {"seconds": taking_turns(updates, endless(batches), cell["measures"]["rounds"]), "parameters": sizes}
 
 
 def figures(results: Sequence[Result]) -> list[Row]:
@@ -122,15 +99,14 @@ def figures(results: Sequence[Result]) -> list[Row]:
     rows = []
     for cell, result in results:
         times = {name: [float(one) for one in own] for name, own in result["seconds"].items()}
-        place = cell["place"]
         for name, own in times.items():
             settings = {"corpus": cell["corpus"], "model": name}
             size = float(result["parameters"][name])
             rows.append(Row(name="parameters", settings=settings, value=size, low=size, high=size))
             rows.append(median_row(SECONDS, settings, own, None))
             if name != SOFTMAX:
-                ratios = [one / other for one, other in zip(own, times[SOFTMAX], strict=True)]
-                rows.append(median_row(SLOWDOWN, settings, ratios, SAME_BATCH.get((place, name))))
+                theirs = SAME_BATCH.get((cell["place"], name))
+                rows.append(median_row(SLOWDOWN, settings, ratios(times, name, SOFTMAX), theirs))
     return rows
 
 
@@ -147,7 +123,7 @@ TABLE_A13 = Recipe(
         Claim(says="… 15 softmaxes by less than 15 times", figure=SLOWDOWN, below=15.0, where={"model": "MoS-15"}),
     ],
     reading=Caption(
-        items=lambda row, cells: f"{cells[0]['measures']['rounds']} rounds of one run (sign test)",
+        items="{measures[rounds]} rounds of one run (sign test)",
         elsewhere=lambda cells: "one GPU, the authors' sizes",
         departures=lambda cells: [ALL_SAID],
     ),

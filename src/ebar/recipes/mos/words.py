@@ -59,11 +59,8 @@ def place(
     counts = sorted(mixtures)
     found: list[dict[str, Any]] = [{"model": SOFTMAX, "main": True, **shared, **softmax, **head(1), **tuned[SOFTMAX]}]
     for components in counts:
-        own = {
-            **shared,
-            **mixtures[components],
-            "fewer": max([k for k in counts if k < components], default=components),
-        }
+        fewer = max([k for k in counts if k < components], default=components)
+        own = {**shared, **mixtures[components], "fewer": fewer}
         model = {**own, "model": MOS, "main": components == main, **head(components, dropout=dropout)}
         found.append({**model, **(tuned[MOS] if components == main else {})})
         if ablations and components == main:
@@ -126,10 +123,7 @@ SLICE_MIXTURES = {
     for components, hidden in ((2, 185), (3, 183), (5, 179), (10, 168))
 }
 # More words, for the two models of Table A.2.
-LARGER = {
-    **SLICE, "corpus": "WikiText-2, 5,000 words", "data.vocabulary": 5000,
-    **NO_MATRIX,
-}  # fmt: skip
+LARGER = {**SLICE, "corpus": "WikiText-2, 5,000 words", "data.vocabulary": 5000, **NO_MATRIX}
 
 # The authors' settings ----------------------------------------------------------------------------------------------
 
@@ -150,16 +144,12 @@ def _trained(learning_rate: float, batch: int, epochs: int) -> dict[str, Any]:
     return {"optimiser.learning_rate": learning_rate, **group("training", batch_size=batch, epochs=epochs)}
 
 
-PENN_SOFTMAX = {
-    **SOFTMAX_SIZES, **dropouts(**MOS_DROPOUTS, input=0.4, hidden=0.25), **_trained(30.0, 20, 500),
-}  # fmt: skip
+PENN_SOFTMAX = {**SOFTMAX_SIZES, **dropouts(**MOS_DROPOUTS, input=0.4, hidden=0.25), **_trained(30.0, 20, 500)}
 PENN_MOS = {
     **group("backbone", embedding=280, hidden=960, last=620), **dropouts(**MOS_DROPOUTS, input=0.4, hidden=0.225),
     **_trained(20.0, 12, 1000),
 }  # fmt: skip
-WIKITEXT2_SOFTMAX = {
-    **SOFTMAX_SIZES, **dropouts(**MOS_DROPOUTS, input=0.65, hidden=0.2), **_trained(30.0, 80, 750),
-}  # fmt: skip
+WIKITEXT2_SOFTMAX = {**SOFTMAX_SIZES, **dropouts(**MOS_DROPOUTS, input=0.65, hidden=0.2), **_trained(30.0, 80, 750)}
 WIKITEXT2_MOS = {
     **group("backbone", embedding=300, hidden=1150, last=650), **dropouts(**MOS_DROPOUTS, input=0.55, hidden=0.2),
     **_trained(15.0, 15, 1000),

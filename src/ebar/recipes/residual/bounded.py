@@ -8,11 +8,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures, over_items
-from ebar.recipes.layout import Claim, Layout, Points, chosen
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Layout, Points, Recipe, Result, Row, layouts
+from ebar.recipes.residual import reading
 from ebar.recipes.residual.perplexity import joint_perplexity
-from ebar.recipes.residual.reading import BY_TASK, MODEL, NAMES, RUNS, TASK, cell_of, energy_results
+from ebar.recipes.residual.reading import BASES, BY_TASK, MODEL, NAMES, RUNS, TASK, cell_of, energy_results
+from ebar.recipes.rows import chosen
 from ebar.types import Estimate
 
 PERPLEXITY, CERTIFIED = "perplexity per token", "perplexity per token, certified for these prefixes"
@@ -25,8 +25,7 @@ PAIRED = "nats per token, bounded − as it is"
 
 def _bounded(cell: Cell, result: dict[str, Any]) -> list[Result]:
     """Every seed of every energy that is bounded."""
-    runs = energy_results(cell, result)
-    return [run for run in runs if run[1]["evaluation"]["perplexity"]["certified"] is not None]
+    return [run for run in energy_results(cell, result) if run[1]["evaluation"]["perplexity"]["certified"] is not None]
 
 
 def _interval(run: Mapping[str, Any], what: str) -> Estimate | None:
@@ -55,12 +54,10 @@ def _price(results: Sequence[Result]) -> list[Row]:
     for cell, result in results:
         pair = [result["energies"].get(kind) for kind in ("pretrained_bounded", "pretrained_base")]
         if None not in pair:
-            bounded, raw = (runs[0]["gains"] for runs in pair)
+            gains = [reading.less(*(runs[0]["gains"] for runs in pair))]
+            about = {"base": BASES[cell["base"]], "corpus": cell["corpus"]}
             tokens = result["rivals"]["base"]["tokens"]
-            value, low, high = over_items([a - b for a, b in zip(bounded, raw, strict=True)], tokens)
-            about = {"base": energy_results(cell, result)[0][0]["base"], "corpus": cell["corpus"]}
-            over = f"{len(tokens)} prefixes, one seed of each"
-            rows.append(Row(name=PAIRED, settings=about, value=value, low=low, high=high, over=over))
+            rows.append(reading.over_both(PAIRED, about, gains, tokens, one="one seed of each"))
     return rows
 
 
@@ -106,8 +103,7 @@ RECIPE = Recipe(
         _price,
     ],
     tables=[
-        Layout(rows=(*MODEL, "energy seed"), figures=[PERPLEXITY, CERTIFIED, HERE, ELSEWHERE]),
-        Layout(rows=(*MODEL, "energy seed"), figures=[WIDTH, BOUND, LIGHT]),
+        *layouts((*MODEL, "energy seed"), [PERPLEXITY, CERTIFIED, HERE, ELSEWHERE], [WIDTH, BOUND, LIGHT]),
         Layout(rows=TASK, figures=[PAIRED]),
     ],
     plots=Points(

@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ebar.maths.importance import all_warnings
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.layout import Claim, Layout, Points, chosen
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Layout, Points, Recipe, Result, Row, layouts
 from ebar.recipes.residual.reading import MODEL, PAPER, RUNS, cell_of, prefixes_of, with_part
+from ebar.recipes.rows import chosen
 
 SAME, OWN = "one, trained against the base", "each trained against its own"
 RATE, ACCURACY = "false positive rate", "accuracy"
@@ -91,7 +90,7 @@ FOOLING = Recipe(
     figures=judged,
     tables=[
         Layout(rows=(*MODEL, "judge"), columns=("figure", "system"), figures=[RATE, ACCURACY]),
-        Layout(rows=MODEL, columns=("judge",), figures=[FOOLED], caption=FOOLED),
+        *layouts(MODEL, FOOLED, columns=("judge",)),
     ],
     plots=Points(
         of=[FOOLED], label="{base}, {corpus}, {model}; {judge}", x_label="joint − base",
@@ -115,7 +114,6 @@ SHOWN = {
     ENERGY_GAP: "gap", "share taken for real": "fooled", "unique share of bigrams": "unique",
     "share of words that have been there before": "repeated",
 }  # fmt: skip
-SHARES = list(SHOWN)[1:]
 
 
 def _ks(cell: Cell, result: dict[str, Any]) -> list[Result]:
@@ -131,15 +129,13 @@ def _ks(cell: Cell, result: dict[str, Any]) -> list[Result]:
 TOP_K = Recipe(
     title="Top-k joint sampling",
     source=f"{PAPER}, Algorithm 1, whose n and k the document does not give",
-    figures=[
-        Figures(
-            *(
-                Figure(name=name, at=lambda run, key=key: run.get(key), range=(0.0, 1.0) if name in SHARES else None)
-                for name, key in SHOWN.items()
-            ),
-            by=(*MODEL, "k", "text"), parts=_ks,
-        )
-    ],
+    figures=Figures(
+        *(
+            Figure(name=name, at=lambda run, key=key: run.get(key), range=None if key == "gap" else (0.0, 1.0))
+            for name, key in SHOWN.items()
+        ),
+        by=(*MODEL, "k", "text"), parts=_ks,
+    ),
     tables=Layout(rows=(*MODEL, "k", "text"), figures=list(SHOWN)),
     plots=Points(
         of=[ENERGY_GAP], label="{model}, k = {k}, {text}", x_label="mean energy − that of data",

@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures, crossed
-from ebar.recipes.layout import Claim, Layout, Points, chosen
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
-from ebar.recipes.residual.reading import BY_TASK, MODEL, PAPER, RUNS, cell_of, with_part
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Layout, Points, Recipe, Result, Row
+from ebar.recipes.residual.reading import BY_TASK, MODEL, PAPER, RUNS, cell_of, less, over_both, with_part
 from ebar.recipes.residual.students import DATA, GRADIENT, JOINT, OWN
+from ebar.recipes.rows import chosen
 
 # Students ---------------------------------------------------------------------------------------------------------
 
@@ -21,22 +20,16 @@ COMPARED = ((STUDENTS[JOINT], STUDENTS[OWN]), (STUDENTS[GRADIENT], STUDENTS[OWN]
 def _gains(result: Result, about: Cell, run: dict[str, Any]) -> Iterator[Row]:
     """Over the seeds of the students and the prefixes that they share."""
     tokens, settings = result[1]["rivals"]["base"]["tokens"], {key: about[key] for key in MODEL}
+    over = {"seeds": "students", "one": "one training"}
     gains = {FIRST: [run["gains"]], **{STUDENTS[way]: own for way, own in run["distilled"]["gains"].items()}}
     if run["distilled"]["again"] is not None:
         gains[AGAIN] = [run["distilled"]["again"]]
     for name, own in gains.items():
-        yield _row(GAIN, {**settings, "of": name}, own, tokens)
+        yield over_both(GAIN, {**settings, "of": name}, own, tokens, **over)
     for one, other in COMPARED:
         if one in gains and other in gains:
-            pairs = zip(gains[one], gains[other], strict=True)
-            several = [[a - b for a, b in zip(*pair, strict=True)] for pair in pairs]
-            yield _row(PAIRED.format(one=one, other=other), settings, several, tokens)
-
-
-def _row(name: str, settings: dict[str, Any], several: list[list[float]], tokens: list[int]) -> Row:
-    found, seeds, count = crossed(several, tokens), len(several), f"{len(tokens)} prefixes"
-    over = f"{seeds} students and {count}, which they share" if seeds > 1 else f"{count}, one training"
-    return Row(name=name, settings=settings, value=found.value, low=found.low, high=found.high, over=over)
+            several = [less(*pair) for pair in zip(gains[one], gains[other], strict=True)]
+            yield over_both(PAIRED.format(one=one, other=other), settings, several, tokens, **over)
 
 
 def _why(rows: Sequence[Row]) -> list[str]:
@@ -52,18 +45,15 @@ def _why(rows: Sequence[Row]) -> list[str]:
     ]
     if len(better) == len(joint):
         return said
+    why = "Why the student does not gain is not known: the data teach the base in some cases and not in others."
     if not gained:
-        said.append(
+        why = (
             "Why the student does not gain: the base. It is what maximum likelihood finds in a network of its size, "
             "and so many texts move it nowhere, be they the data themselves."
         )
     elif len(gained) == len(taught):
-        said.append("Why the student does not gain: the draws. As many texts of the data do move the base down.")
-    else:
-        said.append(
-            "Why the student does not gain is not known: the data teach the base in some cases and not in others."
-        )
-    return said
+        why = "Why the student does not gain: the draws. As many texts of the data do move the base down."
+    return [*said, why]
 
 
 DISTILLED = Recipe(

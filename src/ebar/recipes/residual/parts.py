@@ -177,7 +177,7 @@ def _top_k(cell: Cell, joint: Residual, evaluation: Evaluation, folder: Path) ->
         drawn = draw_negatives(
             folder.parent / f"top-{k}-draws", Truncation(top_k=k).of(base), context, settings["candidates"], seed=seed
         )
-        costs = _costs(joint.energy, drawn, context)
+        costs = costs_of_draws(joint.energy, drawn, context)
         which = chosen_by_energy(costs, Generator().manual_seed(seed))
         rows = torch.arange(len(drawn))
         texts = {"base": (torch.zeros_like(rows), costs[:, 0]), "joint": (which, costs[rows, which])}
@@ -203,7 +203,8 @@ def _about(text: Sequences, gap: Float[Tensor, " prefixes"], context: Context, j
 
 
 @torch.no_grad()
-def _costs(energy: Any, drawn: Negatives, context: Context) -> Float[Tensor, "prefixes draws"]:
+def costs_of_draws(energy: Any, drawn: Negatives, context: Context) -> Float[Tensor, "prefixes draws"]:
+    """The energies of all draws after each prefix."""
     rows = torch.arange(len(drawn))
     parts = [measured_energy(energy, drawn.fetch(some), context.select(some)) for some in torch.split(rows, 64)]
     return torch.cat(parts).view(len(drawn), -1).double()

@@ -6,22 +6,12 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures, crossed, found, over_items, over_seeds
-from ebar.recipes.layout import Claim, Layout, Points, chosen
-from ebar.recipes.recipe import Caption, Cell, Recipe, Result, Row
+from ebar.recipes.figures import crossed, found, over_seeds
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Layout, Points, Recipe, Result, Row
+from ebar.recipes.residual import reading
 from ebar.recipes.residual.cells import seeds_of_energy
-from ebar.recipes.residual.reading import (
-    BASES,
-    BY_TASK,
-    MODEL,
-    NAMES,
-    RUNS,
-    TASK,
-    by_task,
-    cell_of,
-    energy_results,
-    row_settings,
-)
+from ebar.recipes.residual.reading import BASES, BY_TASK, MODEL, NAMES, RUNS, TASK, by_task, cell_of, energy_results
+from ebar.recipes.rows import chosen
 from ebar.types import Estimate
 
 PERPLEXITY = "perplexity per token"
@@ -58,7 +48,7 @@ PAIRED = "nats per token, {one} − {other}"
 def _rivals(cell: Cell, result: dict[str, Any]) -> list[Result]:
     """The base and the plain models of a cell, as runs of their own."""
     return [
-        ({**row_settings(cell, kind), "parameters": rival["parameters"]}, rival)
+        ({**reading.row_settings(cell, kind), "parameters": rival["parameters"]}, rival)
         for kind, rival in result["rivals"].items()
     ]
 
@@ -86,26 +76,22 @@ def _differences(results: Sequence[Result]) -> Iterator[Row]:
     """From the base on the same prefixes. Seeds of an energy share their prefixes: the errors of both count."""
     for cell, result in by_task(results):
         base = result["rivals"]["base"]
-        count = f"{len(base['tokens'])} prefixes"
         for kind, rival in result["rivals"].items():
             if rival is not base:
-                gains = [own - other for own, other in zip(rival["nats"], base["nats"], strict=True)]
-                value, low, high = over_items(gains, base["tokens"])
-                yield Row(name=DIFFERENCE, settings=row_settings(cell, kind), value=value, low=low, high=high,
-                          over=f"{count}, one seed")  # fmt: skip
+                gains = [reading.less(rival["nats"], base["nats"])]
+                yield reading.over_both(DIFFERENCE, reading.row_settings(cell, kind), gains, base["tokens"])
         for kind, runs in result["energies"].items():
             estimates = [found(run, "evaluation.perplexity.difference") for run in runs]
             row = over_seeds(
-                DIFFERENCE, row_settings(cell, kind), [one.value for one in estimates], single=estimates[0],
+                DIFFERENCE, reading.row_settings(cell, kind), [one.value for one in estimates], single=estimates[0],
                 warning=estimates[0].warning,
             )  # fmt: skip
             if len(runs) > 1:
                 several = [run["gains"] for run in runs]
                 both, value = crossed(several, base["tokens"]), float(row.value or 0.0)
-                row = replace(
-                    row, low=value - (both.value - both.low), high=value + (both.high - both.value),
-                    over=f"{len(runs)} energy seeds and {count}, which they share", values=several,
-                )  # fmt: skip
+                over = f"{len(runs)} energy seeds and {len(base['tokens'])} prefixes, which they share"
+                low, high = value - (both.value - both.low), value + (both.high - both.value)
+                row = replace(row, low=low, high=high, over=over, values=several)
             yield row
 
 
@@ -113,20 +99,14 @@ def pairs(results: Sequence[Result]) -> Iterator[Row]:
     """The paper's comparisons, paired over prefixes; both errors count where seeds vary."""
     for cell, result in by_task(results):
         base = result["rivals"]["base"]
-        runs = {NAMES[kind]: [_less(one["nats"], base["nats"])] for kind, one in result["rivals"].items()}
+        about = {"base": BASES[cell["base"]], "corpus": cell["corpus"]}
+        runs = {NAMES[kind]: [reading.less(one["nats"], base["nats"])] for kind, one in result["rivals"].items()}
         runs |= {NAMES[kind]: [run["gains"] for run in own] for kind, own in result["energies"].items()}
         for one, other, _ in CLAIMS:
             if one in runs and other in runs:
-                several = [_less(a, runs[other][seed % len(runs[other])]) for seed, a in enumerate(runs[one])]
-                count = f"{len(base['tokens'])} prefixes"
-                found = crossed(several, base["tokens"])
-                yield Row(
-                    name=PAIRED.format(one=one, other=other), value=found.value, low=found.low, high=found.high,
-                    settings={"base": BASES[cell["base"]], "corpus": cell["corpus"]},
-                    document=_their_difference(cell, one, other),
-                    over=f"{len(several)} energy seeds and {count}, which they share" if len(several) > 1
-                    else f"{count}, one seed",
-                )  # fmt: skip
+                name, theirs = PAIRED.format(one=one, other=other), _their_difference(cell, one, other)
+                several = [reading.less(a, runs[other][seed % len(runs[other])]) for seed, a in enumerate(runs[one])]
+                yield reading.over_both(name, about, several, base["tokens"], document=theirs)
 
 
 def _their_difference(cell: Cell, one: str, other: str) -> float | None:
@@ -137,10 +117,6 @@ def _their_difference(cell: Cell, one: str, other: str) -> float | None:
         return None
     middles = [fmean(map(float, known[model].split("–"))) for model in (one, other)]
     return round(math.log(middles[0] / middles[1]), 4)
-
-
-def _less(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    return [a - b for a, b in zip(one, other, strict=True)]
 
 
 def notes(rows: Sequence[Row]) -> list[str]:

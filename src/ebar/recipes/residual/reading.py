@@ -1,8 +1,11 @@
 """What the recipes of Deng et al. 2020 share: their runs, names in their rows, and what their intervals are over."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from typing import Any
 
+from ebar.recipes.figures import crossed, row_of
 from ebar.recipes.recipe import Cell, Items, Result, Row
 from ebar.recipes.residual.cells import cells
 from ebar.recipes.residual.run import run_cell
@@ -40,15 +43,9 @@ def with_part(*keys: str) -> Any:
 
     def parts(cell: Cell, result: dict[str, Any]) -> list[Result]:
         found = [run for run in energy_results(cell, result) if run[0]["energy seed"] == 0]
-        return [run for run in found if _at(run[1], keys) is not None]
+        return [run for run in found if reduce(getitem, keys, run[1]) is not None]
 
     return parts
-
-
-def _at(run: Any, keys: Sequence[str]) -> Any:
-    for key in keys:
-        run = run[key]
-    return run
 
 
 def cell_of(row: Row, cells: Sequence[Cell]) -> Cell:
@@ -76,6 +73,21 @@ def by_task(results: Sequence[Result]) -> list[Result]:
         both = {part: {**known[1][part], **result[part]} for part in ("rivals", "energies")}
         tasks[_task(cell)] = {**known[0], "energies": {**known[0]["energies"], **cell["energies"]}}, both
     return list(tasks.values())
+
+
+def over_both(
+    name: str, settings: Mapping[str, Any], several: Sequence[Sequence[float]], tokens: Sequence[int], *,
+    seeds: str = "energy seeds", one: str = "one seed", **more: Any,
+) -> Row:  # fmt: skip
+    """A figure per token from nats of each prefix, for each seed: over both, as seeds share their prefixes."""
+    count = f"{len(tokens)} prefixes"
+    over = f"{len(several)} {seeds} and {count}, which they share" if len(several) > 1 else f"{count}, {one}"
+    return row_of(name, settings, crossed(several, tokens), over=over, **more)
+
+
+def less(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    """The differences of two costs, prefix by prefix."""
+    return [a - b for a, b in zip(one, other, strict=True)]
 
 
 def prefixes_of(key: str | None = None) -> Items:

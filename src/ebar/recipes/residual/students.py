@@ -19,9 +19,9 @@ from ebar.journeys.residual.negatives import draw_negatives
 from ebar.journeys.residual.settings import NegativesDraws
 from ebar.maths.randomness import folded
 from ebar.models.construction import Autoregressive
-from ebar.models.tilted import measured_energy
 from ebar.recipes.recipe import Cell
 from ebar.recipes.residual.configurations import residual_config
+from ebar.recipes.residual.parts import costs_of_draws
 from ebar.samplers.joint import chosen_by_energy
 from ebar.training.optimisers import Adam
 from ebar.training.randomness import seeded
@@ -45,22 +45,17 @@ def students(cell: Cell, settings: Mapping[str, Any], joint: Residual, folder: P
     assert held_out.context is not None
     place = folder.parent / f"distil-draws-{how['chunks']}-{count}"
     drawn = draw_negatives(place, base, context, count, seed=folded(cell["seed"], 5))
-    with torch.no_grad():
-        rows = torch.split(torch.arange(len(drawn)), 64)
-        costs = torch.cat([measured_energy(joint.energy, drawn.fetch(some), context.select(some)) for some in rows])
+    costs = costs_of_draws(joint.energy, drawn, context)
     x, prefixes = joint.chunks.test.spread(cell["prefixes"])
     before, checked = negative_log_scores(base, x, prefixes), (held_out.x, held_out.context)
     gains: dict[str, list[list[float]]] = {way: [] for way in (DATA, OWN, JOINT, GRADIENT)}
     first: Autoregressive | None = None
     for seed in range(how["seeds"]):
-        chosen = chosen_by_energy(costs.view(len(drawn), -1), Generator().manual_seed(folded(cell["seed"], seed)))
+        chosen = chosen_by_energy(costs, Generator().manual_seed(folded(cell["seed"], seed)))
         adam = Adam(learning_rate=how["learning_rate"])
         course = Course(epochs=how["epochs"], seed=seed, optimiser=adam, checkpoint_every=500)
-        texts = {
-            DATA: part.x,
-            OWN: drawn.one_each(torch.full_like(chosen, seed % count)),
-            JOINT: drawn.one_each(chosen),
-        }
+        own = drawn.one_each(torch.full_like(chosen, seed % count))
+        texts = {DATA: part.x, OWN: own, JOINT: drawn.one_each(chosen)}
         taught = {
             way: distil_joint_model(folder / f"student-{number}-{seed}", course, base, (text, context), checked)
             for number, (way, text) in enumerate(texts.items())

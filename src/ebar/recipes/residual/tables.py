@@ -3,26 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures, found, over_seeds
-from ebar.recipes.layout import Claim, Curves, Layout, Points, chosen
-from ebar.recipes.recipe import Caption, Recipe, Result, Row
-from ebar.recipes.residual.reading import (
-    BY_TASK,
-    MODEL,
-    PAPER,
-    RUNS,
-    SHARED,
-    SYSTEMS,
-    TASK,
-    cell_of,
-    energy_results,
-    prefixes_of,
-    with_part,
-)
+from ebar.recipes.figures import found, over_seeds
+from ebar.recipes.pieces import Caption, Claim, Curves, Figure, Figures, Layout, Points, Recipe, Result, Row, layouts
+from ebar.recipes.residual import reading
+from ebar.recipes.residual.reading import BY_TASK, MODEL, PAPER, RUNS, SHARED, SYSTEMS, TASK, cell_of, energy_results
+from ebar.recipes.rows import chosen
 from ebar.types import Estimate
 
 
-def _table(title: str, source: str, of: Sequence[Figures], **others: Any) -> Recipe:
+def _table(title: str, source: str, of: Any, **others: Any) -> Recipe:
     """A recipe of figures that are read off the runs of residual/perplexity."""
     return Recipe(title=title, source=f"{PAPER}, {source}", figures=of, **others, **RUNS)
 
@@ -44,17 +33,17 @@ PER_STEP = _table(
     of=[
         Figures(
             Figure(
-                name=LAST, at="evaluation.last_step.{which}", about=_scored, items=prefixes_of("last_step"),
+                name=LAST, at="evaluation.last_step.{which}", about=_scored, items=reading.prefixes_of("last_step"),
                 each={"which": {"base LM": "base", "joint": "joint", PAIRED: "difference"}},
             ),
-            by=MODEL, parts=with_part("evaluation", "last_step"),
+            by=MODEL, parts=reading.with_part("evaluation", "last_step"),
         ),
         Figures(
             Figure(
-                name=PLACE, at="per_step.{place}.difference", items=prefixes_of("per_step"),
+                name=PLACE, at="per_step.{place}.difference", items=reading.prefixes_of("per_step"),
                 each={"place": lambda run: {one["place"] + 1: at for at, one in enumerate(run["per_step"])}},
             ),
-            by=MODEL, parts=with_part("per_step"),
+            by=MODEL, parts=reading.with_part("per_step"),
         ),
     ],
     tables=[
@@ -79,9 +68,10 @@ PER_STEP = _table(
 
 MEAN, MEDIAN = "mean energy", "median energy, and 5 % to 95 %"
 GAP = "mean energy, text − data, paired over prefixes"
+PAIRED_BY_PREFIX: dict[str, Any] = {"items": reading.prefixes_of(), "shared": SHARED}
 SEARCHED: dict[str, Any] = {
     "each": {"text": {"data": 0, "random tokens": 1, "what a search of E alone finds": 2}},
-    "items": prefixes_of("search"),
+    "items": reading.prefixes_of("search"),
 }
 
 
@@ -95,14 +85,8 @@ ENERGIES = _table(
     source="“Energy Distribution”; and the failed search that motivates it",
     of=[
         Figures(
-            Figure(
-                name=MEAN, at="evaluation.energies.{text}.mean", each={"text": SYSTEMS}, items=prefixes_of(),
-                shared=SHARED,
-            ),
-            Figure(
-                name=GAP, at="evaluation.energies.{text}_gap", each={"text": ("base", "joint")},
-                items=prefixes_of(), shared=SHARED,
-            ),
+            Figure(name=MEAN, at="evaluation.energies.{text}.mean", each={"text": SYSTEMS}, **PAIRED_BY_PREFIX),
+            Figure(name=GAP, at="evaluation.energies.{text}_gap", each={"text": SYSTEMS[1:]}, **PAIRED_BY_PREFIX),
             by=MODEL, parts=energy_results,
         ),
         Figures(
@@ -110,13 +94,13 @@ ENERGIES = _table(
                 name=MEDIAN, at=_median, each={"text": SYSTEMS},
                 items="no interval: the quantiles 5 % and 95 % of the energies",
             ),
-            by=MODEL, parts=with_part("evaluation"),
+            by=MODEL, parts=reading.with_part("evaluation"),
         ),
         Figures(
             Figure(name="energy, searched", at="search.rows.{text}.1", **SEARCHED),
             Figure(name="log q per token, searched", at="search.rows.{text}.2", **SEARCHED),
             Figure(name="share taken for real, searched", at="search.rows.{text}.3", range=(0.0, 1.0), **SEARCHED),
-            by=MODEL, parts=with_part("search"),
+            by=MODEL, parts=reading.with_part("search"),
         ),
     ],
     tables=[
@@ -157,26 +141,21 @@ SHARES = f"{SHARE}, joint − base LM, paired over prefixes"
 NGRAMS = _table(
     title="Unique n-grams of the joint model's text",
     source="“Unique Ratio of Ngrams”, whose definition is not given: distinct / total, pooled",
-    of=[
-        Figures(
-            Figure(
-                name=SHARE, at="evaluation.unique.{system}.{n}.pooled", each={"system": SYSTEMS, "n": "ngrams"},
-                range=(0.0, 1.0), shared=SHARED,
-            ),
-            Figure(name=SHARES, at="ngrams.{n}", each={"n": "ngrams"}, shared=SHARED),
-            by=MODEL, parts=energy_results,
-        )
-    ],
-    tables=[
-        Layout(rows=(*MODEL, "system"), columns=("n",), figures=[SHARE], caption=SHARE),
-        Layout(rows=MODEL, columns=("n",), figures=[SHARES], caption=SHARES),
-    ],
+    of=Figures(
+        Figure(
+            name=SHARE, at="evaluation.unique.{system}.{n}.pooled", each={"system": SYSTEMS, "n": "ngrams"},
+            range=(0.0, 1.0), shared=SHARED,
+        ),
+        Figure(name=SHARES, at="ngrams.{n}", each={"n": "ngrams"}, shared=SHARED),
+        by=MODEL, parts=energy_results,
+    ),
+    tables=[*layouts((*MODEL, "system"), SHARE, columns=("n",)), *layouts(MODEL, SHARES, columns=("n",))],
     plots=Points(of=[SHARES], label="{model}, n = {n}", x_label="unique n-grams, joint − base", **BY_TASK),
     claims=Claim(
         says="the joint model's text has more unique n-grams than the base's (the paper shows a curve, no figure)",
         figure=SHARES, above=0.0,
     ),
-    reading=Caption(items=prefixes_of()),
+    reading=Caption(items=reading.prefixes_of()),
 )  # fmt: skip
 
 AGAIN, MORE = "share {what} that have been there before", "share {what} that have been there before, {pair}"
@@ -188,20 +167,15 @@ PAIRS = ("base − data", "joint − data", "joint − base")
 REPETITION = _table(
     title="Words that come again",
     source="“Given a prefix, check P(xₜ|x₍<t₎)”: the base repeats the words of the prefix, the joint model less",
-    of=[
-        Figures(
-            Figure(
-                name=AGAIN, at="repetition.{what}.{system}", each={"what": (NEXT, ALL), "system": SYSTEMS},
-                range=(0.0, 1.0), shared=SHARED,
-                paper=lambda settings: PRINTED.get(settings["system"]) if settings["what"] == NEXT else None,
-            ),
-            Figure(
-                name=MORE, at="repetition.{what}.{pair}",
-                each={"what": (NEXT, ALL), "pair": PAIRS}, shared=SHARED,
-            ),
-            by=MODEL, parts=energy_results,
-        )
-    ],
+    of=Figures(
+        Figure(
+            name=AGAIN, at="repetition.{what}.{system}", each={"what": (NEXT, ALL), "system": SYSTEMS},
+            range=(0.0, 1.0), shared=SHARED,
+            paper=lambda settings: PRINTED.get(settings["system"]) if settings["what"] == NEXT else None,
+        ),
+        Figure(name=MORE, at="repetition.{what}.{pair}", each={"what": (NEXT, ALL), "pair": PAIRS}, shared=SHARED),
+        by=MODEL, parts=energy_results,
+    ),
     tables=[
         Layout(rows=(*MODEL, "system"), figures=[AGAIN.format(what=what) for what in (NEXT, ALL)]),
         Layout(rows=MODEL, figures=[MORE.format(what=NEXT, pair=pair) for pair in PAIRS], caption="Next words"),
@@ -222,7 +196,7 @@ REPETITION = _table(
         "words are, in any text, so that the data are what to compare with. The joint model's share is a mean over all "
         "draws of the base, weighted by e⁻ᴱ.",
     ],
-    reading=Caption(items=prefixes_of(), elsewhere=lambda cells: "two prefixes it prints"),
+    reading=Caption(items=reading.prefixes_of(), elsewhere=lambda cells: "two prefixes it prints"),
 )  # fmt: skip
 
 # Text -------------------------------------------------------------------------------------------------------------
@@ -233,7 +207,7 @@ WORD = "probability of the next word, joint"
 def _texts(results: Sequence[Result]) -> list[Row]:
     """A row for each text, the joint model's with the effective sample size of its choice; then the next words."""
     rows = []
-    for task, run in (part for result in results for part in with_part("next_words")(*result)):
+    for task, run in (part for result in results for part in reading.with_part("next_words")(*result)):
         about = {key: task[key] for key in MODEL}
         for number, sample in enumerate(run["evaluation"]["continued"], 1):
             start = f"{number}: … {sample['prefix'][-80:]}"
@@ -243,7 +217,7 @@ def _texts(results: Sequence[Result]) -> list[Row]:
                 if text == "joint":
                     name, draws = "effective number of draws", run["evaluation"]["draws"]
                     value = float(sample["effective_sample_size"])
-                rows.append(Row(name=name, settings={**settings, "draws": draws}, value=value, low=None, high=None))
+                rows.append(Row(name=name, settings={**settings, "draws": draws}, value=value))
         start = f"1: … {run['next_words']['prefix'][-80:]}"
         for word in run["next_words"]["words"][:10]:
             own = {"prefix": start, "continuation": word["token"], "under the base": f"{float(word['base']):.4f}"}

@@ -10,10 +10,8 @@ from ebar.config.pretrain import MANUAL
 from ebar.config.reader import read_tree
 from ebar.config.train import TrainConfig
 from ebar.data.built_tokeniser import TOKENISER
-from ebar.recipes.figures import Figure, Figures
 from ebar.recipes.grid import PARTS
-from ebar.recipes.layout import Claim, Layout, Points
-from ebar.recipes.recipe import Caption, Cell, Recipe, Row
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Layout, Points, Recipe, Row
 from ebar.recipes.residual.cells import NOTHING, cells
 from ebar.recipes.residual.configurations import base_config, corpus_files
 from ebar.recipes.residual.perplexity import joint_perplexity

@@ -14,10 +14,9 @@ from torch import Generator, Tensor
 import ebar
 from ebar.estimators import exact
 from ebar.estimators.exact import Model
-from ebar.maths.proportions import wilson
-from ebar.recipes.figures import grouped
-from ebar.recipes.layout import Layout, Points
-from ebar.recipes.recipe import Cell, Recipe, Result, Row
+from ebar.evaluation.means import plain_share
+from ebar.recipes.figures import grouped, row_of
+from ebar.recipes.pieces import Cell, Layout, Points, Recipe, Result, Row
 from ebar.samplers import SAMPLERS
 from ebar.types import Context, Distribution, Estimate, Sequences, Space
 
@@ -100,9 +99,8 @@ def figures(results: Sequence[Result]) -> list[Row]:
             )
             settings = {"sampler": sampler, "target": target, "estimate": name}
             settings |= {"mean width": f"{width / of:.3g}", "warned": f"{warned / of:.1%}"}
-            low, high = wilson(float(covered), float(of))
-            over = f"{of:,} repetitions"
-            found.append(Row(name="coverage", settings=settings, value=covered / of, low=low, high=high, over=over))
+            share = plain_share(float(covered), float(of))
+            found.append(row_of("coverage", settings, share, over=f"{of:,} repetitions"))
     return found
 
 

@@ -12,10 +12,7 @@ from torch import Generator, Tensor
 import ebar
 from ebar.estimators import exact
 from ebar.maths.enumeration import all_sequences
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Curves, Layout
-from ebar.recipes.recipe import Caption, Cell, Recipe
+from ebar.recipes.pieces import Caption, Cell, Curves, Figure, Figures, Grid, Layout, Recipe
 from ebar.samplers import SAMPLERS
 from ebar.types import Sampler, Space, Weighted
 

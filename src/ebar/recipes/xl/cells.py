@@ -11,9 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxtyping import Int
-from torch import Tensor
-
 from ebar.backbones.transformer_xl import TransformerXl
 from ebar.data.stream import Stream
 from ebar.evaluation.cross_entropy import stream_cost
@@ -46,6 +43,7 @@ def files(
 
 
 ABSOLUTE = {"backbone.positions": "absolute"}
+OF_ATTENTION = ("backbone.attention_dropout", "backbone.variational")
 
 
 def systems(
@@ -70,7 +68,8 @@ def systems(
         {"model": XL, **wide, "backbone.feedforward": feedforward, **(xl or {})},
         {"model": VANILLA, **wide, **ABSOLUTE, "backbone.recurrence": False,
          "backbone.feedforward": feedforward + hidden // 2},
-        {"model": LSTM, **_without_attention(sizes), **(awd or {"backbone.kind": "lstm", **recurrent})},
+        {"model": LSTM, **{key: value for key, value in sizes.items() if key not in OF_ATTENTION},
+         **(awd or {"backbone.kind": "lstm", **recurrent})},
     ]  # fmt: skip
     if local is not None:
         own = {"backbone.kind": "local_xl", "backbone.feedforward": feedforward, **local}
@@ -85,14 +84,6 @@ def adaptive(cutoffs: Sequence[int], divide: int) -> dict[str, Any]:
     return {"backbone.cutoffs": list(cutoffs), "backbone.divide": divide, "head.kind": "adaptive_softmax"}
 
 
-def _without_attention(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: value
-        for key, value in settings.items()
-        if key not in ("backbone.attention_dropout", "backbone.variational")
-    }
-
-
 # What a run gives ---------------------------------------------------------------------------------------------------
 
 
@@ -103,17 +94,13 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"parameters": sum(parameter.numel() for parameter in run.model.parameters())}
     if isinstance(test, Stream):
         found |= on_stream(run.model, test, cell["measures"])
-    else:
-        found |= by_windows(run.model, run.data.test.tokens.flatten(), cell["measures"]["stride"])
+    else:  # of a model that was trained on windows, each with the mark of a beginning
+        tokens, stride = run.data.test.tokens.flatten(), cell["measures"]["stride"]
+        found["segments"] = timed(lambda: stream_cost(run.model, tokens))
+        found["sliding"] = timed(lambda: stream_cost(run.model, tokens, stride=stride))
     if "write" in cell["measures"]:
         found["written"] = written(run.model, run.data, seed=cell["seed"], **cell["measures"]["write"])
     return {**found, "training": training_seconds(cell, folder / "run")}
-
-
-def by_windows(model: Autoregressive, tokens: Int[Tensor, " tokens"], stride: int) -> dict[str, Any]:
-    """Of a model that was trained on windows, each with the mark of a beginning."""
-    return {"segments": timed(lambda: stream_cost(model, tokens)),
-            "sliding": timed(lambda: stream_cost(model, tokens, stride=stride))}  # fmt: skip
 
 
 def on_stream(model: Autoregressive, test: Stream, measures: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,25 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.layout import Claim, Curves, Layout
-from ebar.recipes.recipe import Caption, Recipe
+from ebar.recipes.pieces import Caption, Claim, Curves, Figure, Figures, Recipe, layouts
+from ebar.recipes.training import SAME_TEXT
 from ebar.recipes.xl.cells import BITS_PER_BYTE, PAPER, RUNS, XL, nats_of, run_cell
-from ebar.recipes.xl.tables import AMOUNT, SHARED, TABLE3_2
+from ebar.recipes.xl.tables import AMOUNT, TABLE3_2
 
 WAYS = {"with memory": "memory", "windows read anew": "anew"}
 SECONDS, BITS = "seconds per 1,000 tokens, {way}", f"{BITS_PER_BYTE.name}, {{way}}"
 TIMES, DIFFERENCE = "times faster with memory", "test nats per token, with memory − windows read anew, paired"
 
 
-def _times(run: Mapping[str, Any], length: str) -> float:
-    found = run["speed"][length]
-    return float(found["anew"]["seconds"]) / float(found["memory"]["seconds"])
-
-
-def _difference(run: Mapping[str, Any], length: str) -> float:
-    found = run["speed"][length]
-    return nats_of(found["memory"]["nats"]) - nats_of(found["anew"]["nats"])
+def _nats(run: Mapping[str, Any], length: str, way: str) -> float:
+    return nats_of(run["speed"][length][way]["nats"])
 
 
 RECIPE = Recipe(
@@ -31,17 +24,21 @@ RECIPE = Recipe(
     grid=lambda scale: [cell for cell in TABLE3_2.grid(scale) if cell["model"] == XL],
     run=run_cell,
     figures=Figures(
-        Figure(name=TIMES, at=_times, each={"length": "speed"}, range=AMOUNT),
+        Figure(
+            name=TIMES, each={"length": "speed"}, range=AMOUNT,
+            at=lambda run, length: run["speed"][length]["anew"]["seconds"] / run["speed"][length]["memory"]["seconds"],
+        ),
         Figure(name=SECONDS, at="speed.{length}.{way}.seconds", each={"way": WAYS, "length": "speed"}),
         Figure(name=BITS, each={"way": WAYS, "length": "speed"},
-               at=lambda run, length, way: BITS_PER_BYTE.of(nats_of(run["speed"][length][way]["nats"]))),
-        Figure(name=DIFFERENCE, at=_difference, each={"length": "speed"}),
+               at=lambda run, length, way: BITS_PER_BYTE.of(_nats(run, length, way))),
+        Figure(name=DIFFERENCE, each={"length": "speed"},
+               at=lambda run, length: _nats(run, length, "memory") - _nats(run, length, "anew")),
         by=(),
     ),
-    tables=[
-        Layout(rows=("length",), figures=(TIMES, *(SECONDS.format(way=way) for way in WAYS))),
-        Layout(rows=("length",), figures=(*(BITS.format(way=way) for way in WAYS), DIFFERENCE)),
-    ],
+    tables=layouts(
+        ("length",), (TIMES, *(SECONDS.format(way=way) for way in WAYS)),
+        (*(BITS.format(way=way) for way in WAYS), DIFFERENCE),
+    ),
     plots=[
         Curves(of={TIMES: TIMES}, x="length", x_label="attention length", title=TIMES, log_x=True, log_y=True),
         Curves(of={SECONDS.format(way=way): way for way in WAYS}, x="length", x_label="attention length",
@@ -56,7 +53,7 @@ RECIPE = Recipe(
     ],
     runs=RUNS,
     reading=Caption(
-        shared=SHARED, items="one training",
+        shared=SAME_TEXT, items="one training",
         ranges={figure.format(way=way): AMOUNT for figure in (SECONDS, BITS) for way in WAYS},
     ),
 )  # fmt: skip

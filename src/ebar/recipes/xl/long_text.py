@@ -4,9 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.layout import Claim, Layout, Points, chosen
-from ebar.recipes.recipe import Caption, Recipe, Result, Row
+from ebar.recipes.pieces import Caption, Claim, Figure, Figures, Layout, Points, Recipe, Result, Row
+from ebar.recipes.rows import chosen
 from ebar.recipes.xl.cells import PAPER, RUNS, XL, run_cell
 from ebar.recipes.xl.tables import AMOUNT, TABLE3_1
 
@@ -16,23 +15,15 @@ LESS, AGREES = "nats per token, written − real, paired", "nats per token, as d
 TEXT = "text"
 
 
-def _less(run: Mapping[str, Any]) -> float:
-    return float(run["written"]["nats"]["written"]) - float(run["written"]["nats"]["real"])
-
-
-def _agrees(run: Mapping[str, Any]) -> float:
-    return float(run["written"]["drawn"]) - float(run["written"]["nats"]["written"])
+def _nats(run: Mapping[str, Any], of: str) -> float:
+    return float(run["written"]["nats"][of])
 
 
 def _texts(results: Sequence[Result]) -> list[Row]:
     """The texts themselves."""
-    return [
-        Row(
-            name=TEXT, value=None, low=None, high=None,
-            settings={"seed": cell["seed"], "after": run["written"]["prompt"], "text": run["written"]["text"]},
-        )
-        for cell, run in results
-    ]  # fmt: skip
+    texts = [{"seed": cell["seed"], "after": run["written"]["prompt"], "text": run["written"]["text"]}
+             for cell, run in results]  # fmt: skip
+    return [Row(name=TEXT, settings=one) for one in texts]
 
 
 def _shown(rows: Sequence[Row]) -> list[str]:
@@ -50,13 +41,10 @@ RECIPE = Recipe(
     run=run_cell,
     figures=[
         Figures(
-            Figure(
-                name=PERPLEXITY, at=lambda run, of: math.exp(float(run["written"]["nats"][of])), each={"of": TEXTS},
-                range=AMOUNT,
-            ),
+            Figure(name=PERPLEXITY, at=lambda run, of: math.exp(_nats(run, of)), each={"of": TEXTS}, range=AMOUNT),
             Figure(name=REPEATED, at="written.repeated.{of}", each={"of": TEXTS}, range=(0.0, 1.0)),
-            Figure(name=LESS, at=_less),
-            Figure(name=AGREES, at=_agrees),
+            Figure(name=LESS, at=lambda run: _nats(run, "written") - _nats(run, "real")),
+            Figure(name=AGREES, at=lambda run: float(run["written"]["drawn"]) - _nats(run, "written")),
             by=(),
         ),
         _texts,

@@ -7,32 +7,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.layout import Claim, Curves, Layout, Points, chosen
-from ebar.recipes.recipe import Caption, Cell, Recipe, Row
-from ebar.recipes.training import training_grid
-from ebar.recipes.xl.cells import (
-    ABSOLUTE,
-    BITS_PER_BYTE,
-    BITS_PER_CHARACTER,
-    COMMON,
-    LSTM,
-    PAPER,
-    PERPLEXITY,
-    RUNS,
-    SEGMENTS,
-    SLIDING,
-    VANILLA,
-    XL,
-    Unit,
-    by_memory,
-    by_protocol,
-    files,
-    levels_at,
-    nats_of,
-    run_cell,
-    systems,
-)
+from ebar.recipes.pieces import Caption, Cell, Claim, Curves, Figure, Figures, Layout, Points, Recipe, Row, layouts
+from ebar.recipes.rows import chosen
+from ebar.recipes.training import SAME_TEXT, training_grid
+from ebar.recipes.xl import cells as xl
+from ebar.recipes.xl.cells import ABSOLUTE, BITS_PER_BYTE, LSTM, SEGMENTS, SLIDING, VANILLA, XL, Unit, files, systems
 
 FROM_XL = f"test nats per token − {XL}'s, paired"
 PARAMETERS = "parameters, millions"
@@ -42,10 +21,6 @@ BY = ("model", "scored")
 SEEDS = {"demo": 2, "cpu": 3, "paper": 3}
 MEMORIES = [0, 16, 32, 64, 128, 256, 512, 1024]
 AMOUNT = (0.0, math.inf)
-SHARED = (
-    "All seeds are trained and tested on the same text: an interval over seeds alone holds the error of training and "
-    "not that of which text was tested."
-)
 RATES = (
     "Learning rates are not the paper's: with so little text, larger ones are better. They were chosen in one shorter "
     "run each, on the first 30,000 tokens of the corpus's test file, which therefore validates here; figures are of "
@@ -56,6 +31,8 @@ RATES = (
 # The file that rates were chosen on is not the one that figures are of.
 TUNED: dict[str, Any] = {"tested": "valid", "held_out_limit": 60_000}
 TIMES = "Seconds are of one thread, on a machine that computed other things as well: they are rough."
+PAIRED = Points(of=[FROM_XL], label="{model}, {scored}", title="Paired over seeds", x_label=FROM_XL)
+READ: dict[str, Any] = {"run": xl.run_cell, "runs": xl.RUNS}
 Models = list[dict[str, Any]]
 Paper = Mapping[str, tuple[float | None, float]]
 
@@ -170,13 +147,14 @@ def comparison(unit: Unit, paper: Paper) -> Figures:
     """Cost, size and time of each model, and how far its cost is from Transformer-XL's."""
     own = {"scored": SEGMENTS}
     return Figures(
-        Figure(name=unit.name, at=lambda run: unit.of(nats_of(run["nats"])), range=AMOUNT, paper=_as_scored(paper, 1)),
+        Figure(name=unit.name, at=lambda run: unit.of(xl.nats_of(run["nats"])), range=AMOUNT,
+               paper=_as_scored(paper, 1)),
         Figure(name=FROM_XL, at="nats", minus={"model": XL, **own}),
         Figure(name=PARAMETERS, at=lambda run: float(run["parameters"]) / 1e6, exact=True, where=own,
                paper=_as_scored(paper, 0, SEGMENTS)),
         Figure(name=TRAINING, at="training", where=own, range=AMOUNT),
         Figure(name=EVALUATION, at="seconds", range=AMOUNT),
-        by=BY, parts=by_protocol,
+        by=BY, parts=xl.by_protocol,
     )  # fmt: skip
 
 
@@ -190,21 +168,15 @@ def table(
     grows: bool = False,
 ) -> Recipe:  # fmt: skip
     """Models side by side; `paper` has millions of parameters and the figure of those that a table of the paper has."""
-    figures = [comparison(unit, paper)]
-    tables = [
-        Layout(rows=BY, figures=(unit.name, FROM_XL, PARAMETERS)),
-        Layout(rows=BY, figures=(TRAINING, EVALUATION)),
-    ]
-    plots: list[Callable[..., Any]] = [
-        Points(of=[FROM_XL], label="{model}, {scored}", title="Paired over seeds", x_label=FROM_XL)
-    ]
+    figures, tables = [comparison(unit, paper)], layouts(BY, (unit.name, FROM_XL, PARAMETERS), (TRAINING, EVALUATION))
+    plots: list[Callable[..., Any]] = [PAIRED]
     if grows:
-        growth, curve = f"{unit.name} by memory", by_memory(unit)
+        growth, curve = f"{unit.name} by memory", xl.by_memory(unit)
         figures.append(
             Figures(
                 Figure(name=growth, at=lambda run, memory: curve(run)[memory], where={"model": XL}, range=AMOUNT,
                        each={"memory": lambda run: {places: places for places in curve(run)}}),
-                Figure(name=LEVELS, at=lambda run: levels_at(curve(run)), where={"model": XL}, range=AMOUNT),
+                Figure(name=LEVELS, at=lambda run: xl.levels_at(curve(run)), where={"model": XL}, range=AMOUNT),
                 by=("model",),
             )
         )  # fmt: skip
@@ -222,9 +194,8 @@ def table(
         )  # fmt: skip
     return Recipe(
         title=title,
-        source=f"{PAPER}, Table {number}",
-        grid=training_grid(COMMON, {"model": models}, seeds=SEEDS),
-        run=run_cell,
+        source=f"{xl.PAPER}, Table {number}",
+        grid=training_grid(xl.COMMON, {"model": models}, seeds=SEEDS),
         figures=figures,
         tables=tables,
         plots=plots,
@@ -233,9 +204,9 @@ def table(
             Claim(says="… and than an LSTM", figure=FROM_XL, above=0.0, where={"model": LSTM}),
         ],
         notes=lambda rows: [_counts(rows), others, TIMES],
-        runs=RUNS,
+        **READ,
         reading=Caption(
-            shared=SHARED,
+            shared=SAME_TEXT,
             elsewhere=(elsewhere := _elsewhere(models, sizes)),
             departures=lambda cells: [] if elsewhere(cells) is None else [RATES],
         ),
@@ -259,7 +230,7 @@ TABLE3_1 = table(
     "3.1 (WikiText-103); at scale cpu WikiText-2, its 5,000 most frequent words",
     title="Transformer-XL on WikiText",
     models={"demo": TOY, "cpu": WIKITEXT2, "paper": WIKITEXT103},
-    unit=PERPLEXITY,
+    unit=xl.PERPLEXITY,
     paper={XL: (151.0, 24.0), VANILLA: (247.0, 20.5), LSTM: (None, 48.7)},
     sizes="WikiText-103, all words",
     others="Of the paper's rows: the Transformer is Baevski and Auli's with adaptive inputs (contemporary), the LSTM "
@@ -284,7 +255,7 @@ TABLE3_3 = table(
     "3.3 (text8); at scale cpu the first 10 MB of enwik8, cleaned in the same manner",
     title="Transformer-XL on text8",
     models={"demo": [{**model, "data.tokeniser": "characters"} for model in TOY[:3]], "cpu": LETTERS, "paper": TEXT8},
-    unit=BITS_PER_CHARACTER,
+    unit=xl.BITS_PER_CHARACTER,
     paper={XL: (277.0, 1.08), VANILLA: (44.0, 1.18), LSTM: (45.0, 1.27)},
     sizes="text8, 90 MB",
     others="Of the paper's rows: the Transformer is Al-Rfou et al.'s of 12 layers, the LSTM Krause et al.'s large "
@@ -297,7 +268,7 @@ TABLE3_4 = table(
         "demo": [{**model, "data.tokeniser": "words", "data.shuffle": True, "data.seed": 0} for model in TOY[:3]],
         "cpu": NEWS, "paper": BILLION,
     },
-    unit=PERPLEXITY,
+    unit=xl.PERPLEXITY,
     paper={XL: (460.0, 23.5), VANILLA: (460.0, 24.1), LSTM: (1800.0, 30.6)},
     sizes="One Billion Word",
     others="Of the paper's rows: the Transformer is Baevski and Auli's smaller one with adaptive inputs "
@@ -309,7 +280,7 @@ TABLE3_5 = table(
     "3.5 (Penn Treebank); at scale cpu a tenth of WikiText-2, its 5,000 most frequent words, read three times",
     title="Transformer-XL on little text",
     models={"demo": TOY_TREEBANK, "cpu": LITTLE, "paper": TREEBANK},
-    unit=PERPLEXITY,
+    unit=xl.PERPLEXITY,
     paper={XL: (24.0, 54.52), LSTM: (24.0, 58.8)},
     sizes="Penn Treebank",
     others="The LSTM is Merity et al.'s AWD-LSTM, here and in the paper. The authors of Transformer-XL have not "
@@ -348,18 +319,14 @@ def variants(models: Models) -> Models:
 
 ABLATIONS = Recipe(
     title="What Transformer-XL owes to recurrence and to relative positions",
-    source=f"{PAPER}, section 3.2.2, and the ablation of Dai et al. 2019 (its figures could not be checked and are "
+    source=f"{xl.PAPER}, section 3.2.2, and the ablation of Dai et al. 2019 (its figures could not be checked and are "
     "left out); at scale cpu a slice of enwik8",
     grid=training_grid(
-        COMMON, {"model": {"demo": variants(TOY), "cpu": variants(SLICE), "paper": variants(ENWIK8)}}, seeds=SEEDS
+        xl.COMMON, {"model": {"demo": variants(TOY), "cpu": variants(SLICE), "paper": variants(ENWIK8)}}, seeds=SEEDS
     ),
-    run=run_cell,
     figures=comparison(BITS_PER_BYTE, {}),
-    tables=[
-        Layout(rows=BY, figures=(BITS_PER_BYTE.name, FROM_XL, PARAMETERS)),
-        Layout(rows=BY, figures=(TRAINING, EVALUATION)),
-    ],
-    plots=Points(of=[FROM_XL], label="{model}, {scored}", title="Paired over seeds", x_label=FROM_XL),
+    tables=layouts(BY, (BITS_PER_BYTE.name, FROM_XL, PARAMETERS), (TRAINING, EVALUATION)),
+    plots=PAIRED,
     claims=[
         Claim(says=said, figure=FROM_XL, above=0.0, where={"model": model})
         for said, model in {
@@ -371,9 +338,9 @@ ABLATIONS = Recipe(
         }.items()
     ],
     notes=lambda rows: [_counts(rows), TIMES],
-    runs=RUNS,
+    **READ,
     reading=Caption(
-        shared=SHARED,
+        shared=SAME_TEXT,
         departures=lambda cells: [] if _elsewhere({"paper": ENWIK8}, "")(cells) is None else [
             RATES, "All variants have the rate that was best for the whole model, which favours it."
         ],

@@ -23,6 +23,7 @@ from ebar.journeys.finetune.journey import ONE
 from ebar.recipes.figures import over_seeds_alone
 from ebar.recipes.grid import PARTS, cell_file, file_of
 from ebar.recipes.recipe import Cell, Result
+from ebar.recipes.training import with_files
 from ebar.recipes.xlnet.models import ACCURACY
 from ebar.recipes.xlnet.toy import toy_labelled
 from ebar.store.differences import as_yaml
@@ -70,10 +71,7 @@ def seeds_of(cell: Cell, settings: Mapping[str, Any]) -> range:
 def pretraining_config(cell: Cell, folder: Path) -> TrainConfig:
     """As `ebar pretrain --config` reads it."""
     tree = cell["pretraining"]
-    data = dict(tree["data"])
-    for part in PARTS:
-        if part in data:
-            data[part] = cell_file(data[part], folder)
+    data = with_files(tree["data"], folder)
     data["more"] = [cell_file(name, folder) for name in data.get("more", [])]
     return read_tree({"seed": cell["seed"], **tree, "data": data}, PRETRAIN, TrainConfig)
 
@@ -115,10 +113,9 @@ def finetune_config(cell: Cell, task: str, labels: int | None, seed: int, folder
 def _labelled(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Files below EBAR_DATA; those of toy/ are made in the folder."""
     found = dict(data)
-    for part in PARTS:
-        if part in found:
-            kind, _, name = str(found[part]).partition("/")
-            found[part] = str(toy_labelled(name, part, folder) if kind == "toy" else file_of(str(found[part])))
+    for part in [part for part in PARTS if part in data]:
+        kind, _, name = str(data[part]).partition("/")
+        found[part] = str(toy_labelled(name, part, folder) if kind == "toy" else file_of(str(data[part])))
     return found
 
 

@@ -4,7 +4,7 @@ Each order is a factorisation of a distribution over the same tokens. Were they 
 probabilities would agree; how far apart they are says how well a network has learnt that they should.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,8 @@ from torch import Generator, Tensor
 
 from ebar.build.train import train_as
 from ebar.models.construction import Autoregressive
-from ebar.recipes.figures import Figure, Figures, over_items
-from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Claim, Layout, Points
-from ebar.recipes.recipe import Caption, Cell, Recipe
+from ebar.recipes.figures import over_items
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Grid, Layout, Points, Recipe, layouts
 from ebar.recipes.xlnet.cells import PAPER, pretraining_config
 from ebar.recipes.xlnet.models import LEFT, XLNET, cell_of
 from ebar.recipes.xlnet.tables import BASE, SMALL, TOY
@@ -84,11 +82,6 @@ def _per_token(cost: Float[Tensor, " rows"], size: int) -> dict[str, Any]:
     return found
 
 
-def items(row: Any, cells: Sequence[Cell]) -> str:
-    """What the interval of a single run is over."""
-    return f"{cells[0]['measures']['windows']:,} windows, one pretraining"
-
-
 def _cells(tree: Mapping[str, Any], **measures: int) -> list[dict[str, Any]]:
     return [{**cell_of(tree, name, {}), "measures": measures} for name in (XLNET, LEFT)]
 
@@ -113,8 +106,7 @@ RECIPE = Recipe(
         parts=lambda cell, result: [({**cell, "predicted": name}, own) for name, own in result.items()],
     ),
     tables=[
-        Layout(rows=("model", "predicted"), columns=("order",), figures=(NATS,), caption=NATS),
-        Layout(rows=("model", "predicted"), columns=("order",), figures=(APART,), caption=APART),
+        *layouts(("model", "predicted"), NATS, APART, columns=("order",)),
         Layout(rows=("model", "predicted"), figures=(SPREAD,)),
     ],
     plots=Points(of=[APART], label="{model}, {order}", title="{predicted}", x_label=APART, panels=("predicted",)),
@@ -122,5 +114,5 @@ RECIPE = Recipe(
         Claim(says="a network that learnt only from left to right is worse at random orders", figure=APART, above=0.0,
               where={"model": LEFT, "order": RANDOM}),
     ],
-    reading=Caption(items=items),
+    reading=Caption(items="{measures[windows]:,} windows, one pretraining"),
 )  # fmt: skip

@@ -12,14 +12,10 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from ebar.backbones.xlnet import XlNet
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Claim, Curves, Layout, Points
-from ebar.recipes.local.scaling import gradient_cost
-from ebar.recipes.recipe import Caption, Cell, Recipe
+from ebar.recipes.local.scaling import curves, gradient_cost
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Grid, Layout, Points, Recipe, layouts
 from ebar.recipes.xl.tables import AMOUNT
 from ebar.recipes.xlnet import cells
-from ebar.recipes.xlnet.models import XLNET, variant
 from ebar.recipes.xlnet.tables import BASE, POLARITY, READING, REVIEWS, SHORT, TOY, glue, snippets, squad, toy
 
 FULL, LOCAL = "full attention", "local attention"
@@ -38,14 +34,11 @@ def attentions(
     tree: Mapping[str, Any], tasks: Mapping[str, Any], *, chunk: int, update: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """The same network with full and with local attention; `update` is what is timed, with chunks of its own."""
-    found = []
-    for name, size in ((FULL, None), (LOCAL, chunk)):
-        own = variant(tree, XLNET)
-        own["backbone"] = {**own["backbone"], "chunk": size}
-        found.append(
-            {"model": name, "scratch": False, "pretraining": own, "tasks": dict(tasks), "update": dict(update)}
-        )
-    return found
+    return [
+        {"model": name, "scratch": False, "pretraining": {**tree, "backbone": {**tree["backbone"], "chunk": size}},
+         "tasks": dict(tasks), "update": dict(update)}
+        for name, size in ((FULL, None), (LOCAL, chunk))
+    ]  # fmt: skip
 
 
 def reviews_of(length: int) -> str:
@@ -125,14 +118,9 @@ TABLE5_1 = Recipe(
     tables=[
         Layout(rows=("task",), columns=("model",), figures=(SCORE,)),
         Layout(rows=("task",), figures=(WORSE,)),
-        *(Layout(rows=("model",), columns=("length",), figures=(figure,), caption=figure)
-          for figure in (SECONDS, TIMES, KEPT)),
+        *layouts(("model",), SECONDS, TIMES, KEPT, columns=("length",)),
     ],
-    plots=[
-        Points(of=[WORSE], label="{task}", title="Paired", x_label=WORSE),
-        *(Curves(of={figure: "{model}"}, by=("model",), x="length", title=figure, log_x=True, log_y=True)
-          for figure in (SECONDS, KEPT)),
-    ],
+    plots=[Points(of=[WORSE], label="{task}", title="Paired", x_label=WORSE), *curves(SECONDS, KEPT)],
     claims=[
         Claim(says="local attention loses nothing on short texts", figure=WORSE, above=-0.02, where={"task": POLARITY}),
         *(Claim(says=f"it loses on texts of {length:,} tokens", figure=WORSE, below=0.0,

@@ -6,26 +6,11 @@ At scale cpu a network has two layers of 128 numbers and reads some tokens of no
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.grid import PARTS, Grid
-from ebar.recipes.layout import Claim, Layout, Points
-from ebar.recipes.recipe import Caption, Cell, Recipe, Row
+from ebar.recipes.grid import PARTS
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Grid, Layout, Points, Recipe, Row, layouts
+from ebar.recipes.xlnet import models
 from ebar.recipes.xlnet.cells import PAPER, by_seed, by_task, run_cell
-from ebar.recipes.xlnet.models import (
-    BERT,
-    DENOISING,
-    DIRECTIONS,
-    LEFT,
-    MEMORY,
-    SCRATCH,
-    SENTENCES,
-    SPANS,
-    XLNET,
-    XLNET_7,
-    cell_of,
-    finetuning,
-    pretraining,
-)
+from ebar.recipes.xlnet.models import BERT, DENOISING, DIRECTIONS, MEMORY, SCRATCH, SENTENCES, SPANS, XLNET, finetuning
 
 POLARITY, SUBJECTIVITY, REVIEWS = "sentence polarity", "subjectivity", "movie reviews"
 ACCURACY, GAIN, LOSS = "test accuracy", f"test accuracy − {SCRATCH}", "held-out loss of pretraining, nats a target"
@@ -33,23 +18,26 @@ WORSE = f"test accuracy − {XLNET}"
 
 # Scale demo ---------------------------------------------------------------------------------------------------------
 
-TOY = pretraining(
+TOY = models.pretraining(
     {"train": "toy/train.txt", "validation": "toy/valid.txt", "vocabulary": 300, "length": 24, "reuse": 8},
     {"layers": 2, "hidden": 16, "heads": 2, "memory": 8, "dropout": 0.1},
     rate=1e-2, warmup=2, epochs=1, batch=8,
 )  # fmt: skip
 
 
-def toy(name: str, labels: Sequence[int | None] = (None,), seeds: int = 1, **options: Any) -> dict[str, Any]:
+def toy(
+    name: str, labels: Sequence[int | None] = (None,), seeds: int = 1, *, measures: Sequence[str] = ("accuracy",),
+    **options: Any,
+) -> dict[str, Any]:  # fmt: skip
     """A made-up task."""
     data = {**dict.fromkeys(PARTS, f"toy/{name}"), "length": 24, **options}
-    return finetuning(data, rate=3e-3, epochs=2, batch=16, labels=labels, seeds=seeds)
+    return finetuning(data, rate=3e-3, epochs=2, batch=16, labels=labels, seeds=seeds, measures=measures)
 
 
 # Two cores ----------------------------------------------------------------------------------------------------------
 
 NOVELS = {"train": "gutenberg-novels/train.txt.xz", "validation": "gutenberg-novels/valid.txt.xz"}
-SMALL = pretraining(
+SMALL = models.pretraining(
     {**NOVELS, "vocabulary": 4000, "length": 64, "reuse": 32, "limit": 1_000_000, "held_out_limit": 20_000},
     {"layers": 2, "hidden": 128, "heads": 4, "memory": 32, "dropout": 0.0, "attention_dropout": 0.0},
     rate=1e-3, warmup=100, epochs=1, batch=32,
@@ -69,7 +57,7 @@ def snippets(
 # The authors' settings ----------------------------------------------------------------------------------------------
 
 # Wikipedia and books have 3.87·10⁹ tokens, of which a step reads 256 inputs of 256 new ones: 17 passes are 10⁶ steps.
-BASE = pretraining(
+BASE = models.pretraining(
     {"train": "bookscorpus-wikipedia/train.txt", "validation": "bookscorpus-wikipedia/valid.txt", "vocabulary": 32_000,
      "length": 512, "reuse": 256},
     {"layers": 12, "hidden": 768, "heads": 12, "feedforward": 3072, "memory": 384},
@@ -131,7 +119,7 @@ def grid(
     seeds: int | Mapping[str, int],
 ) -> Grid:  # fmt: skip
     """A cell for each network and seed of pretraining."""
-    cells = {scale: [cell_of(tree, name, tasks[scale]) for name in names] for scale, tree in trees.items()}
+    cells = {scale: [models.cell_of(tree, name, tasks[scale]) for name in names] for scale, tree in trees.items()}
     return Grid(axes={"model": cells}, seeds=seeds)
 
 
@@ -185,15 +173,13 @@ LABELS = Recipe(
 
 # SST-2, the task of the thesis that is most like sentence polarity.
 SST2 = {
-    BERT: 92.78, DENOISING: 92.60, XLNET_7: 92.66, XLNET: 93.35, MEMORY: 92.78, SPANS: 93.12, DIRECTIONS: 92.66,
+    BERT: 92.78, DENOISING: 92.60, models.XLNET_7: 92.66, XLNET: 93.35, MEMORY: 92.78, SPANS: 93.12, DIRECTIONS: 92.66,
     SENTENCES: 92.89,
 }  # fmt: skip
-LAYOUT = (BERT, DENOISING, XLNET_7, XLNET, MEMORY, SPANS, DIRECTIONS, SENTENCES, LEFT, SCRATCH)
-
 TABLE4_6 = Recipe(
     title="What the parts of XLNet's pretraining are worth",
     source=f"{PAPER}, Table 4.6",
-    grid=grid(LAYOUT, {**TREES, "cpu": SHORT}, TASKS, 1),
+    grid=grid([*SST2, models.LEFT, SCRATCH], {**TREES, "cpu": SHORT}, TASKS, 1),
     run=run_cell,
     figures=[
         Figures(
@@ -204,21 +190,15 @@ TABLE4_6 = Recipe(
         ),
         Figures(Figure(name=LOSS, at="pretraining.loss", where={"scratch": False}, bare=True), by=("model",)),
     ],
-    tables=[
-        Layout(rows=("model",), columns=("task",), figures=(ACCURACY,)),
-        Layout(rows=("model",), columns=("task",), figures=(WORSE,)),
-        Layout(rows=("model",), figures=(LOSS,)),
-    ],
+    tables=[*layouts(("model",), (ACCURACY,), (WORSE,), columns=("task",)), Layout(rows=("model",), figures=(LOSS,))],
     plots=Points(of=[WORSE], label="{model}", title="{task}", x_label=WORSE, panels=("task",)),
     claims=[
-        Claim(says="permutation language modelling is better than denoising auto-encoding", figure=WORSE, below=0.0,
-              where={"model": DENOISING}),
-        Claim(says="memory helps", figure=WORSE, below=0.0, where={"model": MEMORY}),
-        Claim(says="span-based prediction helps", figure=WORSE, below=0.0, where={"model": SPANS}),
-        Claim(says="bidirectional data help", figure=WORSE, below=0.0, where={"model": DIRECTIONS}),
-        Claim(says="next-sentence prediction does not help", figure=WORSE, below=0.0, where={"model": SENTENCES}),
+        Claim(says=says, figure=WORSE, below=0.0, where={"model": model})
+        for model, says in {
+            DENOISING: "permutation language modelling is better than denoising auto-encoding",
+            MEMORY: "memory helps", SPANS: "span-based prediction helps", DIRECTIONS: "bidirectional data help",
+            SENTENCES: "next-sentence prediction does not help",
+        }.items()
     ],
-    reading=Caption(
-        items=labelled_runs, elsewhere=lambda cells: "SST-2, 12 layers, in per cent", **READING
-    ),
+    reading=Caption(items=labelled_runs, elsewhere=lambda cells: "SST-2, 12 layers, in per cent", **READING),
 )  # fmt: skip

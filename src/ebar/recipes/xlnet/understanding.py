@@ -4,13 +4,10 @@ The data are found by path, below the folder that EBAR_DATA names, and at scale 
 demo made-up files of the same formats stand in their place; at scale cpu a small network is pretrained first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from ebar.recipes.figures import Figure, Figures
-from ebar.recipes.grid import Grid
-from ebar.recipes.layout import Layout, Points
-from ebar.recipes.recipe import Caption, Recipe
+from ebar.recipes.pieces import Caption, Figure, Figures, Grid, Layout, Points, Recipe
 from ebar.recipes.xlnet.cells import PAPER, by_task, run_cell
 from ebar.recipes.xlnet.models import XLNET, cell_of, finetuning
 from ebar.recipes.xlnet.tables import SMALL, TOY, glue, labelled_runs, race, squad, toy
@@ -18,11 +15,6 @@ from ebar.recipes.xlnet.tables import SMALL, TOY, glue, labelled_runs, race, squ
 SCORE, ERROR = "test score", "error"
 ALONE, TOGETHER = "XLNet, one task", "XLNet, all tasks at once"
 Tasks = Mapping[str, Mapping[str, Any]]
-
-
-def large(tasks: Tasks) -> dict[str, Any]:
-    """XLNet-Large, as its authors published it."""
-    return {"model": ALONE, "scratch": False, "pretraining": None, "start": "xlnet/xlnet-large-cased", "tasks": tasks}
 
 
 def table(
@@ -39,13 +31,13 @@ def table(
     cells = {
         "demo": [{**cell_of(TOY, XLNET, made_up), "model": ALONE}],
         "cpu": [{**cell_of(SMALL, XLNET, tasks), "model": ALONE}],
-        "paper": [large(tasks)],
+        # XLNet-Large, as its authors published it.
+        "paper": [
+            {"model": ALONE, "scratch": False, "pretraining": None, "start": "xlnet/xlnet-large-cased", "tasks": tasks}
+        ],
     }
     if together:
         cells = {scale: [*own, {**own[0], "model": TOGETHER, "together": True}] for scale, own in cells.items()}
-
-    def alone(row: Mapping[str, Any]) -> float | None:
-        return theirs.get(row["task"]) if row["model"] == ALONE else None
 
     return Recipe(
         title=title,
@@ -53,7 +45,7 @@ def table(
         grid=Grid(axes={"model": cells}, seeds=1),
         run=run_cell,
         figures=Figures(
-            Figure(name=SCORE, at="score", range=(-1.0, 1.0), paper=lambda row: alone(row)),
+            Figure(name=SCORE, at="score", range=(-1.0, 1.0), paper={(ALONE, task): theirs[task] for task in theirs}),
             by=("model", "task"), parts=by_task,
         ),
         tables=Layout(rows=("task",), columns=("model",), figures=(SCORE,)),
@@ -74,19 +66,14 @@ def texts(name: str, length: int = 512) -> dict[str, Any]:
     return finetuning({**files, "length": length}, rate=2e-5, epochs=3, batch=32, warmup=1000, measures=[ERROR])
 
 
-def first_measure(task: Mapping[str, Any], measures: Sequence[str]) -> dict[str, Any]:
-    """The same task with other figures."""
-    return {**task, "measures": list(measures)}
-
-
 TABLE4_1 = table(
     "Multiple choice: RACE", 1, {"RACE": race()},
-    {"RACE": first_measure(toy("race", task="choice", length=64), ["accuracy", "accuracy.middle", "accuracy.high"])},
+    {"RACE": toy("race", task="choice", length=64, measures=["accuracy", "accuracy.middle", "accuracy.high"])},
     {"RACE": 81.75, "RACE, accuracy.middle": 85.45, "RACE, accuracy.high": 80.21}, "in per cent",
 )  # fmt: skip
 TABLE4_2 = table(
     "Answers in a passage: SQuAD", 2, {"SQuAD 1.1": squad("1.1"), "SQuAD 2.0": squad("2.0")},
-    {"SQuAD 2.0": first_measure(toy("squad", task="span"), ["exact_match", "f1"])},
+    {"SQuAD 2.0": toy("squad", task="span", measures=["exact_match", "f1"])},
     {"SQuAD 1.1, exact_match": 88.95, "SQuAD 1.1, f1": 94.52, "SQuAD 2.0, exact_match": 86.12, "SQuAD 2.0, f1": 88.79},
     "in per cent, development data",
 )  # fmt: skip
@@ -95,7 +82,7 @@ TABLE4_3 = table(
     {name: texts(path) for name, path in (
         ("IMDB", "imdb"), ("Yelp-2", "yelp-2"), ("Yelp-5", "yelp-5"), ("DBpedia", "dbpedia"), ("AG", "ag-news"),
         ("Amazon-2", "amazon-2"), ("Amazon-5", "amazon-5"))},
-    {"IMDB": first_measure(toy("sentiment"), [ERROR])},
+    {"IMDB": toy("sentiment", measures=[ERROR])},
     {f"{name}, {ERROR}": value for name, value in (
         ("IMDB", 3.79), ("Yelp-2", 1.55), ("Yelp-5", 27.80), ("DBpedia", 0.62), ("AG", 4.49), ("Amazon-2", 2.40),
         ("Amazon-5", 32.26))},
@@ -107,8 +94,8 @@ TABLE4_4 = table(
      "MNLI": glue("MNLI", test="glue/MNLI/dev_matched.tsv"), "CoLA": glue("CoLA", measures=["matthews"]),
      "STS-B": glue("STS-B", task="regression", measures=["pearson"])},
     {"SST-2": toy("sentiment"), "RTE": toy("entailment"),
-     "CoLA": first_measure(toy("acceptability", text_column=3, label_column=1), ["matthews"]),
-     "STS-B": first_measure(toy("similarity", task="regression"), ["pearson"])},
+     "CoLA": toy("acceptability", text_column=3, label_column=1, measures=["matthews"]),
+     "STS-B": toy("similarity", task="regression", measures=["pearson"])},
     {"MNLI": 89.8, "QNLI": 93.9, "QQP": 91.8, "RTE": 83.8, "SST-2": 95.6, "MRPC": 89.2, "CoLA, matthews": 63.6,
      "STS-B, pearson": 91.8},
     "in per cent, development data", together=True,
