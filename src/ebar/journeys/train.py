@@ -105,8 +105,6 @@ def train(
             model, data, objective=objective, training=training, optimiser=optimiser, schedule=schedule, seed=seed
         )
     if trunk is not None:
-        if training.shard > 1:
-            raise UserError("A run that branches from another keeps its weights whole: leave out training.shard.")
         _check_trunk(trunk, folder, description)
     batches, held_out = training_batches(data, training, seed, device), held_out_batches(data, training, device)
     steps = training_steps(batches, training)

@@ -32,6 +32,7 @@ from ebar.training.optimisers import AdamW, LinearDecay, OptimiserConfig, Schedu
 from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import Run
+from ebar.training.sharding import spread_weights
 from ebar.training.tasks import Mixing
 from ebar.training.train import History, Result
 from ebar.types import Estimate
@@ -118,8 +119,6 @@ def finetune(
     passes the `generator` that `seeded` returned. Stopped by SIGINT or SIGTERM, or after `training.max_minutes`, it
     saves a checkpoint and raises `Interrupted`.
     """
-    if training.shard > 1 or training.replicate is not None:
-        raise UserError("Fine-tuning keeps weights whole: leave out training.shard and training.replicate.")
     folder = None if folder is None else Path(folder)
     drawn = seed_of(folder) if seed is None else seed
     tasks = tasks_of(model, data, drawn)
@@ -138,11 +137,13 @@ def finetune(
         )  # fmt: skip
     batches, held_out = batches_of(tasks, training, mixing, drawn, device), held_out_batches_of(tasks, training, device)
     objective = objective_of(own, tasks)
+    sharded = spread_weights(own, replicate=training.replicate, shard=training.shard)
     player = Player(
         module=own,
         optimiser=optimiser_of(own, optimiser, layer_decay),
         schedule=for_steps(schedule, training_steps(batches, training)),
         clip_norm=training.clip,
+        sharded=sharded,
     )
     players = {"model": player}
 
@@ -152,6 +153,7 @@ def finetune(
         keep=lambda run: _keep(run, model, tasks),
         validation=lambda: evaluate_objective(objective, held_out, generator=Generator(device).manual_seed(drawn)),
     )  # fmt: skip
+    own = own if sharded is None else sharded.plain()
     own.eval()
     return Finetuned(model=own, tasks=tasks, history=history, result=result, folder=folder)
 
