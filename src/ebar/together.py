@@ -258,7 +258,7 @@ def alike(value: Float[Tensor, ""], weight: int, total: int) -> Float[Tensor, ""
 
     The loss is the mean over parts by their weights, in which each part brings the gradient of its own rows alone.
     """
-    return _Scaled.apply(value, total / weight) if is_shared() else value  # type: ignore[no-untyped-call, no-any-return]
+    return _Scaled.apply(value, total / weight) if is_shared() else value  # type: ignore[no-untyped-call]
 
 
 def is_spread(part: object) -> bool:

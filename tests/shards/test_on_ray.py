@@ -41,6 +41,8 @@ def test_ray_gives_the_same_bytes(cluster: None, tmp_path: Path) -> None:
     assert all(path.read_text() == "x" for path in received)  # once for each process, not for each shard
     with pytest.raises(UserError, match="Choose another job"):
         list(run_shards(work.fails, common, [0, 1], workers=on(2)))
+    with pytest.raises(UserError, match=r"not enough memory.*what was finished is kept"):
+        list(run_shards(work.squared, work.TooLarge(), [0], workers=on(1)))
     with pytest.raises(UserError, match="died 3 times in a row"):
         list(run_shards(work.dies_always, common, [0], workers=on(1)))
     for made in work.THREE:
@@ -48,6 +50,7 @@ def test_ray_gives_the_same_bytes(cluster: None, tmp_path: Path) -> None:
         ours = made(tmp_path / f"{name}-here", Workers())
         for workers in (2, 4):
             assert made(tmp_path / f"{name}-{workers}", on(workers)) == ours, (name, workers)
+    assert work.scored(tmp_path, on(2)) == work.scored(tmp_path, Workers())
     flag = tmp_path / "killed while distilling"
     assert work.distilled(tmp_path / "killed", on(2), flag) == work.distilled(tmp_path / "whole", Workers())
     assert flag.exists()

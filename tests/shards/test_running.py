@@ -1,5 +1,6 @@
 """Shards give the same whoever runs them: their order, their deaths, their errors, what memory holds."""
 
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -123,6 +124,12 @@ def test_a_killed_estimate_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
         assert work.estimated(tmp_path / str(at), Workers()) == whole, at
     with pytest.raises(UserError, match=r"made from something else \(what differs: threads"):
         work.estimated(tmp_path / "whole", Workers(threads=2))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit of a process is Linux's")
+def test_a_worker_that_the_system_gives_no_more_memory_is_one_sentence() -> None:
+    with pytest.raises(UserError, match=r"A worker has not enough memory.*fewer --workers.*finished is kept"):
+        list(run_shards(work.scarce, None, [0], workers=Workers(backend="joblib", workers=1)))
 
 
 def test_joblib_gives_the_same_bytes_where_a_worker_is_killed(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -108,7 +109,8 @@ def most_logits(case: str, accumulate: int) -> int:
         held.append((StorageWeakRef(logits.untyped_storage()), logits.numel()))
         most.append(sum(numbers for storage, numbers in held if not storage.expired()))
 
-    model.head.register_forward_hook(count)
+    head: Any = model.head
+    head.register_forward_hook(count)
     optimiser = Sgd(learning_rate=0.1).build(model.parameters())
     objective = for_steps(objective, 20)
     players = {"model": Player(module=model, optimiser=optimiser)}

@@ -124,7 +124,7 @@ def of_all_parts(*scored: ScoredTokens, weight: int) -> tuple[tuple[ScoredTokens
     rows = [torch.stack([one.scores.logit, one.scores.log_partition], -1) for one in scored]
     [weights, *found] = together.joined(torch.tensor([weight]), *rows, *(one.mask for one in scored))
     logits, masks = found[: len(scored)], found[len(scored) :]
-    scores = [TokenScores(*both.unbind(-1), torch.zeros_like(both[..., 0])) for both in logits]
+    scores = [TokenScores(both[..., 0], both[..., 1], torch.zeros_like(both[..., 0])) for both in logits]
     return tuple(map(ScoredTokens, scores, masks)), int(weights.sum())
 
 

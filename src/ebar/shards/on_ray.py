@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ebar.errors import UserError
-from ebar.shards.attempt import Outcome, Setting, attempt, prepare, sending
+from ebar.shards.attempt import Outcome, Setting, attempt, failed, prepare, sending
 from ebar.shards.workers import Workers
 
 LONGEST_SOCKET = 40  # bytes of Ray's folder: it puts sockets below, whose whole path may have 107
@@ -116,7 +116,11 @@ def _run(sent: list[Any], job: Any) -> Outcome:
         import ray
 
         _received.clear()
-        _received[key] = ray.get(reference)
-        prepare(_received[key][2])
+        try:
+            received = ray.get(reference)
+            prepare(received[2])
+        except Exception as error:  # for want of memory, most often
+            return failed(error)
+        _received[key] = received
     work, common, setting = _received[key]
     return attempt(work, common, job, setting)
