@@ -51,11 +51,31 @@ def ray_cluster(workers: int, folder: Path | None = None) -> Iterator[Any]:
                 num_cpus=workers, _temp_dir=str(place), include_dashboard=False, log_to_driver=False,
                 logging_level=logging.ERROR,
             )  # fmt: skip
-        yield ray
+        with _silent(ray):
+            yield ray
     finally:
         ray.shutdown()
         if place is not None:
             shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _silent(ray: Any) -> Iterator[None]:
+    """Inside, Ray does not write to the standard output, which is the user's, that a worker has died.
+
+    There is no option for it: `log_to_driver` is of what workers print.
+    """
+    private = getattr(getattr(ray, "_private", None), "worker", None)
+    name = "print_to_stdstream"
+    before = getattr(private, name, None)
+    if before is None:  # another version of Ray, which goes another way
+        yield
+        return
+    setattr(private, name, lambda *_, **__: None)
+    try:
+        yield
+    finally:
+        setattr(private, name, before)
 
 
 def _check(address: str) -> None:
