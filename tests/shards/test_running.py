@@ -16,7 +16,7 @@ from ebar.errors import UserError
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy
 from ebar.models.tabular import Tabular
 from ebar.shards import Workers, run_shards
-from ebar.shards.attempt import Outcome, Setting, attempt
+from ebar.shards.attempt import Outcome, Setting, attempt, failed
 from ebar.shards.running import AHEAD, DEATHS, _ordered, spread
 from tests.shards import work
 from tests.store.disk import Dead, failing
@@ -105,6 +105,8 @@ def test_what_goes_wrong_in_a_worker_travels_as_words() -> None:
         attempt(work.fails, None, 1, HERE).value()
     with pytest.raises(UserError, match=r"not enough memory.*fewer --workers"):
         attempt(work.fails, None, 2, HERE).value()
+    for words in ("std::bad_alloc", "could not create a primitive", "CUDA out of memory. Tried to allocate 2 GiB"):
+        assert "not enough memory" in failed(RuntimeError(words)).failure
     with pytest.raises(RuntimeError, match="ZeroDivisionError: by nought") as caught:
         attempt(work.fails, None, 3, HERE).value()
     assert "in fails" in caught.value.__notes__[0]

@@ -15,7 +15,10 @@ from ebar.errors import UserError
 from ebar.shards.workers import on_threads
 from ebar.tables import import_plug_ins
 
-NO_MEMORY = ("can't allocate memory", "out of memory")  # as torch says it
+# As torch, an accelerator, C++, the system and oneDNN say it.
+NO_MEMORY = (
+    "can't allocate memory", "out of memory", "bad_alloc", "cannot allocate memory", "could not create a primitive",
+)  # fmt: skip
 
 
 class Setting(NamedTuple):
