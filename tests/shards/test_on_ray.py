@@ -1,9 +1,7 @@
 """Shards on a local Ray cluster: one cluster, and so one test, as it takes seconds to start."""
 
 import os
-import shutil
 import socket
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,23 +9,19 @@ import pytest
 
 from ebar.errors import UserError
 from ebar.shards import Workers, run_shards
+from ebar.shards.on_ray import ray_cluster
 from tests.shards import work
 
 
 @pytest.fixture
 def cluster() -> Iterator[None]:
-    ray = pytest.importorskip("ray", reason="ray is not installed")
-    place = tempfile.mkdtemp(prefix="r", dir="/tmp")  # sockets below it have short names only
-    ray.init(num_cpus=4, _temp_dir=place, include_dashboard=False, log_to_driver=False)
-    try:
+    pytest.importorskip("ray", reason="ray is not installed")
+    with ray_cluster(4):
         yield
-    finally:
-        ray.shutdown()
-        shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_ray_gives_the_same_bytes(cluster: None, tmp_path: Path) -> None:
+def test_ray_gives_the_same_bytes(cluster: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def on(workers: int) -> Workers:
         return Workers(backend="ray", workers=workers)
 
@@ -41,13 +35,17 @@ def test_ray_gives_the_same_bytes(cluster: None, tmp_path: Path) -> None:
     assert all(path.read_text() == "x" for path in received)  # once for each process, not for each shard
     with pytest.raises(UserError, match="Choose another job"):
         list(run_shards(work.fails, common, [0, 1], workers=on(2)))
+    with pytest.raises(UserError, match=r"not enough memory.*what was finished is kept"):
+        list(run_shards(work.squared, work.TooLarge(), [0], workers=on(1)))
     with pytest.raises(UserError, match="died 3 times in a row"):
         list(run_shards(work.dies_always, common, [0], workers=on(1)))
+    assert capfd.readouterr().out == ""  # though workers have died: what is written there may be a file of the user's
     for made in work.THREE:
         name = made.__name__
         ours = made(tmp_path / f"{name}-here", Workers())
         for workers in (2, 4):
             assert made(tmp_path / f"{name}-{workers}", on(workers)) == ours, (name, workers)
+    assert work.scored(tmp_path, on(2)) == work.scored(tmp_path, Workers())
     flag = tmp_path / "killed while distilling"
     assert work.distilled(tmp_path / "killed", on(2), flag) == work.distilled(tmp_path / "whole", Workers())
     assert flag.exists()

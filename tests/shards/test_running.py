@@ -1,5 +1,6 @@
 """Shards give the same whoever runs them: their order, their deaths, their errors, what memory holds."""
 
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -15,7 +16,7 @@ from ebar.errors import UserError
 from ebar.evaluation.exact_cross_entropy import exact_cross_entropy
 from ebar.models.tabular import Tabular
 from ebar.shards import Workers, run_shards
-from ebar.shards.attempt import Outcome, Setting, attempt
+from ebar.shards.attempt import Outcome, Setting, attempt, failed
 from ebar.shards.running import AHEAD, DEATHS, _ordered, spread
 from tests.shards import work
 from tests.store.disk import Dead, failing
@@ -104,6 +105,8 @@ def test_what_goes_wrong_in_a_worker_travels_as_words() -> None:
         attempt(work.fails, None, 1, HERE).value()
     with pytest.raises(UserError, match=r"not enough memory.*fewer --workers"):
         attempt(work.fails, None, 2, HERE).value()
+    for words in ("std::bad_alloc", "could not create a primitive", "CUDA out of memory. Tried to allocate 2 GiB"):
+        assert "not enough memory" in failed(RuntimeError(words)).failure
     with pytest.raises(RuntimeError, match="ZeroDivisionError: by nought") as caught:
         attempt(work.fails, None, 3, HERE).value()
     assert "in fails" in caught.value.__notes__[0]
@@ -123,6 +126,12 @@ def test_a_killed_estimate_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
         assert work.estimated(tmp_path / str(at), Workers()) == whole, at
     with pytest.raises(UserError, match=r"made from something else \(what differs: threads"):
         work.estimated(tmp_path / "whole", Workers(threads=2))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit of a process is Linux's")
+def test_a_worker_that_the_system_gives_no_more_memory_is_one_sentence() -> None:
+    with pytest.raises(UserError, match=r"A worker has not enough memory.*fewer --workers.*finished is kept"):
+        list(run_shards(work.scarce, None, [0], workers=Workers(backend="joblib", workers=1)))
 
 
 def test_joblib_gives_the_same_bytes_where_a_worker_is_killed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What shards of the tests do: small things of which every byte is known, and the three that draw."""
 
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import Any, cast
@@ -37,7 +38,14 @@ class Common:
             file.write("x")
 
 
-def squared(common: Common, job: int) -> int:
+class TooLarge:
+    """What no process has room for: it finds out when it is received."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return torch.empty, (2**55,)
+
+
+def squared(common: Any, job: int) -> int:
     return job**2
 
 
@@ -62,6 +70,14 @@ def fails(common: Common, job: int) -> int:
     if job == 3:
         raise ZeroDivisionError("by nought")
     return torch.get_num_threads()
+
+
+def scarce(common: Any, job: int) -> int:
+    """The process has a megabyte more than it has taken already, and wants two hundred."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + 2**20
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    return int(torch.zeros(200, 2**20, dtype=torch.uint8).sum())
 
 
 SPACE = Space(vocabulary=3, length=4, end=2)

@@ -132,6 +132,11 @@ def main(folder: Path) -> None:
             if rank() == 0:
                 save_file(weights, folder / f"objective-{number}.safetensors")
                 (folder / f"objective-{number}.json").write_text(json.dumps(metrics))
+        for number, case in enumerate(every_objective.CASES):
+            weights, metrics = every_objective.trajectory(case, torch.float64, accumulate=2)
+            if rank() == 0:
+                save_file(weights, folder / f"parts-{number}.safetensors")
+                (folder / f"parts-{number}.json").write_text(json.dumps(metrics))
         refused = [refusal(Training(batch_size=3)), refusal(Training(batch_size=6, accumulate=2))]
         (folder / f"refused-{rank()}.json").write_text(json.dumps(refused))
         run(folder / "whole", 8)

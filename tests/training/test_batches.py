@@ -54,7 +54,12 @@ def test_a_batch_loses_the_padding_that_none_of_its_rows_needs():
 def test_the_shares_of_all_processes_make_up_the_batch(ranks, parts):
     batch = (data(9), Context(data(9, seed=1)), {"weight": torch.arange(9.0)})
     shares = [process_share(batch, rank=rank, ranks=ranks, parts=parts) for rank in range(ranks)]
-    pieces = [piece for part in zip(*shares, strict=True) for piece, counted in part if counted]
+    placed = [(piece, place) for part in zip(*shares, strict=True) for piece, place in part]
+    pieces = [piece for piece, place in placed if place is None or place.counted]
+    assert [place.first for piece, place in placed if place is not None and place.counted] == [
+        int(piece[2]["weight"][0]) for piece in pieces if ranks * parts > 1
+    ]
+    assert all(place is None or (place.rows, place.everywhere) == (count_rows(piece), 9) for piece, place in placed)
     whole = named_tensors(batch)
     together = {name: torch.cat([named_tensors(piece)[name] for piece in pieces]) for name in whole}
     assert {name: value.tolist() for name, value in together.items()} == {n: v.tolist() for n, v in whole.items()}
@@ -62,7 +67,7 @@ def test_the_shares_of_all_processes_make_up_the_batch(ranks, parts):
 
 def test_a_process_without_rows_computes_on_a_stand_in_that_does_not_count():
     shares = [process_share(data(1), rank=rank, ranks=2, parts=1) for rank in (0, 1)]
-    assert sorted(counted for ((_, counted),) in shares) == [0.0, 1.0]
+    assert sorted(place is not None and place.counted for ((_, place),) in shares) == [False, True]
     assert all(count_rows(part) == 1 for ((part, _),) in shares)
 
 

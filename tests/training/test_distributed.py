@@ -3,15 +3,21 @@
 import json
 import subprocess
 import sys
+from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Generator, Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from ebar.training.course import Training
+from ebar.training.loop import fit
+from ebar.training.optimisers import Sgd, for_steps
+from ebar.training.players import Player
 from ebar.training.run import Run
 from ebar.training.train import History
 from tests.journeys.game.killed import game_trajectory, run_game
@@ -61,17 +67,18 @@ def test_two_processes_reproduce_one_to_a_millionth_at_every_step(optimiser, dty
 
 
 OBJECTIVES = list(enumerate(product(every_objective.CASES, several.DTYPES)))
+whole_trajectory = cache(every_objective.trajectory)  # of one process and batches in one piece
+
+
+def written(two: Path, name: str) -> every_objective.Trajectory:
+    return load_file(two / f"{name}.safetensors"), json.loads((two / f"{name}.json").read_text())
 
 
 @pytest.mark.parametrize(("number", "case", "dtype"), [(number, *case) for number, case in OBJECTIVES])
 def test_two_processes_reproduce_one_with_every_objective(number, case, dtype, two):
     """What it draws and what it normalises over its batch included; in one step a process has no rows."""
-    one = every_objective.trajectory(case, dtype)
-    found = (
-        load_file(two / f"objective-{number}.safetensors"),
-        json.loads((two / f"objective-{number}.json").read_text()),
-    )
-    assert_same(found, one, dtype)
+    one = whole_trajectory(case, dtype)
+    assert_same(written(two, f"objective-{number}"), one, dtype)
     last = f"{every_objective.STEPS}."
     moved = [
         (value - one[0]["1." + name.removeprefix(last)]).abs().max()
@@ -79,6 +86,42 @@ def test_two_processes_reproduce_one_with_every_objective(number, case, dtype, t
         if name.startswith(last)
     ]
     assert max(moved) > 0.01
+
+
+@pytest.mark.parametrize(("case", "dtype"), list(product(every_objective.CASES, several.DTYPES)))
+def test_cutting_batches_into_parts_changes_nothing_with_every_objective(case, dtype):
+    """Six rows in four parts, of one row and of two; in the third step there is one row, and one part."""
+    assert_same(every_objective.trajectory(case, dtype, accumulate=4), whole_trajectory(case, dtype), dtype)
+
+
+@pytest.mark.parametrize(("number", "case"), list(enumerate(every_objective.CASES)))
+def test_two_processes_with_two_parts_each_reproduce_one_with_every_objective(number, case, two):
+    assert_same(written(two, f"parts-{number}"), whole_trajectory(case, torch.float64), torch.float64)
+
+
+def most_logits(case: str, accumulate: int) -> int:
+    """How many logits were in memory at once, in a step of six rows: a graph holds those that it needs."""
+    objective, source, model = every_objective.CASES[case](torch.float64)
+    held: list[tuple[StorageWeakRef, int]] = []
+    most = []
+
+    def count(head: object, given: object, logits: Tensor) -> None:
+        held.append((StorageWeakRef(logits.untyped_storage()), logits.numel()))
+        most.append(sum(numbers for storage, numbers in held if not storage.expired()))
+
+    head: Any = model.head
+    head.register_forward_hook(count)
+    optimiser = Sgd(learning_rate=0.1).build(model.parameters())
+    objective = for_steps(objective, 20)
+    players = {"model": Player(module=model, optimiser=optimiser)}
+    next(fit(objective, source, players, generator=Generator().manual_seed(4), accumulate=accumulate))
+    return max(most)
+
+
+@pytest.mark.parametrize("case", ["scheduled_sampling", "earm", "earm, langevin", "policy gradient, contexts"])
+def test_of_parts_one_is_in_memory_at_a_time(case):
+    """Also where all are computed before one of them can have its loss."""
+    assert most_logits(case, 6) <= most_logits(case, 1) / 5
 
 
 def test_a_batch_that_cannot_be_shared_out_evenly_is_refused_in_a_sentence(two):

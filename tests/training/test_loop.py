@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
+from ebar import together
 from ebar.errors import UserError
 from ebar.objectives import MaximumLikelihood
 from ebar.training.batches import Batches
@@ -102,6 +103,64 @@ def test_parts_count_by_their_weight(generator):
     rows = Batches(data=torch.arange(3.0, dtype=torch.float64), batch_size=3, shuffle=False)
     next(fit(Says(losses), rows, {"model": player(number)}, generator=generator, accumulate=2))
     assert number.value.item() == pytest.approx(-0.1)
+
+
+class Joins:
+    """The mean over a whole batch of what dropout leaves of w·x, plus noise; remembers what was joined."""
+
+    def __init__(self, number: Number, late: bool = False):
+        self.number, self.late = number, late
+        self.joined: list[Tensor] = []
+        self.noise: list[float] = []
+
+    def losses(self, batch: Tensor, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
+        if self.late:
+            yield Loss(self.number.value**2, "model", {}, weight=float(len(batch)))
+        noise = together.drawn(len(batch), lambda rows: torch.rand(rows, 1, generator=generator), generator)
+        once = together.once(lambda: float(torch.rand((), generator=generator)))
+        together.kept(lambda: self.noise.append(once))
+        dropped = torch.nn.functional.dropout(self.number.value * batch) + noise[:, 0]
+        rows, counts = together.joined(dropped, torch.tensor([len(batch)]))
+        self.joined.append(rows.detach())
+        yield Loss(together.alike(rows.mean(), len(batch), int(counts.sum())), "model", {}, weight=float(len(batch)))
+
+
+def test_parts_that_join_are_computed_twice_with_the_same_numbers_and_the_same_dropout(generator):
+    """Noise and what is found once belong to the batch; what is kept is found once for each part."""
+    rows = Batches(data=torch.arange(1.0, 9.0, dtype=torch.float64), batch_size=8, shuffle=False)
+    objective = Joins(Number(1.0))
+    state = torch.get_rng_state()
+    next(fit(objective, rows, {"model": player(objective.number)}, generator=generator, accumulate=2))
+    first, second = objective.joined  # of each part, the second time; the first time it gives up where it joins
+    assert torch.equal(first, second)
+    assert len(objective.noise) == 2
+    assert len(set(objective.noise)) == 1
+    # By hand: what both parts dropped, one after the other.
+    torch.set_rng_state(state)
+    dropped = [torch.nn.functional.dropout(part) for part in torch.arange(1.0, 9.0).double().split(4)]
+    gradient = torch.cat(dropped).mean()
+    assert objective.number.value.item() == pytest.approx(1 - 0.1 * gradient.item())
+
+
+def test_what_is_joined_later_than_in_the_first_loss_or_by_one_part_alone_is_an_error(generator):
+    rows = Batches(data=torch.arange(4.0, dtype=torch.float64), batch_size=4, shuffle=False)
+    number = Number(1.0)
+    with pytest.raises(ValueError, match="belongs to the first loss"):
+        next(fit(Joins(number, late=True), rows, {"model": player(number)}, generator=generator, accumulate=2))
+
+    def joining(row: int) -> Says:
+        """The part that begins with this row joins."""
+
+        def loss(batch: Tensor) -> Loss:
+            if batch[0] == row:
+                together.joined(batch)
+            return Loss(number.value**2)
+
+        return Says(lambda batch, clock: [lambda: loss(batch)])
+
+    for row, message in ((0, "joins its rows where another does not"), (2, "has a loss for player 'model'")):
+        with pytest.raises(ValueError, match=message):
+            next(fit(joining(row), rows, {"model": player(number)}, generator=generator, accumulate=2))
 
 
 def test_fit_started_in_the_middle_takes_the_steps_that_were_left(generator):

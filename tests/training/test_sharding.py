@@ -62,6 +62,31 @@ def test_each_process_ends_with_the_whole_model(spread, tmp_path):
     assert [found_by(rank, spread)["journey"] for rank in (0, 1)] == [one, one]
 
 
+def assert_same_lists(found: Any, expected: Any) -> None:
+    """Numbers to 1e-10."""
+    if isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_same_lists(one, other)
+    else:
+        assert found == pytest.approx(expected, rel=0, abs=1e-10)
+
+
+def test_a_branch_and_its_trunk_that_are_spread_are_those_of_one_process(spread, tmp_path):
+    one = sharded.branched(tmp_path, shard=1)
+    assert len(one[0]) == 3
+    for rank in (0, 1):
+        assert_same_lists(found_by(rank, spread)["branched"], one)
+
+
+@pytest.mark.parametrize("network", sharded.TUNED)
+def test_a_network_that_is_spread_is_fine_tuned_as_in_one_process(network, spread, tmp_path):
+    one = sharded.tuned(tmp_path, network, shard=1)
+    assert abs(one[0][0] - one[0][-1]) > 1e-4
+    for rank in (0, 1):
+        assert_same_lists(found_by(rank, spread)["tuned"][sharded.TUNED.index(network)], one)
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("alone")

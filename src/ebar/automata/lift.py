@@ -21,7 +21,8 @@ from safetensors.torch import save
 from ebar.automata.deterministic import Dfa, hopeless_state
 from ebar.automata.trie import Trie
 from ebar.errors import UserError
-from ebar.store import describe, fingerprint, open_stage, source_fingerprint
+from ebar.store.fingerprint import describe, fingerprint, source_fingerprint
+from ebar.store.stages import open_stage
 
 VARIABLE = "EBAR_CACHE"
 FILE = "automaton.safetensors"

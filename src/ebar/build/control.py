@@ -25,7 +25,7 @@ from ebar.journeys.control.journey import control
 from ebar.journeys.control.prompts import Summary, control_prompts
 from ebar.models.construction import from_pretrained
 from ebar.progress import bar
-from ebar.store import open_store
+from ebar.store.store import open_store
 from ebar.store.writing import plain, saving, to_json
 from ebar.training.stopping import interruptible
 from ebar.types import Estimate

@@ -24,7 +24,7 @@ from ebar.errors import UserError
 from ebar.journeys.finetune.journey import ENCODER, ONE, Finetuned, finetune, new_model
 from ebar.models.task.encoders import ENCODERS, is_xlnet, task_encoder
 from ebar.models.xlnet_weights import xlnet_from_hugging_face
-from ebar.store.stages import CONFIG
+from ebar.store.names import CONFIG
 from ebar.training import distributed
 from ebar.training.randomness import seeded
 from ebar.training.train import History, load_best

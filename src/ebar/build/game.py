@@ -26,7 +26,7 @@ from ebar.objectives.adversarial_costs import COSTS
 from ebar.objectives.bad_gan import CLASSIFIER, GENERATOR, Density
 from ebar.objectives.energy_gan import CONTROLS
 from ebar.objectives.entropy_terms import ENTROPIES
-from ebar.store.stages import CONFIG
+from ebar.store.names import CONFIG
 from ebar.training import distributed
 from ebar.training.optimisers import OPTIMISERS
 from ebar.training.players import Player

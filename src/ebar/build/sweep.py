@@ -10,12 +10,13 @@ import yaml
 
 from ebar.build.train import train_as
 from ebar.config.reader import read_tree, to_yaml
+from ebar.config.sentences import yaml_sentence
 from ebar.config.sweep import SweepConfig, with_values
 from ebar.config.train import MANUAL, TrainConfig
 from ebar.errors import UserError
-from ebar.journeys.sweep.journey import Swept, sweep
+from ebar.journeys.sweep.journey import sweep
 from ebar.journeys.sweep.report import write_sweep_page
-from ebar.journeys.sweep.search import Value
+from ebar.journeys.sweep.trials import Swept, Value
 from ebar.shards import Workers
 from ebar.store.differences import renamed
 from ebar.store.store import open_store
@@ -73,7 +74,7 @@ def _tree(path: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(renamed(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UserError(f"The configuration cannot be read: {' '.join(str(error).split())}.") from None
+        raise UserError(yaml_sentence(str(path), error)) from None
     if found is not None and not isinstance(found, dict):
         raise UserError(f"The configuration {path} must be a group of options, not {str(found)[:40]!r}.")
     return found or {}

@@ -15,7 +15,7 @@ from ebar.bounds import Count
 from ebar.build.game import game_as, load_game
 from ebar.cli.folder import carry_out
 from ebar.cli.show import show_json, write_sheet
-from ebar.cli.train import TrainPlace
+from ebar.cli.train import TrainPlace, ending
 from ebar.config.drawing import OfRun
 from ebar.config.game import MANUAL, GameConfig
 from ebar.config.reader import Answer, Manual, argument, option, read
@@ -61,10 +61,10 @@ def _figures(played: Played) -> dict[str, Any]:
 
 
 def _show(played: Played, place: TrainPlace) -> None:
-    figures = _figures(played)
-    where = f"step {figures['step']}, epoch {figures['epoch']}"
-    sys.stdout.write(f"{figures['status']} at {where}: {figures['reason']}\n")
-    if figures["status"] == "halted":
+    result = played.result
+    assert result is not None
+    sys.stdout.write(f"{ending(result)}\n")
+    if result.status == "halted":
         sys.stdout.write("The last good state is kept: the same command goes on from it, and halts again.\n")
     sys.stdout.write(f"{place.folder / 'report.html'}\n")
 
@@ -106,6 +106,8 @@ def sample(words: Sequence[str]) -> int:
     elif config.output is not None:
         sys.stdout.write(f"{config.output}\n")
     else:
+        if config.energies:
+            sys.stderr.write("energy, point\n")
         for row, energy in zip(drawn.tolist(), energies, strict=True):
             numbers = [energy, *row] if config.energies else row
             sys.stdout.write("\t".join(f"{number:.6g}" for number in numbers) + "\n")
@@ -148,6 +150,9 @@ def rank(words: Sequence[str]) -> int:
     if config.json:
         show_json({"rows": len(x), "order": ranking.order.tolist(), "energies": ranking.energies.tolist()})
         return 0
+    last = len(ends) - min(config.n, len(x))
+    what = "energy, row" + (", point" if x.dim() == 2 else "")
+    sys.stderr.write(f"{what}: the {len(ends) - last} of lowest energy first, then the {last} of highest\n")
     for row in ends.tolist():
         numbers = x[row].tolist() if x.dim() == 2 else []
         words_of_row = [f"{float(ranking.energies[row]):.6g}", str(row), *(f"{number:.6g}" for number in numbers)]

@@ -9,7 +9,7 @@ from ebar.cli.folder import SharedRunFolder, carry_out
 from ebar.cli.show import show_table, show_warnings
 from ebar.config.reader import read
 from ebar.config.sweep import MANUAL, SweepConfig
-from ebar.journeys.sweep.journey import Swept, trial_folder
+from ebar.journeys.sweep.trials import Swept, trial_folder
 
 
 def main(words: Sequence[str]) -> int:

@@ -8,11 +8,18 @@ from typing import Any
 
 from ebar.build.train import train_as
 from ebar.cli.folder import RunFolder, carry_out
-from ebar.config.reader import kind_is_given, read
+from ebar.config.given import kind_is_given
+from ebar.config.reader import read
 from ebar.config.train import MANUAL, ModelConfig, TrainConfig
 from ebar.devices import device_named
 from ebar.training import distributed
 from ebar.training.train import Result
+
+ENDED = {
+    "steps": "these are all of --training.max_steps",
+    "epochs": "these are all of --training.epochs",
+    "patience": "no evaluation was better for as long as --training.patience waits",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +65,17 @@ def carry_out_training(
         held_out = (
             "" if best.value is None else f"; best validation {monitor} {best.value:.6f}{unit} at step {best.step}"
         )
-        where = f"step {result.position.step}, epoch {result.position.epoch}"
-        sys.stdout.write(f"finished ({result.reason}) at {where}{held_out}\n{place.folder}\n")
+        sys.stdout.write(f"{ending(result)}{held_out}\n{place.folder}\n")
 
     with distributed.processes(device_named(config.device)):
         return carry_out(place, work, to_dict=_figures, show=show)
+
+
+def ending(result: Result) -> str:
+    """Where a training ended, and why."""
+    position = result.position
+    epochs = f"{position.epoch} whole epoch{'' if position.epoch == 1 else 's'}"
+    return f"{result.status} at step {position.step}, after {epochs}: {ENDED.get(result.reason, result.reason)}"
 
 
 def _figures(result: Result) -> dict[str, Any]:

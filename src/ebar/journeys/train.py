@@ -1,6 +1,7 @@
 """Training an autoregressive model on a corpus, in a run folder or in memory."""
 
 import json
+import math
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -122,8 +123,6 @@ def train(
             maximal_length=None if data.space.end is None else data.space.length,
         )  # fmt: skip
     if trunk is not None:
-        if training.shard > 1:
-            raise UserError("A run that branches from another keeps its weights whole: leave out training.shard.")
         _check_trunk(trunk, folder, description)
     batches, held_out = training_batches(data, training, seed, device), held_out_batches(data, training, device)
     steps = training_steps(batches, training)
@@ -149,7 +148,7 @@ def train(
         # The same random numbers at every evaluation, where an objective draws some: epochs are compared, not luck.
         validation=lambda: evaluate_objective(judge, held_out, generator=Generator(device).manual_seed(seed)),
     )  # fmt: skip
-    if isinstance(objective, MaximumLikelihood) and (words := history.diverged()):
+    if isinstance(objective, MaximumLikelihood) and (words := history.diverged(math.log(data.space.vocabulary))):
         warnings.warn(words, RuntimeWarning, stacklevel=2)
     if sharded is not None:
         model = cast(Model, sharded.plain())

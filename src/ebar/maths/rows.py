@@ -1,7 +1,7 @@
 """Batches as trees of tensors that share their first dimension, the rows."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
@@ -67,20 +67,31 @@ def put(tree: Any, rows: Int[Tensor, " selected"], values: Any) -> None:
         tensor[rows.to(tensor.device)] = written[name].to(tensor)
 
 
-def process_share(batch: Any, *, rank: int, ranks: int, parts: int) -> list[tuple[Any, float]]:
-    """The parts of a batch, each with 1; of several processes, what is one's of each part.
+class Place(NamedTuple):
+    """Where the rows of a part are in the batch that it is a part of."""
+
+    first: int
+    rows: int  # of the part
+    everywhere: int  # of the batch
+    counted: bool = True  # False: a row that stands in where a process has none
+
+
+def process_share(batch: Any, *, rank: int, ranks: int, parts: int) -> list[tuple[Any, Place | None]]:
+    """The parts of a batch, each with its place; of several processes, what is one's of each part.
 
     Rows are consecutive, and shared as evenly as can be: first among parts, then each part among processes, so that a
     part has the same rows on any number of processes. Where a part has fewer rows than there are processes some get
-    none of it; they compute on a stand-in with 0, which counts for nothing, so that all take part in every reduction.
+    none of it; they compute on a stand-in that counts for nothing, so that all take part in every reduction. A batch
+    that is not cut has no place in another.
     """
     if ranks * parts == 1:
-        return [(batch, 1.0)]  # any object will do
+        return [(batch, None)]  # any object will do
     rows = count_rows(batch)
-    found = []
+    found: list[tuple[Any, Place | None]] = []
     for part in range(min(parts, rows)):
         first, last = rows * part // min(parts, rows), rows * (part + 1) // min(parts, rows)
         own = slice(first + (last - first) * rank // ranks, first + (last - first) * (rank + 1) // ranks)
         counted = own.start < own.stop
-        found.append((take(batch, own if counted else slice(first, first + 1)), float(counted)))
+        own = own if counted else slice(first, first + 1)
+        found.append((take(batch, own), Place(own.start, own.stop - own.start, rows, counted)))
     return found

@@ -1,6 +1,6 @@
 """Drawing from a model token by token, from its beginning or from the middle of a sequence."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,15 +21,18 @@ Chooser = Callable[[Float[Tensor, "rows vocabulary"], Generator], Int[Tensor, " 
 
 
 def draw_tokens(log_probs: Float[Tensor, "rows vocabulary"], generator: Generator) -> Int[Tensor, " rows"]:
-    """One token per row by inversion: the first whose cumulative probability exceeds u times the whole.
+    """One token per row."""
+    u = torch.rand(len(log_probs), dtype=torch.float64, device=generator.device, generator=generator)
+    return inverted(log_probs, u)
+
+
+def inverted(log_probs: Float[Tensor, "rows vocabulary"], numbers: Float[Tensor, " rows"]) -> Int[Tensor, " rows"]:
+    """The token of each row by inversion: the first whose cumulative probability exceeds u times the whole.
 
     In float64 a uniform u < 1 times the whole rounds to less than the whole, so there always is one,
     and it is never one of probability 0.
     """
-    u = together.drawn(
-        len(log_probs),
-        lambda rows: torch.rand(rows, 1, dtype=torch.float64, device=generator.device, generator=generator),
-    ).to(log_probs.device)
+    u = numbers[:, None].to(log_probs.device)
     if log_probs.shape[1] > SMALL:
         return _inverted_in_two(log_probs.detach(), u)
     cumulative = log_probs.to(torch.float64).exp().cumsum(1)
@@ -74,12 +77,13 @@ def draw_block(
     caps: Int[Tensor, " rows"] | None = None,
     generator: Generator,
     choose: Chooser = draw_tokens,
+    numbers: Iterator[Float[Tensor, " rows"]] | None = None,
 ) -> tuple[Sequences, Float[Tensor, "rows length"]]:
     """Whole sequences from where the model stands, and the log-probabilities of what was drawn; 0 before that.
 
     `stems` are the tokens read so far, none by default; `space` is the model's after the context, the model's own by
-    default. A row is cut off, without an end, where it has `caps` tokens. Rows that have ended are no longer computed;
-    where several processes share the rows, all go on drawing until the last row of any of them has ended.
+    default. A row is cut off, without an end, where it has `caps` tokens. Rows that have ended are no longer computed.
+    `numbers`, of all rows for each step, take the place of what is drawn by the generator.
     """
     stepper = stepper_of(model, state)
     space = model.space if space is None else space
@@ -94,11 +98,12 @@ def draw_block(
     picked = torch.zeros(rows, width, dtype=logits.dtype, device=device)
     alive = torch.arange(rows if first < width else 0, device=device)
     logits, place = logits[: len(alive)], first
-    while together.in_all(len(alive)):
+    while len(alive):
         log_probs = torch.log_softmax(logits, -1)
-        token = choose(log_probs, generator)
-        if len(alive) == 0:
-            continue  # rows of other processes go on
+        if numbers is None:
+            token = choose(log_probs, generator)
+        else:
+            token = inverted(log_probs, next(numbers)[alive.to(generator.device)])
         tokens[alive, place] = token
         picked[alive, place] = log_probs.gather(1, token[:, None]).squeeze(1)
         if space.end is not None:
@@ -108,8 +113,7 @@ def draw_block(
             kept = going_on.nonzero().squeeze(1)
             alive, token = alive[kept], token[kept]
             if len(alive) == 0:
-                logits = logits[:0]
-                continue
+                break
             stepper.keep(kept)
         logits = stepper.step(token)
         place += 1
@@ -198,12 +202,14 @@ def draw_fakes(
 ) -> Sequences:
     """One draw a row, without dropout: it goes on from its prefix, and is cut off where it has `caps` tokens.
 
-    A row cut off has no end; up to there it is a draw like any other.
+    A row cut off has no end; up to there it is a draw like any other. Each row has random numbers of its own, so that
+    other rows, of this part of a batch or of another, make no difference to it.
     """
     space, rows = model.space.after(context), len(caps)
+    numbers = together.Uniform(rows, generator).of(slice(None))
     with evaluation_mode(model), together.whole_weights(model):
         logits, state = model.start(rows, context)
         if prefix is not None and prefix.shape[1] > 0:
             after, state = model.advance(prefix, state)
             logits, space = after[:, -1], replace(space, length=space.length - prefix.shape[1])
-        return draw_block(model, logits, state, space=space, caps=caps, generator=generator)[0]
+        return draw_block(model, logits, state, space=space, caps=caps, generator=generator, numbers=numbers)[0]

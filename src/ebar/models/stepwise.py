@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
+from ebar import together
 from ebar.errors import UserError
 from ebar.maths.randomness import default_generator
 from ebar.models.drawing import BLOCK, Chooser, draw_block, draw_tokens, drawn_at_once
@@ -246,11 +247,16 @@ def ancestral_by_token(
 ) -> tuple[Sequences, Float[Tensor, "batch length"]]:
     """Draws, and the log-probability of each of their tokens; 0 on padding. A block of rows is drawn at a time."""
     space, rows = model.space.after(context), n * context_rows(context)
+    own = together.Uniform(rows, generator) if together.draws_by_row() else None
     blocks = []
     for block, first, state in _started(model, rows, context, drawn_at_once(model)):
         ordered = context is not None and context.order is not None
         caps = room(space, context, rows, first.device)[block] if ordered else None
-        blocks.append(draw_block(model, first, state, space=space, caps=caps, generator=generator, choose=choose))
+        numbers = None if own is None else own.of(block)
+        found = draw_block(
+            model, first, state, space=space, caps=caps, generator=generator, choose=choose, numbers=numbers
+        )
+        blocks.append(found)
     x = Sequences.join([x for x, _ in blocks])
     width = x.tokens.shape[1]
     return x, torch.cat([F.pad(log_probs, (0, width - log_probs.shape[1])) for _, log_probs in blocks])

@@ -20,8 +20,9 @@ from ebar.backbones.backbone import Stepper
 from ebar.features.feature import Feature, Features, bind
 from ebar.maths.orders import arranged
 from ebar.maths.rows import count_rows, take
-from ebar.models.drawing import drawn_at_once, stepper_of
+from ebar.models.drawing import stepper_of
 from ebar.models.stepwise import ByChainRule, teacher_forced
+from ebar.models.truncated import Prompted
 from ebar.modes import evaluation_mode
 from ebar.shapes import counted, of_shape
 from ebar.types import (
@@ -53,10 +54,10 @@ def propose(
     """n draws for each row of the context and their log-probability, in evaluation mode.
 
     Where the source knows the log-probability from drawing (`SamplesWithLogProb`), the draws are not scored again.
-    Where several processes share the rows each draws its own, if the source draws token by token and all are one block;
-    otherwise each draws all of them and keeps its own.
+    A part of a batch draws its own rows, if the source draws token by token; otherwise those of the whole batch are
+    drawn, once in each process, and the part has its own of them.
     """
-    if together.is_shared() and not _draws_in_step(source, n * context_rows(context)):
+    if together.is_shared() and not draws_tokens(source):
         return _own_of_all(source, n, context, generator)
     with evaluation_mode(source), together.whole_weights(source):
         if isinstance(source, SamplesWithLogProb):
@@ -72,27 +73,33 @@ def propose(
     return x, of_shape(log_prob, drawn, f"The log-probabilities of {n} draws for each context")
 
 
-def _draws_in_step(source: object, rows: int) -> bool:
-    """Whether all processes draw as many tokens in as many steps: a row of one waits for those of the others."""
-    everywhere = together.in_all(rows)
-    return isinstance(source, ByChainRule) and everywhere <= drawn_at_once(source)  # type: ignore[arg-type]
+def draws_tokens(source: object) -> bool:
+    """Whether it draws token by token, so that a row can have random numbers of its own."""
+    return isinstance(source.model if isinstance(source, Prompted) else source, ByChainRule)
 
 
 def _own_of_all(
     source: Distribution[X, Any], n: int, context: Context | None, generator: Generator
 ) -> tuple[X, Float[Tensor, " batch"]]:
-    """This process's rows of what one process would draw for all of them."""
+    """This part's rows of what is drawn for all of them."""
     rows = n * context_rows(context)
+    if not together.is_even(rows):
+        own = Generator(generator.device).manual_seed(together.own_seed(rows, generator))
+        with together.sharing(None):
+            return propose(source, n, context, own)
     first, everywhere = together.place_of(rows)
     whole = None
     if context is not None:
-        tokens, lengths = together.joined(context.given.tokens), together.joined(context.given.lengths)
-        order = None if context.order is None else together.joined(context.order + 1) - 1  # padded with −1
-        whole = Context(Sequences(tokens, lengths), order)
-    with together.sharing(None):
-        x, log_prob = propose(source, n if context is not None else everywhere, whole, generator)
-    own = slice(first, first + rows)
-    return take(x, own), log_prob[own]
+        orders = () if context.order is None else (context.order + 1,)  # padded with −1
+        tokens, lengths, *ordered = together.joined(context.given.tokens, context.given.lengths, *orders)
+        whole = Context(Sequences(tokens, lengths), ordered[0] - 1 if ordered else None)
+
+    def of_all() -> tuple[X, Float[Tensor, " batch"]]:
+        with together.sharing(None):
+            return propose(source, n if context is not None else everywhere, whole, generator)
+
+    x, log_prob = together.once(of_all)
+    return take(x, slice(first, first + rows)), log_prob[first : first + rows]
 
 
 def checked_energy(energy: Energy[X], x: X, context: Context | None = None) -> Float[Tensor, " batch"]:

@@ -27,9 +27,7 @@ from ebar.types import Clock, Distribution, Loss
 class ActivationRegularised:
     """Cross-entropy per token, and a cost of large hidden vectors and of fast changes of them (AWD-LSTM's AR and TAR).
 
-    Held-out data is measured by cross-entropy alone. Several processes compute the means of one. In parts
-    (accumulation), it is the loss of the whole batch where all its sequences have one length, as windows and streams
-    have; where lengths differ the second mean is over each part's own pairs.
+    Held-out data is measured by cross-entropy alone. The means are those of the whole batch, whatever its parts.
     """
 
     model: Distribution
@@ -55,12 +53,16 @@ class ActivationRegularised:
         x, context = parted(batch)
         space = model.space.after(context)
         safe = inside(x, space)
-        outputs = model.outputs(safe.tokens, context)
         counted = x.mask()[:, : safe.tokens.shape[1]]
+        terms, pairs = int(x.lengths.sum()), int(counted[:, 1:].sum())
+        [counts] = together.joined(torch.tensor([[terms, pairs]]))
+        outputs = model.outputs(safe.tokens, context)
         costs = torch.where(counted, -outputs.log_probs, 0.0).sum(1)
-        terms = int(x.lengths.sum())
         nll = torch.where(belongs(x, space, context), costs, torch.inf).sum() / terms
         size, speed = size_and_speed(outputs.raw, outputs.dropped, counted)
+        if pairs:
+            # The loss counts by its tokens, and the mean over pairs by its pairs.
+            speed = speed * (pairs / terms / (int(counts[:, 1].sum()) / int(counts[:, 0].sum())))
         metrics = {"nll_per_token": nll, "activation": size, "activation_change": speed}
         value = nll + self.alpha * size + self.beta * speed
         yield Loss(
@@ -73,13 +75,9 @@ def size_and_speed(
     dropped: Float[Tensor, "rows length width"],
     counted: Bool[Tensor, "rows length"],
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """mean(dropped²), and mean((rawₜ₊₁ − rawₜ)²) over places that count; 0 where there is no pair of them.
-
-    The first weighs with its number of places in a mean over several processes, the second does not: it is of all.
-    """
+    """mean(dropped²), and mean((rawₜ₊₁ − rawₜ)²) over places that count; 0 where there is no pair of them."""
     squares = dropped.square().mean(2)
     changes = (raw[:, 1:] - raw[:, :-1]).square().mean(2)
     pairs = counted[:, 1:]
     size = torch.where(counted, squares, 0.0).sum() / counted.sum()
-    change = together.joined(torch.where(pairs, changes, 0.0).sum()[None]).sum()
-    return size, change / max(1, together.in_all(int(pairs.sum())))
+    return size, torch.where(pairs, changes, 0.0).sum() / pairs.sum().clamp(min=1)

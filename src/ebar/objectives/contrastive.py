@@ -114,17 +114,18 @@ class Contrast(NamedTuple):
     gain: Float[Tensor, "groups steps"]  # E_data[LSE] − log E_q[e^LSE]: nats by which p_θ fits x₍≤k₎ better than q
 
 
-def of_all_processes(scored: ScoredTokens) -> ScoredTokens:
-    """The rows of all processes that share a batch; the mean of the logits, which no contrast needs, is left out."""
+def of_all_parts(*scored: ScoredTokens, weight: int) -> tuple[tuple[ScoredTokens, ...], int]:
+    """The rows of all parts of a batch, and the sum of the weights that their losses have.
+
+    The mean of the logits, which no contrast needs, is left out, and so are rows that are an enumeration.
+    """
     if not together.is_shared():
-        return scored
-    scores, weights = scored.scores, scored.weights
-    logit, log_partition = together.joined(torch.stack([scores.logit, scores.log_partition], -1)).unbind(-1)
-    return ScoredTokens(
-        TokenScores(logit, log_partition, torch.zeros_like(logit)),
-        together.joined(scored.mask),
-        None if weights is None else together.joined(weights),
-    )
+        return scored, weight
+    rows = [torch.stack([one.scores.logit, one.scores.log_partition], -1) for one in scored]
+    [weights, *found] = together.joined(torch.tensor([weight]), *rows, *(one.mask for one in scored))
+    logits, masks = found[: len(scored)], found[len(scored) :]
+    scores = [TokenScores(both[..., 0], both[..., 1], torch.zeros_like(both[..., 0])) for both in logits]
+    return tuple(map(ScoredTokens, scores, masks)), int(weights.sum())
 
 
 def contrast(

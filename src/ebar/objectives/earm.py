@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import torch
@@ -20,7 +21,7 @@ from ebar.objectives.contrastive import (
     ScoredTokens,
     TokenScores,
     contrast,
-    of_all_processes,
+    of_all_parts,
     past,
     token_scores,
 )
@@ -47,9 +48,9 @@ class EarmMemory(nn.Module):
 class Earm(FromPredictions):
     """Cross-entropy + λ·(mean over steps k of Lₖ), Lₖ being that of `contrastive`; before its start, cross-entropy.
 
-    Fakes are drawn without dropout, as many as there are sequences, and serve both expectations and the weights.
-    Several processes normalise the weights over all their fakes. A batch computed in parts (accumulation) has them
-    normalised within each part: the smaller, the more biased.
+    Fakes are drawn without dropout, as many as there are sequences, and serve both expectations and the weights. These
+    are normalised over the fakes of the whole batch, whatever its parts: each is scored twice, the first time without
+    gradients.
     """
 
     weight: float = 0.05
@@ -144,35 +145,43 @@ class Earm(FromPredictions):
         if strength == 0:
             way = self.from_predictions if self.base == "scheduled_sampling" else self.from_truth
             yield from way(batch, clock, generator)
-            return
+        else:
+            yield self._loss(batch, clock, strength, generator)
+
+    def _loss(self, batch: Batch, clock: Clock, strength: float, generator: Generator) -> Loss:
+        """No generator, so that of several parts none holds its logits until the step is done."""
         x, context = parted(batch)
         space = self.model.space.after(context)
         safe = inside(x, space)
         begin, end = self._window(safe, generator)
         negatives = self._langevin if self.negatives == "langevin" else self._autoregressive
-        real, logits, term, figures = negatives(safe, context, begin, end, generator)
+        tokens = int(x.lengths.sum())
+        real, logits, term, figures = negatives(safe, context, begin, end, tokens, generator)
         nll, loss = token_cross_entropy(real, x, space, self.label_smoothing, context)
         chance = self.chance_of_truth(clock.step)
         if self.base == "scheduled_sampling" and chance < 1:
             mixed = self.second_pass(safe, context, logits, chance, generator)
             scores = token_scores(mixed, safe.tokens, mean=self.label_smoothing > 0)
             _, loss = token_cross_entropy(scores, x, space, self.label_smoothing, context)
-        tokens = int(x.lengths.sum())
         metrics = {"nll_per_token": float(nll.detach() / tokens), "contrastive": float(term.detach())}
         metrics |= {"contrastive_weight": strength} | figures
         if self.base == "scheduled_sampling":
             metrics["chance_of_truth"] = chance
         value = strength * term + (loss / tokens if self.cross_entropy else 0.0)
-        yield Loss(value, self.player, metrics, weight=float(tokens))
+        return Loss(value, self.player, metrics, weight=float(tokens))
 
     def _autoregressive(
-        self, x: Sequences, context: Context | None, begin: int, end: int, generator: Generator
+        self, x: Sequences, context: Context | None, begin: int, end: int, tokens: int, generator: Generator
     ) -> tuple[TokenScores, Tensor, Tensor, dict[str, float]]:
-        fakes = self._fakes(x, context, begin, end, generator)
+        fakes = together.kept(lambda: self._fakes(x, context, begin, end, generator))
         real, fake, logits = self._scores(x, fakes, context, begin, end)
+        seen = TokenScores(*(each[:, begin:end] for each in real))
+        (all_real, all_fake), total = of_all_parts(
+            ScoredTokens(seen, x.mask()[:, begin:end]), ScoredTokens(fake, fakes.mask()), weight=tokens
+        )
         found = contrast(
-            of_all_processes(ScoredTokens(TokenScores(*(each[:, begin:end] for each in real)), x.mask()[:, begin:end])),
-            of_all_processes(ScoredTokens(fake, fakes.mask())),
+            all_real,
+            all_fake,
             groups=self._groups(len(x.lengths), context, begin),
             recent=self.recent,
             data_term=self.data_term,
@@ -181,20 +190,20 @@ class Earm(FromPredictions):
             temper=self.temper,
             clip=self.clip,
         )
-        return real, logits, self._over_steps(found), self._figures(found)
+        return real, logits, together.alike(self._over_steps(found), tokens, total), self._figures(found)
 
     def _langevin(
-        self, x: Sequences, context: Context | None, begin: int, end: int, generator: Generator
+        self, x: Sequences, context: Context | None, begin: int, end: int, tokens: int, generator: Generator
     ) -> tuple[TokenScores, Tensor, Tensor, dict[str, float]]:
         """Equation 6 at the last step: −logit − log q̃ of the data against LSE of what the dynamics finds."""
         lengths = x.lengths.clamp(max=end)
         at = self.langevin_at
         vectors = vectors_of(self.model, x.tokens[:, : end - 1], context, at=at)
-        moved = langevin(
-            self.model, vectors, lengths, context, first=begin, steps=self.langevin_steps, at=at,
+        move = partial(
+            langevin, self.model, vectors, lengths, context, first=begin, steps=self.langevin_steps, at=at,
             step_size=self.langevin_step_size, noise=self.langevin_noise, generator=generator,
         )  # fmt: skip
-        negative = together.joined(last_log_partition(self.model, moved, lengths, context, at=at))
+        negative = last_log_partition(self.model, together.kept(move), lengths, context, at=at)
         logits = teacher_forced(self.model, x.tokens, context)
         real = token_scores(logits, x.tokens, mean=self.label_smoothing > 0)
         last = (lengths - 1)[:, None]
@@ -202,8 +211,11 @@ class Earm(FromPredictions):
         if self.data_term:
             inside_window = torch.where(x.mask()[:, :end], real.log_prob[:, :end], 0.0)[:, begin:]
             positive = positive + past(inside_window, self.recent).gather(1, last - begin)
-        gap = negative.detach().mean() - together.joined(real.log_partition.detach().gather(1, last)).mean()
-        term = negative.mean() - together.joined(positive).mean()
+        partition = real.log_partition.detach().gather(1, last)
+        weight = torch.tensor([tokens])
+        negative, positive, partition, weights = together.joined(negative, positive, partition, weight)
+        gap = negative.detach().mean() - partition.mean()
+        term = together.alike(negative.mean() - positive.mean(), tokens, int(weights.sum()))
         return real, logits, term, {"log_partition_gap": float(gap)}
 
     def _strength(self, clock: Clock) -> float:
@@ -222,7 +234,8 @@ class Earm(FromPredictions):
             return 0, width
         if self.contexts == "beginning":
             return 0, self.window
-        begin = int(torch.randint(width - self.window + 1, (), device=generator.device, generator=generator))
+        places = width - self.window + 1
+        begin = together.once(lambda: int(torch.randint(places, (), device=generator.device, generator=generator)))
         return begin, begin + self.window
 
     def _fakes(

@@ -96,7 +96,7 @@ def langevin(
         for _ in range(steps):
             z.requires_grad_(True)
             (slope,) = torch.autograd.grad(last_log_partition(model, z, lengths, context, at=at).sum(), z)
-            kick = together.drawn(len(z), partial(_normal, like=z, generator=generator)).to(z.device)
+            kick = together.drawn(len(z), partial(_normal, like=z, generator=generator), generator).to(z.device)
             move = step_size / 2 * slope + noise * step_size**0.5 * kick
             move[:, :kept] = 0.0
             z = z.detach() + move

@@ -180,9 +180,9 @@ def hide(x: Sequences, *, share: float, vocabulary: int, mask_token: int, genera
     inside, device = x.mask(), x.tokens.device
     rows, length = x.tokens.shape
     given: dict[str, Any] = {"generator": generator, "device": generator.device}
-    keys = together.drawn(rows, lambda n: torch.rand((n, length), **given)).to(device)
-    fates = together.drawn(rows, lambda n: torch.rand((n, length), **given)).to(device)
-    others = together.drawn(rows, lambda n: torch.randint(0, vocabulary, (n, length), **given)).to(device)
+    keys = together.drawn(rows, lambda n: torch.rand((n, length), **given), generator).to(device)
+    fates = together.drawn(rows, lambda n: torch.rand((n, length), **given), generator).to(device)
+    others = together.drawn(rows, lambda n: torch.randint(0, vocabulary, (n, length), **given), generator).to(device)
     wanted = (share * x.lengths).round().clamp(min=1)
     rank = keys.masked_fill(~inside, 2.0).argsort(1).argsort(1)
     chosen = (rank < wanted[:, None]) & inside

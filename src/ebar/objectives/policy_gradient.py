@@ -141,11 +141,19 @@ class PolicyGradientMemory(nn.Module):
 
 
 class Drawn(NamedTuple):
-    """Draws with what was known of them without the policy's gradient."""
+    """What is known of draws without the policy's gradient: a row for each context, one without contexts."""
 
-    x: Sequences
     log_q: Float[Tensor, "rows draws"]
     log_weights: Float[Tensor, "rows draws"]  # log P/q
+    log_pi: Float[Tensor, "rows draws"]
+
+
+class Weighed(NamedTuple):
+    """What a step makes of its draws."""
+
+    divergence: Float[Tensor, "rows draws"]  # of which the mean is an estimate; 0 where nothing of p was drawn
+    weights: Float[Tensor, "rows draws"]  # of ∇log π
+    metrics: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +167,9 @@ class PolicyGradient:
     Z is the mean of P/q over all draws so far; Z(C) that of the present draws of C: self-normalised, with a bias of
     O(1/draws). Until a draw has P > 0 nothing moves. Everything is without dropout, the
     gradient too: what is drawn, weighed and moved is one and the same π, or π/q would be noise.
-    `memory` belongs to a player without optimiser, so that checkpoints have it. Of several processes each draws its own
-    rows, and all remember the draws of all.
+    `memory` belongs to a player without optimiser, so that checkpoints have it. Each part of a batch draws its own
+    rows, and all are weighed together. A proposal that does not go token by token, as one that looks ahead, draws for
+    the whole batch at once.
     """
 
     target: Target
@@ -201,32 +210,41 @@ class PolicyGradient:
         if clock.step % self.check_every == 0 and int(self.memory.checked) != clock.step:
             self._check()
             self.memory.checked.fill_(clock.step)  # once a step, into however many parts it is cut
-        drawn = self._draw(n, context, generator)
-        log_policy = score(self.model, drawn.x, context).view_as(drawn.log_q)
-        # On-policy the two are one number.
-        log_pi = drawn.log_q if self.proposal is None else log_policy.detach().double()
-        log_z = self._log_z(drawn, context)
-        value, weights = self._weigh(drawn, log_pi, log_z)
-        self._remember(drawn, log_pi, log_z, context)
+        x, log_q, log_weights = together.kept(lambda: self._draw(n, context, generator))
+        # On-policy the two are one number, and the one with a gradient is wanted last.
+        log_policy = None if self.proposal is None else score(self.model, x, context)
+        log_pi = log_q if log_policy is None else log_policy.detach().double()
+        shape = (1, -1) if context is None else (-1, n)
+        drawn = Drawn(*(rows.view(shape) for rows in together.joined(log_q, log_weights, log_pi)))
+        found = together.once(lambda: self._weigh(drawn, context is not None))
+        first, _ = together.place_of(len(log_q))
+        own = slice(first, first + len(log_q))
+        self._refuse_infinite(found.divergence.flatten()[own], x)
+        weights = found.weights.flatten()[own]
+        log_policy = score(self.model, x, context) if log_policy is None else log_policy
         # Weight 0 may meet log π = −∞, and their product must be 0 in the gradient too.
         terms = torch.where(weights == 0, 0.0, weights.to(log_policy) * torch.where(weights == 0, 0.0, log_policy))
         surrogate = terms.mean()
-        estimate = value.to(surrogate)
+        estimate = found.divergence.mean().to(surrogate)
         loss = surrogate + (estimate - surrogate).detach()  # the surrogate's gradient, the divergence's value
-        yield Loss(loss, self.player, self._metrics(drawn, log_z, context), weight=float(drawn.log_q.numel()))
+        yield Loss(loss, self.player, found.metrics, weight=float(len(log_q)))
 
     @torch.no_grad()
-    def _draw(self, n: int, context: Context | None, generator: Generator) -> Drawn:
+    def _draw(
+        self, n: int, context: Context | None, generator: Generator
+    ) -> tuple[Sequences, Float[Tensor, " draws"], Float[Tensor, " draws"]]:
+        """Draws, log q and log P/q."""
         q = self._proposal()
-        x, log_q = propose(q, n, context, generator)
+        with together.by_row():
+            x, log_q = propose(q, n, context, generator)
         target = self.target
         if isinstance(target, Tilted) and target.base is q:
             log_weights = -measured_energy(target.energy, x, context)
         else:
             log_weights = score(target, x, context) - log_q
-        log_weights = log_weights.double().view(-1, n)
-        check_weights(log_weights)
-        return Drawn(x, log_q.double().view(-1, n), log_weights)
+        log_weights = log_weights.double()
+        check_weights(log_weights.view(-1, n))
+        return x, log_q.double(), log_weights
 
     def _proposal(self) -> Distribution:
         if self.proposal is None:
@@ -234,23 +252,15 @@ class PolicyGradient:
         copied = self.memory.policy
         return copied if isinstance(copied, Distribution) and bool(self.memory.replaced > 0) else self.proposal
 
-    def _log_z(self, drawn: Drawn, context: Context | None) -> Float[Tensor, "rows 1"]:
-        """−∞ where nothing of the target has been drawn."""
-        if context is not None:
-            return log_mean_exp(drawn.log_weights)[:, None]
-        self.memory.ever.add(together.joined(drawn.log_weights.flatten()))
-        return self.memory.ever.log_mean().reshape(1, 1)
-
     @torch.no_grad()
-    def _weigh(
-        self, drawn: Drawn, log_pi: Float[Tensor, "rows draws"], log_z: Float[Tensor, "rows 1"]
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, "rows draws"]]:
-        """The divergence, and (π/q)·(f'(π/p) − B). f homogeneous makes b·∂f/∂b, with b = π/q, the first part of it."""
-        seen = (log_z > -math.inf).expand_as(log_pi)
+    def _weigh(self, drawn: Drawn, contexts: bool) -> Weighed:
+        """(π/q)·(f'(π/p) − B) of all draws of the step, which are remembered. f homogeneous makes b·∂f/∂b, with
+        b = π/q, the first part of it."""
+        log_z = self._log_z(drawn, contexts)
+        seen = (log_z > -math.inf).expand_as(drawn.log_pi)
         log_a = torch.where(seen, drawn.log_weights - log_z, 0.0)
-        log_b = torch.where(seen, log_pi - drawn.log_q, 0.0)
+        log_b = torch.where(seen, drawn.log_pi - drawn.log_q, 0.0)
         terms = DIVERGENCES[self.divergence](log_a, log_b)
-        self._refuse_infinite(terms.value, drawn)
         slope = terms.slope_b
         kind: str = self.baseline
         if kind == "once_replaced":
@@ -262,40 +272,48 @@ class PolicyGradient:
         elif kind == "running":
             weights = slope - self.memory.baseline.value * log_b.exp()
             # Only now: a baseline that knows the draws is biased.
-            self.memory.baseline.add(together.joined(slope[seen]))
+            self.memory.baseline.add(slope[seen])
         else:
             weights = slope
-        return torch.where(seen, terms.value, 0.0).mean(), torch.where(seen, weights, 0.0)
+        self._remember(drawn, log_z, contexts)
+        return Weighed(
+            torch.where(seen, terms.value, 0.0),
+            torch.where(seen, weights, 0.0),
+            self._metrics(drawn, log_z, contexts),
+        )
 
-    def _refuse_infinite(self, value: Float[Tensor, "rows draws"], drawn: Drawn) -> None:
-        infinite = (value == math.inf).flatten()
+    def _log_z(self, drawn: Drawn, contexts: bool) -> Float[Tensor, "rows 1"]:
+        """−∞ where nothing of the target has been drawn."""
+        if contexts:
+            return log_mean_exp(drawn.log_weights)[:, None]
+        self.memory.ever.add(drawn.log_weights.flatten())
+        return self.memory.ever.log_mean().reshape(1, 1)
+
+    def _refuse_infinite(self, divergence: Float[Tensor, " draws"], x: Sequences) -> None:
+        infinite = divergence == math.inf
         if bool(infinite.any()):
-            sequence = drawn.x.prefix(int(infinite.nonzero()[0]))
+            sequence = x.prefix(int(infinite.nonzero()[0]))
             if self.divergence == "kl":
                 message = "The target wants {} and the policy can never make it: start from one that can."
             else:
                 message = "The policy can make {}, which the target forbids: use kl or jensen_shannon."
             raise UserError(message.format(sequence))
 
-    @torch.no_grad()
-    def _remember(
-        self, drawn: Drawn, log_pi: Float[Tensor, "rows draws"], log_z: Float[Tensor, "rows 1"],
-        context: Context | None,
-    ) -> None:  # fmt: skip
+    def _remember(self, drawn: Drawn, log_z: Float[Tensor, "rows 1"], contexts: bool) -> None:
         """Without contexts the estimate of Z still changes, so log Z is subtracted when the sums are read."""
-        seen = (log_z > -math.inf).expand_as(log_pi)
-        log_weights = drawn.log_weights - (0.0 if context is None else log_z)
+        seen = (log_z > -math.inf).expand_as(drawn.log_pi)
+        log_weights = drawn.log_weights - (log_z if contexts else 0.0)
         log_weights = torch.where(seen, log_weights, -math.inf)
         log_target = log_weights + drawn.log_q
-        values = torch.stack([(log_target - log_pi).flatten(), log_weights.flatten()])
-        self.memory.lately.add(together.joined(log_weights.flatten()), together.joined(values.T).T)
+        values = torch.stack([(log_target - drawn.log_pi).flatten(), log_weights.flatten()])
+        self.memory.lately.add(log_weights.flatten(), values)
 
-    def _divergences(self, context: bool) -> tuple[float, float] | None:
+    def _divergences(self, contexts: bool) -> tuple[float, float] | None:
         """KL(p‖π) and KL(p‖q) over the draws since the last check: −log Z + Σ w·log(P/·) / Σ w."""
         lately, ever = self.memory.lately, self.memory.ever
         if lately.effective_sample_size() == 0:
             return None
-        log_z = 0.0 if context else float(ever.log_mean())
+        log_z = 0.0 if contexts else float(ever.log_mean())
         policy, proposal = (lately.means() - log_z).tolist()
         return policy, proposal
 
@@ -326,20 +344,16 @@ class PolicyGradient:
             return f"the last {count:,} draws found {found:.0%} of the target's mass: the proposal has collapsed"
         return None
 
-    def _metrics(self, drawn: Drawn, log_z: Float[Tensor, "rows 1"], context: Context | None) -> dict[str, float]:
-        if context is None:
-            log_weights = together.joined(drawn.log_weights.flatten())[None]
-        else:
-            log_weights, log_z = together.joined(drawn.log_weights), together.joined(log_z)
+    def _metrics(self, drawn: Drawn, log_z: Float[Tensor, "rows 1"], contexts: bool) -> dict[str, float]:
         seen = log_z > -math.inf
         metrics = {
-            "effective_sample_size": float(effective_sample_size(log_weights).mean()),
+            "effective_sample_size": float(effective_sample_size(drawn.log_weights).mean()),
             "replaced": float(self.memory.replaced),
             "unseen": float((~seen).double().mean()),  # the share of contexts no draw of which has P > 0
         }
         if bool(seen.any()):
             metrics["log_z"] = float(log_z[seen].mean())
-        if (known := self._divergences(context is not None)) is not None:
+        if (known := self._divergences(contexts)) is not None:
             metrics["kl"], metrics["kl_proposal"] = known
         return metrics
 

@@ -20,7 +20,7 @@ from ebar import together
 from ebar.backbones.backbone import Reads
 from ebar.errors import UserError, choose
 from ebar.models.construction import Autoregressive
-from ebar.models.drawing import draw_tokens
+from ebar.models.drawing import inverted
 from ebar.models.stepwise import ScoresGiven, belongs, teacher_forced
 from ebar.objectives.contrastive import TokenScores, token_scores
 from ebar.types import Clock, Context, Distribution, Loss, Sequences, Space, Stepwise
@@ -191,19 +191,21 @@ class FromPredictions:
         if predicted is None:
             return teacher_forced(self.model, x.tokens, context)
         length, device = x.tokens.shape[1], generator.device
-        coins = together.drawn(
+        coins, numbers = together.drawn(
             len(x.tokens),
-            lambda rows: torch.rand((rows, length), dtype=torch.float64, device=device, generator=generator),
-        ).to(x.tokens.device)
+            lambda rows: torch.rand((rows, 2, length), dtype=torch.float64, device=device, generator=generator),
+            generator,
+        ).unbind(1)
         # The last token of a row is read by none.
-        replaced = (coins >= chance) & Sequences(x.tokens, x.lengths - 1).mask()
+        replaced = (coins.to(x.tokens.device) >= chance) & Sequences(x.tokens, x.lengths - 1).mask()
         logits = predicted.detach()[replaced]
         if self.model.space.end is not None:
             logits[:, self.model.space.end] = -math.inf
         if self.mixing == "top_k":
             return self._from_vectors(x, context, logits, replaced)
         log_probs = torch.log_softmax(logits, 1)
-        tokens = log_probs.argmax(1) if self.mixing == "argmax" else draw_tokens(log_probs, generator)
+        numbers = numbers[replaced.to(device)]
+        tokens = log_probs.argmax(1) if self.mixing == "argmax" else inverted(log_probs, numbers)
         return teacher_forced(self.model, x.tokens.masked_scatter(replaced, tokens), context)
 
     def _from_vectors(

@@ -15,7 +15,10 @@ from ebar.errors import UserError
 from ebar.shards.workers import on_threads
 from ebar.tables import import_plug_ins
 
-NO_MEMORY = ("can't allocate memory", "out of memory")  # as torch says it
+# As torch, an accelerator, C++, the system and oneDNN say it.
+NO_MEMORY = (
+    "can't allocate memory", "out of memory", "bad_alloc", "cannot allocate memory", "could not create a primitive",
+)  # fmt: skip
 
 
 class Setting(NamedTuple):
@@ -51,15 +54,20 @@ def attempt(work: Callable[[Any, Any], Any], common: Any, job: Any, setting: Set
     try:
         with on_threads(setting.threads):
             return Outcome(work(common, job))
-    except UserError as error:
-        return Outcome(failure=str(error))
     except Exception as error:
-        if isinstance(error, MemoryError) or any(words in str(error).lower() for words in NO_MEMORY):
-            advice = "run it again with fewer --workers, or smaller shards; what was finished is kept."
-            return Outcome(failure=f"A worker has not enough memory for its shard: {advice}")
-        return Outcome(failure=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
+        return failed(error)
     finally:
         torch.set_default_dtype(before)
+
+
+def failed(error: Exception) -> Outcome:
+    """What travels back of an error that is being handled."""
+    if isinstance(error, UserError):
+        return Outcome(failure=str(error))
+    if isinstance(error, MemoryError) or any(words in str(error).lower() for words in NO_MEMORY):
+        advice = "run it again with fewer --workers, or smaller shards; what was finished is kept."
+        return Outcome(failure=f"A worker has not enough memory for its shard: {advice}")
+    return Outcome(failure=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
 
 
 @contextmanager

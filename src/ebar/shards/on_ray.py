@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ebar.errors import UserError
-from ebar.shards.attempt import Outcome, Setting, attempt, prepare, sending
+from ebar.shards.attempt import Outcome, Setting, attempt, failed, prepare, sending
 from ebar.shards.workers import Workers
 
 LONGEST_SOCKET = 40  # bytes of Ray's folder: it puts sockets below, whose whole path may have 107
@@ -51,11 +51,31 @@ def ray_cluster(workers: int, folder: Path | None = None) -> Iterator[Any]:
                 num_cpus=workers, _temp_dir=str(place), include_dashboard=False, log_to_driver=False,
                 logging_level=logging.ERROR,
             )  # fmt: skip
-        yield ray
+        with _silent(ray):
+            yield ray
     finally:
         ray.shutdown()
         if place is not None:
             shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _silent(ray: Any) -> Iterator[None]:
+    """Inside, Ray does not write to the standard output, which is the user's, that a worker has died.
+
+    There is no option for it: `log_to_driver` is of what workers print.
+    """
+    private = getattr(getattr(ray, "_private", None), "worker", None)
+    name = "print_to_stdstream"
+    before = getattr(private, name, None)
+    if before is None:  # another version of Ray, which goes another way
+        yield
+        return
+    setattr(private, name, lambda *_, **__: None)
+    try:
+        yield
+    finally:
+        setattr(private, name, before)
 
 
 def _check(address: str) -> None:
@@ -116,7 +136,11 @@ def _run(sent: list[Any], job: Any) -> Outcome:
         import ray
 
         _received.clear()
-        _received[key] = ray.get(reference)
-        prepare(_received[key][2])
+        try:
+            received = ray.get(reference)
+            prepare(received[2])
+        except Exception as error:  # for want of memory, most often
+            return failed(error)
+        _received[key] = received
     work, common, setting = _received[key]
     return attempt(work, common, job, setting)

@@ -25,7 +25,7 @@ class Training:
     """Sequences of held-out data computed together, or tokens where `batch_tokens` is given; by default no more than in
     training, and at least 1,024 sequences of a language or of lines."""
     accumulate: Count = 1
-    """Parts a batch is computed in, to save memory; the result does not change, unless the objective says so."""
+    """Parts a batch is computed in, to save memory; the result does not change."""
     shard: Count = field(default=1, metadata=PASSING)
     """Processes over which weights, gradients and the optimiser's state are spread, for a model that does not fit in
     one (FSDP2); the result does not change."""

@@ -1,19 +1,21 @@
 """The one training loop: a generator of steps, so that everything else is the caller's ordinary code."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from ebar import devices, together
 from ebar.errors import UserError, choose
-from ebar.maths.rows import process_share
+from ebar.maths.rows import Place, process_share
+from ebar.together import Parts, Share, Waits
 from ebar.training import distributed
 from ebar.training.batches import Source
 from ebar.training.players import Player, Players
+from ebar.training.randomness import capture_dropout, restore_dropout
 from ebar.training.sharding import clip_gradients
 from ebar.types import Clock, Game, Loss, Objective
 
@@ -101,20 +103,22 @@ def _take_step(
     objective: Objective, batch: Any, players: Players, clock: Clock, accumulate: int, generator: Generator,
     autocast: str | None,
 ) -> dict[str, float]:  # fmt: skip
-    shared = not isinstance(objective, Game)
-    parts = [(batch, 1.0)]
-    if shared:
-        parts = process_share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=accumulate)
-    pending = []
-    for part, counted in parts:
-        losses = objective.losses(part, clock, generator=generator)
-        pending.append((_computed(losses, autocast, bool(counted) if shared else None, players), counted))
+    if isinstance(objective, Game):
+        shares: list[tuple[Any, Place | None]] = [(batch, None)]
+    else:
+        shares = process_share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=accumulate)
+    common = Parts(len(shares))
+    compute = partial(_computed, players=players, autocast=autocast)
+    parts = [
+        _Part(partial(objective.losses, part, clock, generator=generator), place, number, common, compute)
+        for number, (part, place) in enumerate(shares)
+    ]
     metrics: dict[str, float] = {}
     # Part by part, not all losses first: only one part's graph is alive at a time.
-    while (first := next(pending[0][0], None)) is not None:
+    while (first := _first_loss(parts, common)) is not None:
         player = choose(players, first.player, "player")
         name = "" if sum(each.optimiser is not None for each in players.values()) == 1 else f"{first.player}."
-        means, norm = _accumulate(first, pending, player, first.player)
+        means, norm = _accumulate(first, parts, player, first.player)
         for what, number in {**means, "gradient_norm": norm}.items():
             metrics[name + what] = number
             if not math.isfinite(number) and what in ("loss", "gradient_norm"):
@@ -126,7 +130,7 @@ def _take_step(
         assert player.optimiser is not None
         player.optimiser.step()
         _clear(player)
-    if any(next(losses, None) is not None for losses, _ in pending[1:]):
+    if any(part.next() is not None for part in parts[1:]):
         raise ValueError("one part of a batch has more losses than another")
     for player in players.values():
         if player.sharded is not None:
@@ -134,40 +138,91 @@ def _take_step(
     return metrics
 
 
-def _computed(losses: Iterator[Loss], autocast: str | None, counted: bool | None, players: Players) -> Iterator[Loss]:
-    """Losses as they come, each computed under autocast where that is wanted; their gradients are the caller's.
+class _Part:
+    """One part of a batch: its losses as they come."""
 
-    `counted` says whether the rows count, in a batch that processes share; None: each process has the whole batch.
-    """
+    def __init__(
+        self, losses: Callable[[], Iterator[Loss]], place: Place | None, number: int, common: Parts,
+        compute: Callable[..., Loss | None],
+    ):  # fmt: skip
+        self.losses, self.place, self.number, self.common, self.compute = losses, place, number, common, compute
+        self.counted = float(place is None or place.counted)
+        self.taken = 0
+        self.random: list[Tensor] | None = None  # torch's own state when it was first begun
+        self.begun: Iterator[Loss] | None = None
 
-    def following() -> Loss | None:
-        with devices.autocast(autocast), together.sharing(counted):
-            return next(losses, None)
+    def next(self) -> Loss | Waits | None:
+        """The next loss, if it does not depend on parts that have not come as far."""
+        if self.begun is None:
+            self._begin()
+        assert self.begun is not None
+        found: Loss | Waits | None = self.compute(partial(_next, self.begun), self.share)
+        if not isinstance(found, Waits):
+            self.taken += 1
+        elif self.taken:
+            raise ValueError("what is joined over a batch belongs to the first loss of an objective")
+        else:
+            self.begun = None
+        return found
 
-    compute = following
+    def _begin(self) -> None:
+        self.share = None if self.place is None else Share(self.place, self.number, self.common)
+        if self.common.number > 1:
+            # Dropout drops the same when the part is computed once more.
+            if self.random is None:
+                self.random = capture_dropout()
+            else:
+                restore_dropout(self.random)
+        self.begun = self.losses()
+
+
+def _next(losses: Iterator[Loss]) -> Loss | Waits | None:
+    """An answer in any case: layers whose weights are spread over processes want to end what they have begun."""
+    try:
+        return next(losses, None)
+    except Waits:
+        return Waits()  # without what it was raised in, which holds tensors
+
+
+def _first_loss(parts: list[_Part], common: Parts) -> Loss | None:
+    """The first part's next loss. As long as it waits for what is joined, all parts are brought as far as it is."""
+    while isinstance(found := parts[0].next(), Waits):
+        with torch.no_grad():
+            for part in parts[1:]:
+                part.next()
+        common.join()
+    return found
+
+
+def _computed(
+    compute: Callable[[], Any], share: Share | None, *, players: Players, autocast: str | None = None
+) -> Any:  # fmt: skip
+    """What is computed of one part, under autocast where that is wanted; gradients are the caller's."""
+
+    def computed() -> Any:
+        with devices.autocast(autocast), together.sharing(share):
+            return compute()
+
     for player in players.values():
         if player.sharded is not None:
-            compute = partial(player.sharded, compute)
-    while (loss := compute()) is not None:
-        yield loss
+            computed = partial(player.sharded, computed)
+    return computed()
 
 
-def _accumulate(
-    first: Loss, pending: list[tuple[Iterator[Loss], float]], player: Player, name: str
-) -> tuple[dict[str, float], float]:
+def _accumulate(first: Loss, parts: list[_Part], player: Player, name: str) -> tuple[dict[str, float], float]:
     """Leaves the player with the (clipped) gradient of the mean loss; returns the means, and the norm unclipped."""
     parameters = player.parameters()
     if not parameters:
         raise ValueError(f"a loss is for player {name!r}, which has no optimiser")
-    alone = len(pending) == 1 and distributed.world_size() == 1
+    alone = len(parts) == 1 and distributed.world_size() == 1
     _clear(player)
     sums: dict[str, float] = {}
     total = 0.0
-    for number, (losses, counted) in enumerate(pending):
-        loss = first if number == 0 else next(losses, None)
-        if loss is None or loss.player != name:
+    for number, part in enumerate(parts):
+        loss = first if number == 0 else part.next()
+        if not isinstance(loss, Loss) or loss.player != name:
             raise ValueError(f"one part of a batch has a loss for player {name!r} where another has not")
-        weight = 1.0 if alone else counted * loss.weight
+        weight = 1.0 if alone else part.counted * loss.weight
         # What is spread has its gradient by way of the whole weights, which are not among the parameters.
         torch.autograd.backward(loss.value * weight, inputs=None if player.sharded else parameters)
         for key, value in {"loss": float(loss.value.detach()), **loss.metrics}.items():
@@ -196,9 +251,11 @@ def evaluate_objective(objective: Objective, batches: Source, *, generator: Gene
     sums: dict[str, float] = {}
     weights: dict[str, float] = {}
     for batch in batches.at(0, 0):
-        for part, counted in process_share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=1):
+        for part, place in process_share(batch, rank=distributed.rank(), ranks=distributed.world_size(), parts=1):
+            share = None if place is None or isinstance(objective, Game) else Share(place)
+            counted = float(place is None or place.counted)
             losses = objective.losses(part, Clock(0, 0), generator=generator)
-            for loss in _computed(losses, None, None if isinstance(objective, Game) else bool(counted), {}):
+            while isinstance(loss := _computed(partial(_next, losses), share, players={}), Loss):
                 weight = counted * loss.weight
                 name = "" if loss.player == "model" else f"{loss.player}."
                 for key, value in {"loss": float(loss.value.detach()), **loss.metrics}.items():

@@ -51,6 +51,19 @@ def restore_random_state(state: dict[str, Tensor], generator: Generator) -> None
         torch.get_device_module().set_rng_state(state["accelerator"])
 
 
+def capture_dropout() -> list[Tensor]:
+    """The state of what dropout draws from, on the CPU and on an accelerator."""
+    states = [torch.get_rng_state()]
+    return [*states, torch.get_device_module().get_rng_state()] if torch.accelerator.is_available() else states
+
+
+def restore_dropout(states: list[Tensor]) -> None:
+    """The inverse of `capture_dropout`."""
+    torch.set_rng_state(states[0])
+    for state in states[1:]:
+        torch.get_device_module().set_rng_state(state)
+
+
 def restore_among(states: list[dict[str, Tensor]], generator: Generator, *, rank: int, ranks: int) -> None:
     """This process's state among those saved; the generator's is the first one's, for all.
 

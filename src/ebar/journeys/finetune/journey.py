@@ -31,6 +31,7 @@ from ebar.training.optimisers import AdamW, LinearDecay, OptimiserConfig, Schedu
 from ebar.training.players import Player
 from ebar.training.randomness import seeded
 from ebar.training.run import Run
+from ebar.training.sharding import spread_weights
 from ebar.training.tasks import InTurn, Mixing, Pairs
 from ebar.types import Estimate
 
@@ -118,8 +119,6 @@ def finetune(
     passes the `generator` that `seeded` returned. Stopped by SIGINT or SIGTERM, or after `training.max_minutes`, it
     saves a checkpoint and raises `Interrupted`.
     """
-    if training.shard > 1 or training.replicate is not None:
-        raise UserError("Fine-tuning keeps weights whole: leave out training.shard and training.replicate.")
     folder = None if folder is None else Path(folder)
     drawn = seed_of(folder) if seed is None else seed
     tasks = _tasks(model, data, drawn)
@@ -141,14 +140,18 @@ def finetune(
     # What each task minimises.
     objective = SeveralTasks(objectives=tuple(_objective(own, name, corpus) for name, corpus in tasks.items()))
     schedule = for_steps(schedule, training_steps(batches, training))
+    # Before the optimiser, which is made for the weights as they are then.
+    sharded = spread_weights(own, replicate=training.replicate, shard=training.shard)
     moved = _optimiser(own, optimiser, layer_decay)
-    players = {"model": Player(module=own, optimiser=moved, schedule=schedule, clip_norm=training.clip)}
+    player = Player(module=own, optimiser=moved, schedule=schedule, clip_norm=training.clip, sharded=sharded)
+    players = {"model": player}
     result, history = train_in_folder(
         folder, objective, batches, players, plan_of(training, device, monitor=monitor), description=description,
         seed=drawn, generator=generator, replace_config=replace_config, tensorboard=training.tensorboard, quiet=quiet,
         keep=lambda run: _keep(run, model, tasks),
         validation=lambda: evaluate_objective(objective, held_out, generator=Generator(device).manual_seed(drawn)),
     )  # fmt: skip
+    own = own if sharded is None else sharded.plain()
     own.eval()
     return Finetuned(model=own, tasks=tasks, history=history, result=result, folder=folder)
 

@@ -20,8 +20,8 @@ from ebar.journeys.gam.figures import DRAWS
 from ebar.journeys.train import train
 from ebar.recipes.pieces import Caption, Cell, Figure, Grid, Row
 from ebar.store.fingerprint import fingerprint, source_fingerprint
+from ebar.store.names import LOCK
 from ebar.store.stages import open_stage
-from ebar.store.writing import LOCK
 from ebar.training.course import Training
 from ebar.training.optimisers import Adam
 from ebar.types import Space
