@@ -19,8 +19,8 @@ from ebar.backbones.xlnet_bidirectional import XlNetBidirectional as XlNetBidire
 from ebar.build.export import export_run as export_run
 from ebar.build.hub import pull as pull
 from ebar.build.hub import push as push
-from ebar.build.runs import list_runs as list_runs
 from ebar.build.runs import load as load
+from ebar.build.summaries import list_runs as list_runs
 from ebar.data import language as language
 from ebar.data import read_images as read_images
 from ebar.data import read_labelled as read_labelled

@@ -10,7 +10,7 @@ import pytest
 
 from ebar.build.export import export_run
 from ebar.build.next_commands import next_commands
-from ebar.build.runs import summarise
+from ebar.build.summaries import summarise
 from ebar.build.terms import absolute
 from ebar.cli import dispatch
 from ebar.errors import UserError

@@ -4,14 +4,18 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from ebar.build.runs import LOOKS, OPENERS, list_runs, summarise
+from ebar.build.runs import OPENERS
+from ebar.build.summaries import LOOKS, list_runs, summarise
 from ebar.cli import main
+from ebar.config.kinds import OPTIONS
 from tests.cli.conftest import TINY
 from tests.cli.test_commands import answer, complaint, contents
 
@@ -65,7 +69,15 @@ def _list(runs: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]
 
 
 def test_every_kind_of_run_has_its_line() -> None:
-    assert set(OPENERS) < set(LOOKS)
+    assert set(OPENERS) < set(LOOKS) == set(OPTIONS)
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_list_imports_nothing_heavy(runs: Path, more: list[str]) -> None:
+    code = (
+        "import sys, ebar.cli; ebar.cli.main(sys.argv[1:]); assert not {'torch', 'numpy', 'scipy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, "list", str(runs), *more], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("damage", ["[1, 2]", "seed: 0\n", "data: 3\nobjective: 4\n", "\0", "a: &a [*a]\n"])

@@ -6,8 +6,9 @@ import pytest
 
 from ebar.config.gam import MANUAL as GAM
 from ebar.config.gam import GamConfig
+from ebar.config.given import kind_is_given
 from ebar.config.pretrain import MANUAL as PRETRAIN
-from ebar.config.reader import kind_is_given, read, read_tree
+from ebar.config.reader import read, read_tree
 from ebar.config.train import MANUAL, TrainConfig
 from ebar.data import DATA
 

@@ -16,14 +16,17 @@ import torch
 from torch import nn
 
 from ebar.errors import UserError
-from ebar.store import describe, fingerprint, locked, open_stage, open_store, source_fingerprint, stage_seconds, to_json
+from ebar.store.fingerprint import describe, fingerprint, source_fingerprint
+from ebar.store.stages import open_stage, stage_seconds
+from ebar.store.store import open_store
+from ebar.store.writing import locked, to_json
 from ebar.types import Sequences
 from tests.store.disk import Dead, failing
 
 HOLDER = """
 import sys
 from pathlib import Path
-from ebar.store import open_store
+from ebar.store.store import open_store
 with open_store(Path(sys.argv[1]), description={"a": 1}, seed=0) as store:
     print("held", flush=True)
     sys.stdin.read()

@@ -9,7 +9,8 @@ from typing import Any
 from safetensors.torch import save
 
 from ebar.automata.deterministic import Dfa
-from ebar.store import describe, fingerprint, open_stage, source_fingerprint
+from ebar.store.fingerprint import describe, fingerprint, source_fingerprint
+from ebar.store.stages import open_stage
 
 VARIABLE = "EBAR_CACHE"
 FILE = "automaton.safetensors"

@@ -19,7 +19,7 @@ from ebar.models.generators import GENERATORS
 from ebar.models.inference import GaussianInference
 from ebar.models.raster_density import RasterDensity
 from ebar.objectives.bad_gan import CLASSIFIER, GENERATOR, Density
-from ebar.store.stages import CONFIG
+from ebar.store.names import CONFIG
 from ebar.training import distributed
 from ebar.training.optimisers import OPTIMISERS
 from ebar.training.players import Player

@@ -5,7 +5,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from ebar.build.control import open_control
-from ebar.build.runs import RunSummary, model_of_gam, summarise
+from ebar.build.summaries import RunSummary, model_of_gam, summarise
 from ebar.build.train import load_trained
 from ebar.data.built_tokeniser import SOURCE_TOKENISER, TOKENISER
 from ebar.errors import UserError
@@ -13,7 +13,7 @@ from ebar.journeys.export import WEIGHTS, Exported, To, check_place, export, pac
 from ebar.journeys.finetune.description import ENCODER
 from ebar.journeys.train import SHAPE
 from ebar.models.truncated import Truncated
-from ebar.store.stages import CONFIG
+from ebar.store.names import CONFIG
 from ebar.training.run import Checkpoints
 
 BESIDE = (CONFIG, TOKENISER, SOURCE_TOKENISER, SHAPE, ENCODER)  # what tells of the weights

@@ -26,7 +26,7 @@ from ebar.journeys.finetune.journey import Finetuned, finetune
 from ebar.journeys.finetune.made import ONE, new_model
 from ebar.models.task.encoders import ENCODERS, is_xlnet, task_encoder
 from ebar.models.xlnet_weights import xlnet_from_hugging_face
-from ebar.store.stages import CONFIG
+from ebar.store.names import CONFIG
 from ebar.training import distributed
 from ebar.training.randomness import seeded
 from ebar.training.train import History, load_best

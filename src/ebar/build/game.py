@@ -17,7 +17,7 @@ from ebar.models.generators import GENERATORS
 from ebar.objectives.adversarial_costs import COSTS
 from ebar.objectives.energy_gan import CONTROLS
 from ebar.objectives.entropy_terms import ENTROPIES
-from ebar.store.stages import CONFIG
+from ebar.store.names import CONFIG
 from ebar.training import distributed
 from ebar.training.randomness import seeded
 from ebar.training.train import History, load_players

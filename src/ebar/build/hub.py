@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import yaml
 
 from ebar.build.export import BESIDE
-from ebar.build.runs import RunSummary, model_of_gam, summarise
+from ebar.build.summaries import RunSummary, model_of_gam, summarise
 from ebar.errors import UserError
 from ebar.hugging_face import hub_answers
 from ebar.store.differences import as_yaml
-from ebar.store.stages import CONFIG
+from ebar.store.names import CONFIG
 from ebar.store.writing import TEMPORARY, saving
 
 PATHS = "paths.json"  # which options name files: {"data.train": "book.txt"}

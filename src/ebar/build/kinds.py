@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from ebar.build.next_commands import next_commands
-from ebar.build.runs import model_of_gam, summarise
+from ebar.build.summaries import model_of_gam, summarise
 from ebar.errors import UserError
-from ebar.store.stages import CONFIG
+from ebar.store.names import CONFIG
 
 NAMES = {
     "train": "a trained model", "pretrain": "a pretrained network", "finetune": "a fine-tuned model", "gam": "a GAM",

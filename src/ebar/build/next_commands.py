@@ -3,8 +3,8 @@
 import shlex
 from collections.abc import Callable
 
-from ebar.build.runs import RunSummary, model_of_gam
-from ebar.store.stages import CONFIG
+from ebar.build.summaries import RunSummary, model_of_gam
+from ebar.store.names import CONFIG
 
 
 def going_on(run: RunSummary) -> str | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ebar.build.next_commands import next_commands
-from ebar.build.runs import RESULTS, RunSummary
+from ebar.build.summaries import RESULTS, RunSummary
 from ebar.report.page import PageTable, Part, Samples, Section, Text, write_page
 from ebar.report.run_page import about_run, curve, flattened_tree
 from ebar.store.writing import saving

@@ -14,7 +14,7 @@ from ebar.errors import Interrupted, UserError
 from ebar.journeys.control.controlled_prompts import OfPrompt
 from ebar.journeys.control.prompts import Summary, control_prompts
 from ebar.progress import bar
-from ebar.store import open_store
+from ebar.store.store import open_store
 from ebar.store.writing import plain, saving, to_json
 from ebar.training.stopping import interruptible
 from ebar.types import Estimate

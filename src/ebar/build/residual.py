@@ -26,7 +26,7 @@ from ebar.models.rolling import remembers
 from ebar.models.xlnet_weights import xlnet_from_hugging_face
 from ebar.shards import Workers
 from ebar.store.differences import refuse_earlier_version
-from ebar.store.stages import CONFIG
+from ebar.store.names import CONFIG
 from ebar.store.writing import saving
 from ebar.training.randomness import seeded
 from ebar.types import Space

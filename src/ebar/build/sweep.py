@@ -13,9 +13,9 @@ from ebar.config.reader import read_tree, to_yaml
 from ebar.config.sweep import SweepConfig, with_values
 from ebar.config.train import MANUAL, TrainConfig
 from ebar.errors import UserError
-from ebar.journeys.sweep.journey import Swept, sweep
+from ebar.journeys.sweep.journey import sweep
 from ebar.journeys.sweep.report import write_sweep_page
-from ebar.journeys.sweep.search import Value
+from ebar.journeys.sweep.trials import Swept, Value
 from ebar.shards import Workers
 from ebar.store.differences import renamed
 from ebar.store.store import open_store

@@ -21,7 +21,8 @@ from torch import Generator
 from ebar.build.train import load_trained
 from ebar.cli.show import show_json
 from ebar.config.drawing import OfRun
-from ebar.config.reader import Manual, given_options, option, read
+from ebar.config.given import given_options
+from ebar.config.reader import Manual, option, read
 from ebar.data.corpus import numbered_lines
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of

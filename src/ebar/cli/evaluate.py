@@ -25,7 +25,8 @@ from ebar.build.terms import Term, read_feature
 from ebar.build.train import load_trained
 from ebar.cli.show import show
 from ebar.config.drawing import OfRun
-from ebar.config.reader import Manual, given_options, list_option, read
+from ebar.config.given import given_options
+from ebar.config.reader import Manual, list_option, read
 from ebar.data.corpus import Corpus
 from ebar.data.stream import Stream
 from ebar.errors import UserError

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ebar.build.runs import RunSummary, list_runs
+from ebar.build.summaries import RunSummary, list_runs
 from ebar.cli.show import show_json, show_table
 from ebar.config.reader import Answer, Manual, argument, read
 

@@ -27,7 +27,8 @@ from ebar.build.train import load_trained
 from ebar.cli.decode import input_lines
 from ebar.cli.show import show_json
 from ebar.config.drawing import TiltedDrawing
-from ebar.config.reader import Manual, given_options, list_option, option, read
+from ebar.config.given import given_options
+from ebar.config.reader import Manual, list_option, option, read
 from ebar.data.corpus import Corpus
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of

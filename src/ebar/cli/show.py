@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ebar.store.writing import to_json
-from ebar.types import Estimate
 
 
 def show_json(value: Any) -> None:
@@ -31,7 +30,7 @@ def show_with_texts(title: str, figures: Mapping[str, object], texts: Sequence[s
     return 0
 
 
-def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A table for people; an `Estimate` shows its interval, its warning stands below."""
     from rich.console import Console
     from rich.markup import escape
@@ -43,13 +42,13 @@ def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object
     warnings = []
     for row in rows:
         table.add_row(*(escape(_text(cell)) for cell in row))
-        warnings += [f"{row[0]}: {cell.warning}" for cell in row if isinstance(cell, Estimate) and cell.warning]
+        warnings += [f"{row[0]}: {cell.warning}" for cell in row if getattr(cell, "warning", None)]
     console.print(table)
     for warning in warnings:
         console.print(f"[yellow]⚠[/] {escape(warning)}")
 
 
-def _text(cell: object) -> str:
-    if isinstance(cell, Estimate):
-        return str(cell._replace(warning=None)) + (" ⚠" if cell.warning else "")
+def _text(cell: Any) -> str:
+    if getattr(cell, "warning", None):
+        return f"{cell._replace(warning=None)} ⚠"
     return f"{cell:.6f}" if isinstance(cell, float) else str(cell)

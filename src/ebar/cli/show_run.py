@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ebar.build.next_commands import next_commands
 from ebar.build.overview import write_overview
-from ebar.build.runs import summarise
+from ebar.build.summaries import summarise
 from ebar.cli.list_runs import as_plain
 from ebar.cli.show import show_json
 from ebar.config.reader import Answer, Manual, argument, read

@@ -10,7 +10,7 @@ from ebar.cli.folder import RunFolder, carry_out
 from ebar.cli.show import show_table
 from ebar.config.reader import read
 from ebar.config.sweep import MANUAL, SweepConfig
-from ebar.journeys.sweep.journey import Swept, trial_folder
+from ebar.journeys.sweep.trials import Swept, trial_folder
 from ebar.shards import Workers
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from ebar.build.train import train_as
 from ebar.cli.folder import RunFolder, carry_out
-from ebar.config.reader import kind_is_given, read
+from ebar.config.given import kind_is_given
+from ebar.config.reader import read
 from ebar.config.train import MANUAL, ModelConfig, TrainConfig
 from ebar.devices import device_named
 from ebar.training import distributed

@@ -11,14 +11,13 @@ from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints, overload
 
-import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from ebar.bounds import checked, checked_options
+from ebar.config.given import given_kind, present, with_files
 from ebar.config.options import parse_options, parser, wants_help
-from ebar.config.sentences import yaml_sentence
 from ebar.errors import UserError
-from ebar.store.differences import RENAMED, as_yaml, lasting, renamed
+from ebar.store.differences import as_yaml, lasting
 from ebar.tables import Table
 
 One = TypeVar("One")
@@ -103,7 +102,7 @@ def read(words: Sequence[str], manual: Manual, one: type[One], /) -> One: ...
 def read(words: Sequence[str], manual: Manual, one: type[One], other: type[Other], /) -> tuple[One, Other]: ...
 def read(words: Sequence[str], manual: Manual, /, *kinds: type) -> Any:
     """One instance of each dataclass, from flags and from the YAML files given by --config; later ones win."""
-    words, files, names = _with_files([_present(word, manual.aliases) for word in words])
+    words, files, names = with_files([present(word, manual.aliases) for word in words])
     return _read(words, files, manual, kinds, [(names[word], word.partition("=")[2]) for word in names])
 
 
@@ -176,44 +175,6 @@ def described(folder: Path, manual: Manual, config: Any) -> str:
     return path.read_text(encoding="utf-8") if to_yaml(before) == now else now
 
 
-def _present(word: str, aliases: Mapping[str, str]) -> str:
-    """A flag of an earlier version, or by another name, under its present name."""
-    names = {**RENAMED, **aliases}
-    name, equals, value = word.removeprefix("--").partition("=")
-    name, dot, rest = name.partition(".")
-    return f"--{names[name]}{dot}{rest}{equals}{value}" if word.startswith("--") and name in names else word
-
-
-def _with_files(words: Sequence[str]) -> tuple[list[str], dict[str, Any], dict[str, str]]:
-    """The words, each file's name replaced by what is in it, under the present names of options; trees and names."""
-    found: list[str] = []
-    files: dict[str, Any] = {}
-    names: dict[str, str] = {}
-    place = 0
-    while place < len(words):
-        word, place = words[place], place + 1
-        if word == "--config" and place < len(words):
-            word, place = f"--config={words[place]}", place + 1
-        if word.startswith("--config="):
-            name = word.partition("=")[2]
-            text, tree = _read_yaml(name)
-            word = f"--config={text}"
-            files[word], names[word] = tree, name
-        found.append(word)
-    return found, files, names
-
-
-def _read_yaml(name: str) -> tuple[str, dict[str, Any]]:
-    try:
-        text = renamed(Path(name).read_text(encoding="utf-8"))
-        tree = yaml.safe_load(text)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UserError(yaml_sentence(name, error)) from None
-    if tree is not None and not isinstance(tree, dict):
-        raise UserError(f"The configuration {name} must be a group of options, not {str(tree)[:40]!r}.")
-    return ("{}", {}) if tree is None else (text, tree)
-
-
 class _Entry(NamedTuple):
     """What a field picks from its table."""
 
@@ -229,7 +190,7 @@ def _chosen(kind: type, words: Sequence[str], files: Mapping[str, Any], manual: 
         if "table" in own.metadata:
             table, default = own.metadata["table"], manual.defaults.get(own.name, _default(own))
             suitable = None if own.name in manual.defaults else found.get(own.metadata["suits"])
-            given = _given_kind(own.name, words, files)
+            given = given_kind(own.name, words, files)
             name = str(getattr(suitable and suitable.entry, own.name, default.kind) if given is None else given)
             found[own.name] = _Entry(name, table.choose(name), tuple(sorted(table)))
     return found
@@ -273,41 +234,6 @@ def _declare_option(options: ArgumentParser, own: Field[Any], hint: Any, default
         options.add_argument(own.name, **settings, **optional)
     else:
         options.add_argument(f"--{own.name}", default=default, **settings)
-
-
-def given_options(words: Sequence[str]) -> set[str]:
-    """The names of options that flags or files give, `group.option` those inside a group."""
-    words, files, _ = _with_files(words)
-    flags = {word.partition("=")[0].removeprefix("--").removesuffix("+") for word in words if word.startswith("--")}
-    return flags | {name for tree in files.values() for name in _names(tree)}
-
-
-def _names(tree: Mapping[str, Any], before: str = "") -> list[str]:
-    return [
-        name
-        for key, value in tree.items()
-        for name in (_names(value, f"{before}{key}.") if isinstance(value, dict) and value else [f"{before}{key}"])
-    ]
-
-
-def kind_is_given(key: str, words: Sequence[str]) -> bool:
-    """Whether flags or files say which entry of a table a field picks."""
-    found, files, _ = _with_files(words)
-    return _given_kind(key, found, files) is not None
-
-
-def _given_kind(key: str, words: Sequence[str], files: Mapping[str, Any]) -> Any:
-    """The last of those that flags and files give."""
-    kind = None
-    for word, after in zip(words, [*words[1:], ""], strict=False):
-        if word == f"--{key}.kind":
-            kind = after
-        elif word.startswith(f"--{key}.kind="):
-            kind = word.partition("=")[2]
-        elif word in files:
-            group = files[word].get(key)
-            kind = group.get("kind", kind) if isinstance(group, dict) else kind
-    return kind
 
 
 def _of_another_kind(name: str, kinds: tuple[type, ...]) -> str | None:

@@ -17,7 +17,8 @@ from typing import Any
 from ebar.bounds import Count, Seed
 from ebar.config.reader import Manual, argument, list_option
 from ebar.errors import UserError
-from ebar.journeys.sweep.search import Between, Dimension, Halving, OneOf, Search, Value
+from ebar.journeys.sweep.search import Between, Dimension, Halving, OneOf, Search
+from ebar.journeys.sweep.trials import Value
 
 MANUAL = Manual.of(__doc__, defaults={"name": "sweep"})
 FORM = "give NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=ONE,OTHER,…"

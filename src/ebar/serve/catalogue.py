@@ -8,7 +8,8 @@ from typing import Any
 from ebar.automata.lift import Reading
 from ebar.build.control import load_language_model
 from ebar.build.residual import load_residual
-from ebar.build.runs import RunSummary, list_runs, load_language_run, model_of_gam, summarise
+from ebar.build.runs import load_language_run
+from ebar.build.summaries import RunSummary, list_runs, model_of_gam, summarise
 from ebar.config.control import read_control
 from ebar.errors import UserError
 from ebar.journeys.residual.journey import Residual

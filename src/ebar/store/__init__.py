@@ -9,13 +9,3 @@
 A stage that was finished is read, one that was interrupted goes on, and one that was made from something else is
 refused with the names of what differs.
 """
-
-from ebar.store.fingerprint import describe, fingerprint, source_fingerprint
-from ebar.store.stages import open_stage, stage_seconds
-from ebar.store.store import Store, open_store
-from ebar.store.writing import locked, to_json
-
-__all__ = [
-    "Store", "describe", "fingerprint", "locked", "open_stage", "open_store", "source_fingerprint", "stage_seconds",
-    "to_json",
-]  # fmt: skip

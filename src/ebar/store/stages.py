@@ -24,11 +24,11 @@ from ebar.errors import UserError
 from ebar.store.differences import changed, made_from_something_else
 from ebar.store.environment import versions
 from ebar.store.fingerprint import describe
-from ebar.store.writing import LOCK, TEMPORARY, locked, remove_folder, replace, saving, sweep, to_json
+from ebar.store.names import CONFIG, LOCK
+from ebar.store.writing import TEMPORARY, locked, remove_folder, replace, saving, sweep, to_json
 
 FORMAT = "ebar stage 1"
 HEADER = "header.json"
-CONFIG = "config.yaml"  # a folder that has one says by it what it was made from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

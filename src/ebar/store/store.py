@@ -20,8 +20,9 @@ from ebar.maths.randomness import folded
 from ebar.store.differences import another_configuration, differences, listed_names, of_another_kind
 from ebar.store.environment import environment
 from ebar.store.fingerprint import describe
-from ebar.store.stages import CONFIG, HEADER, Header, Stage, entered
-from ebar.store.writing import LOCK, locked, replace, saving, sweep, to_json
+from ebar.store.names import CONFIG, LOCK
+from ebar.store.stages import HEADER, Header, Stage, entered
+from ebar.store.writing import locked, replace, saving, sweep, to_json
 
 ENVIRONMENT = "environment.json"
 

@@ -16,10 +16,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-import torch
-from torch import Tensor
-
 from ebar.errors import UserError
+from ebar.store.names import LOCK
 
 TEMPORARY = ".saving-"  # begins the name of what is being written or removed; swept at the next start
 
@@ -133,7 +131,9 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    return value.tolist() if isinstance(value, Tensor) else str(value) if isinstance(value, Path) else value
+    if isinstance(value, Path):
+        return str(value)
+    return value.tolist() if hasattr(value, "tolist") else value  # a tensor
 
 
 def to_json(value: Any, *, indent: int | None = None) -> bytes:
@@ -168,7 +168,9 @@ def from_plain(kind: Any, value: Any) -> Any:
         return kind(**{name: from_plain(types[name], item) for name, item in value.items()})
     if kind is int and (type(value) is not int):
         raise ValueError(f"{value!r} is no whole number")
-    if getattr(kind, "array_type", None) is Tensor:
+    if hasattr(kind, "array_type"):
+        import torch  # here, so that whoever only writes need not wait for it
+
         return torch.tensor(_floats(value), dtype=torch.float64)
     return float(value) if kind is float else value
 
@@ -176,8 +178,6 @@ def from_plain(kind: Any, value: Any) -> Any:
 def _floats(value: Any) -> Any:
     return [_floats(item) for item in value] if isinstance(value, list) else float(value)
 
-
-LOCK = "lock"  # the name of a folder's lock file
 
 _held: set[int] = set()
 

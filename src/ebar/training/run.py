@@ -28,6 +28,7 @@ from torch import Tensor
 
 from ebar import together
 from ebar.errors import UserError
+from ebar.store.names import CHECKPOINTS, checkpoint_folder, checkpoint_steps
 from ebar.store.store import open_store
 from ebar.store.writing import TEMPORARY, remove_folder, replace, replace_folder, saving, sweep, to_json
 from ebar.training import distributed
@@ -52,11 +53,11 @@ class Checkpoints:
     folder: Path
 
     def path(self, step: int) -> Path:
-        return self.folder / f"step-{step:09d}"
+        return checkpoint_folder(self.folder, step)
 
     def steps(self) -> list[int]:
         """Those there are, readable or not, oldest first."""
-        return sorted(int(path.name[5:]) for path in self.folder.glob("step-*") if path.name[5:].isdigit())
+        return checkpoint_steps(self.folder)
 
     def save(self, checkpoint: Checkpoint) -> None:
         """On the disk when this returns. Where it cannot be, the earlier ones are untouched.
@@ -178,7 +179,7 @@ class Run:
 
     @property
     def checkpoints(self) -> Checkpoints:
-        return Checkpoints(self.folder / "checkpoints")
+        return Checkpoints(self.folder / CHECKPOINTS)
 
     def write(self, name: str, content: bytes) -> None:
         """One file of the folder, replaced at once."""

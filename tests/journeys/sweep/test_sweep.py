@@ -12,9 +12,10 @@ import yaml
 from ebar.cli import main
 from ebar.config.sweep import read_over, with_values
 from ebar.errors import UserError
-from ebar.journeys.sweep.journey import Swept, read_sweep, sweep
+from ebar.journeys.sweep.journey import read_sweep, sweep
 from ebar.journeys.sweep.report import write_sweep_page
-from ebar.journeys.sweep.search import Between, Halving, OneOf, Search, Trial
+from ebar.journeys.sweep.search import Between, Halving, OneOf, Search
+from ebar.journeys.sweep.trials import Swept, Trial
 from ebar.store.store import open_store
 from ebar.store.writing import replace, to_json
 from ebar.training.loop import Position

@@ -55,7 +55,7 @@ from ebar.samplers.importance import Resampling, multinomial
 from ebar.samplers.learning import Learning
 from ebar.samplers.look_ahead import LookAhead, ScoredDraws, draw_scored, guided, unguided
 from ebar.shards import Workers
-from ebar.store import Store, open_store
+from ebar.store.store import Store, open_store
 from ebar.store.writing import from_plain, once, saving, to_json
 from ebar.store.writing import replace as put
 from ebar.training.moment_matching.matching import Fitted

@@ -46,7 +46,8 @@ from ebar.shards import Workers
 from ebar.store.differences import as_yaml
 from ebar.store.environment import environment
 from ebar.store.fingerprint import describe, fingerprint
-from ebar.store.stages import CONFIG, Stage, stage_seconds
+from ebar.store.names import CONFIG
+from ebar.store.stages import Stage, stage_seconds
 from ebar.store.store import ENVIRONMENT, Store, open_store
 from ebar.store.writing import to_json
 from ebar.training.distillation import Distilled, distil

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ebar.errors import UserError
-from ebar.journeys.sweep.search import Search, Trial, Value, import_optuna
+from ebar.journeys.sweep.search import Search, import_optuna
+from ebar.journeys.sweep.trials import TRIALS, Swept, Trial, Value, read_trials, trial_folder
 from ebar.progress import bar, shown
 from ebar.shards import Workers, run_shards
 from ebar.store.stages import damaged
@@ -24,32 +25,8 @@ from ebar.store.writing import to_json
 from ebar.training.metrics import Sink
 from ebar.training.train import History, Result
 
-TRIALS = "trials.json"
-
 Run = Callable[[Any, Path, Sequence[Sink]], Result]
 """A run of one configuration in a folder, whose sinks are told what it logs."""
-
-
-def trial_folder(folder: Path, number: int) -> Path:
-    """Where the run of a trial is."""
-    return folder / f"trial-{number:04d}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Swept:
-    """All trials of a sweep, by their numbers."""
-
-    folder: Path
-    trials: tuple[Trial, ...]
-
-    @property
-    def best(self) -> Trial | None:
-        """That of the lowest figure: of those run to their end, where there are any."""
-        for states in (("complete",), ("pruned",)):
-            found = [one for one in self.trials if one.state in states and one.figure is not None]
-            if found:
-                return min(found, key=lambda one: (one.figure, one.number))
-        return None
 
 
 def sweep(
@@ -69,7 +46,7 @@ def sweep(
     """
     import_optuna()
     folder = store.folder
-    known = {trial.number: trial for trial in _read(folder / TRIALS)}
+    known = {trial.number: trial for trial in read_sweep(folder).trials}
 
     def note(trial: Trial) -> None:
         known[trial.number] = trial
@@ -94,18 +71,10 @@ def sweep(
 
 def read_sweep(folder: Path) -> Swept:
     """What a folder holds."""
-    return Swept(folder=folder, trials=tuple(_read(folder / TRIALS)))
-
-
-def _read(path: Path) -> list[Trial]:
     try:
-        found = [Trial(**one) for one in json.loads(path.read_bytes())]
-    except FileNotFoundError:
-        return []
+        return read_trials(folder)
     except (OSError, ValueError, TypeError) as error:
-        raise damaged(path, error) from None
-    # JSON has no infinity and no NaN.
-    return [one._replace(figure=None if one.figure is None else float(one.figure)) for one in found]
+        raise damaged(folder / TRIALS, error) from None
 
 
 class _Common(NamedTuple):

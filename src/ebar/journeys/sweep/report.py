@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ebar.journeys.sweep.journey import Swept, trial_folder
 from ebar.journeys.sweep.search import OneOf, Search
+from ebar.journeys.sweep.trials import Swept, trial_folder
 from ebar.report.page import PageFigure, PageTable, Part, Samples, Section, Text, Warnings, write_page
 from ebar.report.parallel_coordinates import Coordinate, plot_parallel_coordinates
 

@@ -7,13 +7,11 @@ no second record that could differ from it. What is tried next is drawn from a s
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from ebar.errors import UserError
+from ebar.journeys.sweep.trials import Trial, Value
 from ebar.maths.randomness import folded
-
-State = Literal["complete", "pruned", "failed"]
-Value = float | int | str | bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,17 +57,6 @@ class OneOf:
 
 
 Dimension = Between | OneOf
-
-
-class Trial(NamedTuple):
-    """What is known of one."""
-
-    number: int
-    values: Mapping[str, Value]  # by the names of options
-    state: State | None = None  # None while it is under way
-    figure: float | None = None  # the best of its held-out figures, where there is one
-    step: int | None = None  # when it was reached
-    problem: str = ""  # why it failed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,8 +22,8 @@ from ebar.recipes.figures import Figure
 from ebar.recipes.grid import Grid
 from ebar.recipes.recipe import Caption, Cell, Row
 from ebar.store.fingerprint import fingerprint, source_fingerprint
+from ebar.store.names import LOCK
 from ebar.store.stages import open_stage
-from ebar.store.writing import LOCK
 from ebar.training.course import Training
 from ebar.training.optimisers import Adam
 from ebar.types import Space
