@@ -185,7 +185,7 @@ SMALL = {
     "sample": ["--n", "20"],
     "distil": ["--n", "20"],
     "estimate": ["--n", "60"],
-    "evaluate": ["--n", "20"],
+    "evaluate": [],
     "dynamic": ["--tokens", "60"],
     "decode": [],
     "residual": ["--energy.kind", "unit", "--data.prefix", "8", "--data.continuation", "4", "--training.epochs", "1",

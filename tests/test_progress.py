@@ -108,4 +108,4 @@ def test_a_forecast_is_the_trial_times_as_much(clock: Clock, capsys: pytest.Capt
         progress.forecast("distilling", 3000, 10, work)
         progress.forecast("distilling", 30, 0, work)  # too little to be tried
     assert tried == [10]
-    assert capsys.readouterr().err == "distilling: about 0:10:00 for 3,000, as 10 on trial tell\n"
+    assert capsys.readouterr().err == "distilling: about 0:10:00 for 3,000, to judge by a trial of 10\n"

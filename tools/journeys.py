@@ -166,12 +166,14 @@ def _typed(command: str, home: Path, environment: dict[str, str]) -> bool:
     """One command, shown with what it prints; whether it ended well."""
     sys.stdout.write(f"$ {command}\n")
     sys.stdout.flush()
-    began = time.monotonic()
-    done = subprocess.run(["bash", "-c", command], cwd=home, env=environment, capture_output=True, text=True)
+    began, before = time.monotonic(), _processor()
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     sys.stdout.write(done.stdout)
     if done.returncode != 0:
-        sys.stdout.write(f"{done.stderr}exit code {done.returncode}\n")
-    sys.stdout.write(f"[{time.monotonic() - began:.1f} s]\n")
+        sys.stdout.write(f"exit code {done.returncode}\n")
+    sys.stdout.write(f"[{time.monotonic() - began:.1f} s, {_processor() - before:.1f} s of processors]\n")
     return done.returncode == 0
 
 

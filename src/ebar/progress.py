@@ -34,7 +34,7 @@ def forecast(what: str, amount: int, trial: int, work: Callable[[int], object]) 
     began = _clock()
     work(trial)
     left = (_clock() - began) / trial * amount
-    sys.stderr.write(f"{what}: about {_length(left)} for {amount:,}, as {trial:,} on trial tell\n")
+    sys.stderr.write(f"{what}: about {_length(left)} for {amount:,}, to judge by a trial of {trial:,}\n")
     sys.stderr.flush()
 
 

@@ -134,6 +134,9 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("distil runs/tiny --tilt motif:11=1", "give --output", ""),
     # Measuring.
     ("evaluate runs/letters --feature motif:ab", "does nothing for text: leave it out", "--feature"),
+    ("evaluate runs/letters --n 5", "--n is for whole sequences", "leave it out"),
+    ("evaluate runs/tiny --n 1e12", "n must be a whole number, not '1e12'", ""),
+    ("evaluate runs/tiny --n 1000000000000", "There is not enough memory for this", "ask for less"),
     ("evaluate runs/tiny --width 3", "does nothing for whole sequences: leave it out", "--width"),
     ("evaluate runs/tiny --segment 3", "does nothing for whole sequences", "leave it out"),
     ("evaluate runs/tiny --feature motif:2", "not in the alphabet '01'", ""),

@@ -254,6 +254,20 @@ def check_a_language_and_its_automaton_on_a_narrow_dark_screen(served: Served) -
     me.page.context.close()
 
 
+def check_results_fit_a_narrow_screen(served: Served) -> None:
+    me = User(served, viewport={"width": 380, "height": 800})
+    me.pick("coin")
+    me.more(length=3, draws=50)
+    me.fill("constraints", "motif:aa=0.5\nmotif:bbb=0.25")
+    me.press("compute")
+    me.status("Done.")
+    tables = "[...document.querySelectorAll('#results .wide')]"
+    assert me.page.evaluate(f"{tables}.length") == 4  # log Z, moments, next tokens, candidates
+    assert me.page.evaluate(f"{tables}.map(one => one.scrollWidth - one.clientWidth)") == [0] * 4
+    assert me.page.evaluate("document.documentElement.scrollWidth") <= 380
+    me.page.context.close()
+
+
 def check_another_host_and_a_large_request_are_refused(served: Served) -> None:
     port = int(served.address.rpartition(":")[2])
 
@@ -281,6 +295,7 @@ def failures() -> dict[str, str]:
         check_closing_the_page_stops_computing,
         check_a_full_line_is_told_and_a_place_in_it_can_be_given_up,
         check_a_language_and_its_automaton_on_a_narrow_dark_screen,
+        check_results_fit_a_narrow_screen,
         check_another_host_and_a_large_request_are_refused,
     ]
     found = {}

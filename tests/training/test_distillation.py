@@ -291,7 +291,7 @@ def test_how_long_it_will_take_is_said_first_and_changes_no_line(
     with shown():
         run(tmp_path / "told", **options)
     first, *_ = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(r"distilling: about \d+:\d\d:\d\d for 400, as 20 on trial tell", first)
+    assert re.fullmatch(r"distilling: about \d+:\d\d:\d\d for 400, to judge by a trial of 20", first)
     assert (tmp_path / "told").read_bytes() == (tmp_path / "silent").read_bytes()
 
 

@@ -191,3 +191,12 @@ def test_a_rate_that_diverges_is_told_by_the_training_loss(losses: list[float], 
     history = History({"step": step, "loss": loss, "learning_rate": 0.5} for step, loss in enumerate(losses, 1))
     found = history.diverged()
     assert found == (None if told is None else f"training diverged, {told}")
+
+
+def test_a_rate_that_diverges_at_once_is_told_by_what_a_guess_costs() -> None:
+    lines = [{"step": step, "validation.loss": loss} for step, loss in enumerate([3e20, 1e20], 1)]
+    said = "training diverged, the loss being 2e+20 at the end, far above the 1.1 of a guess: the learning rate is too"
+    assert str(History(lines).diverged(1.1)).startswith(said)
+    assert History(lines).diverged() is None
+    assert History([{"step": 1, "validation.loss": 1.2}]).diverged(1.1) is None
+    assert History([{"step": 1, "loss": 4.5}]).diverged(1.1) is not None

@@ -6,15 +6,21 @@ from collections.abc import Callable
 from ebar.build.summaries import RunSummary, model_of_gam
 from ebar.store.names import CONFIG
 
+PARTS = {"residual": "residual train", "control": "control fit", "game": "game train"}
+
+
+def maker(run: RunSummary) -> str:
+    """The command that makes such a run."""
+    return PARTS.get(run.kind, run.kind)
+
 
 def going_on(run: RunSummary) -> str | None:
     """The command that goes on with a run that is not finished."""
-    commands = {"residual": "residual train", "control": "control fit", "game": "game train"}
     if run.kind == "control tune":
         return _line("control", "tune", run.folder.parent, "--name", run.folder.name, "--config", run.folder / CONFIG)
-    if run.kind not in ("train", "pretrain", "finetune", "gam", "classify", *commands):
+    if run.kind not in ("train", "pretrain", "finetune", "gam", "classify", *PARTS):
         return None
-    words = commands.get(run.kind, run.kind).split()
+    words = maker(run).split()
     place = run.folder.resolve()
     return _line(*words, "--config", run.folder / CONFIG, "--runs", place.parent, "--name", place.name)
 
@@ -28,6 +34,13 @@ def next_commands(run: RunSummary) -> dict[str, str]:
     if run.state in ("running", "broken"):
         return {}
     return (NEXT[run.kind](run) if run.kind in NEXT else {}) | {"see all runs beside it": _line("list", folder.parent)}
+
+
+def next_lines(run: RunSummary) -> list[str]:
+    """The same for people, a line each."""
+    after = next_commands(run)
+    width = max((len(what) for what in after), default=0)
+    return [f"{what:<{width}}   {command}" for what, command in after.items()]
 
 
 def _after_train(run: RunSummary) -> dict[str, str]:

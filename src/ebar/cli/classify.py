@@ -6,7 +6,7 @@ from typing import Any
 
 from ebar.build.classify import classify_as
 from ebar.cli.folder import carry_out
-from ebar.cli.train import TrainPlace
+from ebar.cli.train import TrainPlace, ending
 from ebar.config.classify import MANUAL, ClassifyConfig
 from ebar.config.reader import read
 from ebar.devices import device_named
@@ -28,9 +28,8 @@ def main(words: Sequence[str]) -> int:
     def show(found: Classified) -> None:
         result = found.result
         assert result is not None
-        ended = f"{result.status} ({result.reason}) at step {result.position.step}, epoch {result.position.epoch}"
         best = "" if result.best.value is None else f"; best validation error {result.best.value:.2%}"
-        sys.stdout.write(f"{ended}{best}\n")
+        sys.stdout.write(f"{ending(result)}{best}\n")
         for last in (False, True):
             sys.stdout.write(f"{'last' if last else 'best'} epoch: {_said(found.evaluate(last=last))}\n")
         sys.stdout.write(f"{place.folder}\n")

@@ -14,6 +14,7 @@ Example:
     ebar evaluate runs/reviews
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,7 +44,7 @@ class EvaluateConfig(OptionalWorkers, OfRun):
     """What is measured, and on how many draws."""
 
     n: Count = 2000
-    """Draws from the model."""
+    """Draws from the model, of whole sequences."""
     feature: tuple[Term, ...] = list_option("KIND:ARGUMENT", lambda: "features to count in them")
     width: Count = 5
     """Of the beam that translates; 1 is greedy."""
@@ -74,7 +75,7 @@ USES = {
     "images": SHARDS,
     "a stream of text": ("stride", "segment", "columns", "memory", "clamp_length", "same_length"),
     "text": ("stride", *SHARDS),
-    "whole sequences": ("feature", *SHARDS),
+    "whole sequences": ("n", "feature", *SHARDS),
 }
 
 
@@ -85,8 +86,7 @@ def main(words: Sequence[str]) -> int:
         _refuse_idle(words, "a fine-tuned run")
         with shown(not config.json):
             measured = Evaluated(dict(load_finetuned(config.run).evaluate()))
-        measured.write(config.run)
-        return show(f"{config.run}: test examples", measured.figures, as_json=config.json)
+        return _answer(config, measured, "test examples")
     trained = load_trained(config.run)
     _refuse_idle(words, _kind(trained.data))
     features = [read_feature(words) for words in config.feature]
@@ -98,9 +98,15 @@ def main(words: Sequence[str]) -> int:
             columns=config.columns, memory=config.memory, clamp_length=config.clamp_length,
             same_length=config.same_length, generator=generator, workers=config.chosen,
         )  # fmt: skip
-    found.write(config.run)
-    about = f", {found.about}" if found.about else ""
-    return show(f"{config.run}: seed {config.seed}{about}", found.figures, as_json=config.json)
+    return _answer(config, found, f"seed {config.seed}" + (f", {found.about}" if found.about else ""))
+
+
+def _answer(config: EvaluateConfig, found: Evaluated, about: str) -> int:
+    page = found.write(config.run)
+    code = show(f"{config.run}: {about}", found.figures, as_json=config.json)
+    if not config.json:
+        sys.stdout.write(f"{page}\n")
+    return code
 
 
 def _kind(data: Corpus) -> str:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ebar.build.next_commands import NEXT, next_lines
+from ebar.build.summaries import summarise
 from ebar.cli.show import show_json
 from ebar.config.reader import Answer
 from ebar.errors import UserError
@@ -63,4 +65,12 @@ def carry_out(
         show_json({"status": "finished", "folder": str(place.folder), **to_dict(found)})
     elif not silent:
         show(found)
+        _say_next(place.folder)
     return 0
+
+
+def _say_next(folder: Path) -> None:
+    """What can be done with a run that is finished, as commands that run as they stand."""
+    run = summarise(folder)
+    if run.state == "finished" and run.kind in NEXT:
+        sys.stdout.write("\n".join(["", *next_lines(run), ""]))

@@ -63,6 +63,9 @@ def main(words: Sequence[str]) -> int:
     if config.json:
         show_json({"rows": len(x), "order": ranking.order.tolist(), "energies": ranking.energies.tolist()})
         return 0
+    last = len(ends) - min(config.n, len(x))
+    what = "energy, row" + (", point" if x.dim() == 2 else "")
+    sys.stderr.write(f"{what}: the {len(ends) - last} of lowest energy first, then the {last} of highest\n")
     for row in ends.tolist():
         numbers = x[row].tolist() if x.dim() == 2 else []
         words_of_row = [f"{float(ranking.energies[row]):.6g}", str(row), *(f"{number:.6g}" for number in numbers)]

@@ -60,6 +60,8 @@ def main(words: Sequence[str]) -> int:
     elif config.output is not None:
         sys.stdout.write(f"{config.output}\n")
     else:
+        if config.energies:
+            sys.stderr.write("energy, point\n")
         for row, energy in zip(drawn.tolist(), energies, strict=True):
             numbers = [energy, *row] if config.energies else row
             sys.stdout.write("\t".join(f"{number:.6g}" for number in numbers) + "\n")

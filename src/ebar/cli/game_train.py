@@ -7,7 +7,7 @@ from typing import Any
 
 from ebar.build.game import game_as
 from ebar.cli.folder import carry_out
-from ebar.cli.train import TrainPlace
+from ebar.cli.train import TrainPlace, ending
 from ebar.config.game import MANUAL, GameConfig
 from ebar.config.reader import read
 from ebar.devices import device_named
@@ -47,9 +47,9 @@ def _figures(played: Played) -> dict[str, Any]:
 
 
 def _show(played: Played, place: TrainPlace) -> None:
-    figures = _figures(played)
-    where = f"step {figures['step']}, epoch {figures['epoch']}"
-    sys.stdout.write(f"{figures['status']} at {where}: {figures['reason']}\n")
-    if figures["status"] == "halted":
+    result = played.result
+    assert result is not None
+    sys.stdout.write(f"{ending(result)}\n")
+    if result.status == "halted":
         sys.stdout.write("The last good state is kept: the same command goes on from it, and halts again.\n")
     sys.stdout.write(f"{place.folder / 'report.html'}\n")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ebar.build.next_commands import next_commands
+from ebar.build.next_commands import maker, next_commands, next_lines
 from ebar.build.overview import write_overview
 from ebar.build.summaries import summarise
 from ebar.cli.list_runs import as_plain
@@ -43,12 +43,13 @@ def main(words: Sequence[str]) -> int:
     if config.json:
         show_json({**as_plain(run), "page": str(page), "next": after})
         return 0
-    known = {"made by": f"ebar {run.kind}", "data": run.data, "model": run.model, "step": run.step, "best": run.figure,
-             "state": run.state, "page": page}  # fmt: skip
+    known = {
+        "made by": f"ebar {maker(run)}", "data": run.data, "model": run.model, "step": run.step, "best": run.figure,
+        "state": run.state, "page": page,
+    }  # fmt: skip
     if run.kind == "made in Python":
         known["made by"] = "Python: the same call with folder= opens it, or goes on with it"
     lines = [f"{name + ':':<9} {value}" for name, value in known.items() if value not in ("", None)]
-    width = max((len(what) for what in after), default=0)
-    lines += ["", *(f"{what:<{width}}   {command}" for what, command in after.items())] if after else []
+    lines += ["", *next_lines(run)] if after else []
     sys.stdout.write("\n".join([str(config.run), *lines, ""]))
     return 0

@@ -15,6 +15,12 @@ from ebar.devices import device_named
 from ebar.training import distributed
 from ebar.training.train import Result
 
+ENDED = {
+    "steps": "these are all of --training.max_steps",
+    "epochs": "these are all of --training.epochs",
+    "patience": "no evaluation was better for as long as --training.patience waits",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainPlace(RunFolder):
@@ -59,11 +65,17 @@ def carry_out_training(
         held_out = (
             "" if best.value is None else f"; best validation {monitor} {best.value:.6f}{unit} at step {best.step}"
         )
-        where = f"step {result.position.step}, epoch {result.position.epoch}"
-        sys.stdout.write(f"finished ({result.reason}) at {where}{held_out}\n{place.folder}\n")
+        sys.stdout.write(f"{ending(result)}{held_out}\n{place.folder}\n")
 
     with distributed.processes(device_named(config.device)):
         return carry_out(place, work, to_dict=_figures, show=show)
+
+
+def ending(result: Result) -> str:
+    """Where a training ended, and why."""
+    position = result.position
+    epochs = f"{position.epoch} whole epoch{'' if position.epoch == 1 else 's'}"
+    return f"{result.status} at step {position.step}, after {epochs}: {ENDED.get(result.reason, result.reason)}"
 
 
 def _figures(result: Result) -> dict[str, Any]:

@@ -72,7 +72,9 @@ class Bpe(Pieces):
         """At most `size` tokens, the 256 bytes first; fewer where the texts have nothing more to merge."""
         size = TOKENS if size is None else size
         if size < 256:
-            raise ValueError(f"byte-pair encoding starts from 256 bytes, so a size of {size} is too small")
+            raise ValueError(
+                f"byte-pair encoding starts from 256 bytes, so {size} tokens are too few: give a larger vocabulary"
+            )
         library = tokenizers()
         trainer = library.trainers.BpeTrainer(
             vocab_size=size, show_progress=False, special_tokens=[], initial_alphabet=_bytes(library)

@@ -46,12 +46,12 @@ class Evaluated:
     about: str = ""
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)  # lines of files, by name
 
-    def write(self, folder: Path) -> None:
-        """Adds the figures to results.json of a run, and writes report.html; translations are kept too."""
+    def write(self, folder: Path) -> Path:
+        """Adds the figures to results.json of a run, keeps translations, and writes report.html: its path."""
         for name, lines in self.files.items():
             Run(folder).write(name, "".join(f"{' '.join(one.splitlines())}\n" for one in lines).encode())
         Run(folder).add_results(evaluation=self.figures)
-        write_run_page(folder, figures=self.figures, samples=self.samples)
+        return write_run_page(folder, figures=self.figures, samples=self.samples)
 
 
 @torch.no_grad()

@@ -1,6 +1,7 @@
 """Training an autoregressive model on a corpus, in a run folder or in memory."""
 
 import json
+import math
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -132,7 +133,7 @@ def train(
         # The same random numbers at every evaluation, where an objective draws some: epochs are compared, not luck.
         validation=lambda: evaluate_objective(judge, held_out, generator=Generator(device).manual_seed(seed)),
     )  # fmt: skip
-    if isinstance(objective, MaximumLikelihood) and (words := history.diverged()):
+    if isinstance(objective, MaximumLikelihood) and (words := history.diverged(math.log(data.space.vocabulary))):
         warnings.warn(words, RuntimeWarning, stacklevel=2)
     if sharded is not None:
         model = cast(Model, sharded.plain())

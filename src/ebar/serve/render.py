@@ -78,10 +78,18 @@ def _moments(moments: Sequence[Moment]) -> str:
             coefficient = estimate(one.coefficient, 2)
         else:
             coefficient = {1.0: "must be", 0.0: "must not be"}.get(one.wanted if one.wanted is not None else -1, "–")
-        cells = (escape(one.name), wanted, coefficient, estimate(one.q), estimate(one.p))
-        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    head = "".join(f"<th>{name}</th>" for name in ("feature", "wanted", "λ", "mean under q", "mean under p"))
-    return f"<div class='wide'><table><thead><tr>{head}</tr></thead>{''.join(rows)}</table></div>"
+        rows.append((escape(one.name), wanted, coefficient, estimate(one.q), estimate(one.p)))
+    return _stacked("moments", ("feature", "wanted", "λ", "mean under q", "mean under p"), rows)
+
+
+def _stacked(kind: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table that a narrow screen shows row by row: the first cell above the others, each with its column's name."""
+    head = "".join(f"<th>{name}</th>" for name in names)
+    body = "".join(
+        "<tr>" + "".join(f"<td data-name='{name}'>{cell}</td>" for name, cell in zip(names, row, strict=True)) + "</tr>"
+        for row in rows
+    )
+    return f"<div class='wide'><table class='stacked {kind}'><thead><tr>{head}</tr></thead>{body}</table></div>"
 
 
 def words(found: Found) -> str:
@@ -106,15 +114,13 @@ def _word(word: NextWord, most: float) -> str:
 
 def candidates(found: Found) -> str:
     """Texts with log q, E and weight, the heaviest first; coloured where that takes no draws."""
-    rows = "".join(
-        f"<tr><td class='text'>{coloured(one.parts)}</td><td>{number(one.log_q, 1)}</td>"
-        f"<td>{number(one.energy, 2)}</td><td>{one.share:.4f}</td></tr>"
+    rows = [
+        (coloured(one.parts), number(one.log_q, 1), number(one.energy, 2), f"{one.share:.4f}")
         for one in found.candidates
-    )
+    ]
     of = "texts that there are" if found.cloud.exact else "draws"
-    head = "".join(f"<th>{name}</th>" for name in ("text", "log q", "E", "weight"))
     return (
-        f"<div class='wide'><table class='candidates'><thead><tr>{head}</tr></thead>{rows}</table></div>"
+        f"{_stacked('candidates', ('text', 'log q', 'E', 'weight'), rows)}"
         f"<p class='note'>The {len(found.candidates)} heaviest of {len(found.cloud.texts):,} {of}; the weight is a "
         "share of the weight of all.</p>"
     )

@@ -1,6 +1,7 @@
 """A whole run: steps, held-out figures, checkpoints, how it ends; and runs that end with their best weights."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack, contextmanager
@@ -219,7 +220,8 @@ def _deterministic(wanted: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
-LAST, ROSE = 10, 1.5  # logged losses that are the end, and how many times the first one tells of divergence
+LAST = 10  # logged losses that are the end
+ROSE, FAR = 1.5, 4.0  # how many times the first one, or that of a guess, tells of divergence
 
 
 class History(list[dict[str, Any]]):
@@ -231,20 +233,24 @@ class History(list[dict[str, Any]]):
         lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         return cls(json.loads(line) for line in lines)
 
-    def diverged(self) -> str | None:
-        """Says so where the training loss ended far above where it began: overfitting does not do that."""
-        losses = [value for _, value in self.curve("loss")]
-        if len(losses) < 2 or losses[0] <= 0:
+    def diverged(self, guessing: float = math.inf) -> str | None:
+        """Says so where the training loss ended far above where it began: overfitting does not do that.
+
+        Or far above `guessing`, what a model that knows nothing would have: it may have risen before the first record.
+        """
+        losses = [value for _, value in self.curve("loss") or self.curve("validation.loss")]
+        if not losses or losses[0] <= 0:
             return None
         last = sum(losses[-LAST:]) / len(losses[-LAST:])
-        if last <= ROSE * losses[0]:
+        if last > ROSE * losses[0]:
+            rose = f"rising from {losses[0]:.4g} to {last:.4g}"
+        elif last > FAR * guessing:
+            rose = f"being {last:.4g} at the end, far above the {guessing:.4g} of a guess"
+        else:
             return None
         rates = [value for _, value in self.curve("learning_rate")]
         rate = f" of {max(rates):g}" if rates else ""
-        return (
-            f"training diverged, the loss rising from {losses[0]:.4g} to {last:.4g}: the learning rate{rate} is too "
-            "high, try a tenth of it"
-        )
+        return f"training diverged, the loss {rose}: the learning rate{rate} is too high, try a tenth of it"
 
     def curve(self, name: str) -> list[tuple[int, float]]:
         """(step, value) of one metric."""
