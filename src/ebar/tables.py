@@ -38,6 +38,8 @@ class Table(dict[str, Entry]):
         try:
             return entry(**provided, **options)
         except (ValueError, RuntimeError, OverflowError) as error:
+            if "allocate memory" in str(error):
+                raise UserError(f"There is not enough memory for this {self.what}, {name}: make it smaller.") from None
             raise UserError(f"The {self.what} {name} cannot be made: {error}.") from None
 
 

@@ -41,7 +41,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("sample runs/tiny runs/letters", "leave it out", "runs/letters"),
     ("export runs/tiny --to onnx", "to must be hf or safetensors", ""),
     # Configurations.
-    (f"{TRAIN} --config nothere.yaml", "give --config a YAML file that exists", ""),
+    (f"{TRAIN} --config nothere.yaml", "give a YAML file that exists", ""),
     (f"{TRAIN} --config broken.yaml", "broken.yaml, line 3", "indent options of one group alike"),
     (f"{TRAIN} --config tabs.yaml", "tabs.yaml, line 2", "indent with blanks"),
     (f"{TRAIN} --config colon.yaml", "colon.yaml, line 1", "in quotes"),
@@ -67,7 +67,12 @@ MISTAKES: list[tuple[str, str, str]] = [
     (f"{TRAIN} --data.length 1", "give a larger length", ""),
     ("train --name new --data.expression '(0'", "position 0", "never closed"),
     ("language --motif 11 --length 4 --presence 2", "between 0 and 1", ""),
+    ("train --name new --data.motif 11 --data.size 1000000000000", "There is not enough memory", "ask for less"),
+    ("train --name new --data.motif 11 --data.length 1000000000000", "is too large a language", "shorten one"),
+    ("train --name new --data.kind images --data.train broken.npz", "holds no arrays of numbers", "numpy.savez"),
+    (f"{TEXT} --data.tokeniser bpe --data.vocabulary 80", "80 tokens are too few", "give a larger vocabulary"),
     # Models.
+    ("train --name new --data.motif 11 --backbone.hidden 1000000000", "memory for this backbone, lstm", "make it"),
     (f"{TEXT} --backbone.kind transformer --backbone.hidden 10 --backbone.heads 3", "a multiple of heads", ""),
     (f"{TEXT} --backbone.kind encoder_decoder", "choose another, or data of kind parallel", ""),
     (f"{TRAIN} --backbone.kind gated_pixelcnn", "choose another, or data of kind images", ""),
@@ -97,6 +102,13 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("sample runs/moved", "without its data, and there is no", "put the file there"),
     (f"{TRAIN} --seed 99999999999999999999", "seed must be from 0 to 9223372036854775807", ""),
     (f"{LINES} one.txt", "one.txt has only 1 of the 5 lines that are needed", "give more"),
+    ("evaluate text.txt", "which is a file", "give the folder of a run"),
+    ("show text.txt", "it is a file", "give the folder of a run"),
+    ("compare text.txt runs/tiny", "it is a file", "give the folder of a run"),
+    ("export runs/tiny --to safetensors --output text.txt", "holds something else", "choose a folder"),
+    ("train --name new --data.motif 11 --runs text.txt", "Could not save text.txt/new", "choose another folder"),
+    ("control fit --name new --model text.txt --features word:a=1", "is no model", "give its folder"),
+    ("game rank runs/tiny", "runs/tiny is a trained model", "ebar evaluate runs/tiny"),
     # GAM.
     ("gam --name new --data.motif 11", "give --features", ""),
     ("gam --name new --data.motif 11 --features motif", "needs an argument", "motif:"),
@@ -128,6 +140,9 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("decode runs/tiny --method beam --temperature 0.5", "choose --method sample or energy", ""),
     ("decode runs/tiny --best 9", "make --width larger", ""),
     ("decode runs/tiny --method sample --width 3", "leave it out, or choose --method beam", "--width"),
+    ("sample runs/letters --prompts runs", "runs cannot be read", "give a file that can"),
+    ("decode runs/numbers --input latin.txt", "latin.txt, line 2: byte 1 is not UTF-8", "save it"),
+    ("distil runs/tiny --tilt motif:11=1 --output text.txt", "is no distillation", "choose another name"),
     ("estimate runs/tiny", "give --tilt", ""),
     ("estimate runs/tiny --tilt motif:11=1 --divergence kll", "choose one of", "kl"),
     ("distil runs/tiny --output new.txt", "give --tilt, or use ebar sample", ""),
@@ -135,13 +150,19 @@ MISTAKES: list[tuple[str, str, str]] = [
     # Measuring.
     ("evaluate runs/letters --feature motif:ab", "does nothing for text: leave it out", "--feature"),
     ("evaluate runs/letters --n 5", "--n is for whole sequences", "leave it out"),
-    ("evaluate runs/tiny --n 1e12", "n must be a whole number, not '1e12'", ""),
+    ("evaluate runs/tiny --n 1e12", "n must be a whole number", ""),
     ("evaluate runs/tiny --n 1000000000000", "There is not enough memory for this", "ask for less"),
     ("evaluate runs/tiny --width 3", "does nothing for whole sequences: leave it out", "--width"),
     ("evaluate runs/tiny --segment 3", "does nothing for whole sequences", "leave it out"),
     ("evaluate runs/tiny --feature motif:2", "not in the alphabet '01'", ""),
+    ("diversity empty.txt", "empty.txt is empty", "needs"),
     ("diversity nothere.txt", "There is no file nothere.txt", "check"),
     # Other journeys.
+    ("sweep nothere.yaml --over optimiser.learning_rate=1..2", "There is no configuration nothere.yaml", "give a YAML"),
+    ("sweep colon.yaml --over optimiser.learning_rate=1..2", "colon.yaml, line 1", "in quotes"),
+    ("control fit --name new --model runs/letters --features word:a=2", "must end in =MOMENT", "word:dragon=1"),
+    ("serve --port 99999", "port must be from 0 to 65535", ""),
+    ("rate read nothere.json --ratings text.txt", "cannot be read as a key", "give the file"),
     ("control fit --name new --model bare --features word:a=1", "has no tokenizer", "save_pretrained"),
     ("control fit --name new --features word:a=1", "give --model", ""),
     ("game train --name new --data.mixture spirls", "choose one of biased_gaussians", "spirals"),
@@ -151,7 +172,7 @@ MISTAKES: list[tuple[str, str, str]] = [
 ]
 WAY_OUT = re.compile(
     r"give|choose|leave|use |make|write|put |did you mean|must|needs|shows|close|indent|check|save|train |pretrain|"
-    r"compare|with `|relax|can, and|is given as|where each|never closed|as safetensors"
+    r"compare|with `|relax|shorten|can, and|is given as|where each|never closed|as safetensors"
 )
 
 
@@ -164,7 +185,7 @@ def home(trained: Path, continues: Path, pixels: Path, tmp_path_factory: pytest.
         "pairs.tsv": "eins\tone\nzwei\ttwo\n" * 20, "broken.yaml": "data:\n  kind: text\n train: a\n",
         "tabs.yaml": "data:\n\tkind: text\n", "colon.yaml": "name: a: b\n", "list.yaml": "- a\n",
         "unknown.yaml": "data:\n  lenght: 3\n", "typed.yaml": "training:\n  epochs: many\n",
-        "one.txt": "ACGT\n",
+        "one.txt": "ACGT\n", "broken.npz": "PK nothing",
         "mine.py": "def fifth(text):\n    return text[4] == '1'\n\n\n"
         "def nothing(texts):\n    return [float('nan')] * len(texts)\n",
     }  # fmt: skip

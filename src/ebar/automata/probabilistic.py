@@ -97,13 +97,17 @@ class ProbabilisticAutomaton:
         self, n: int, context: Context | None = None, *, generator: Generator
     ) -> tuple[Sequences, Float[Tensor, " batch"]]:
         rows = n * context_rows(context)
-        drawn = [self._draw(min(CHUNK, rows - begin), generator) for begin in range(0, rows, CHUNK)]
-        width = max((tokens.shape[0] for tokens, _, _ in drawn), default=0)
+        # First, so that too many rows are refused before any is drawn.
+        lengths, log_prob = torch.zeros(rows, dtype=torch.int64), torch.zeros(rows, dtype=torch.float64)
+        drawn = []
+        for begin in range(0, rows, CHUNK):
+            end = min(begin + CHUNK, rows)
+            part, lengths[begin:end], log_prob[begin:end] = self._draw(end - begin, generator)
+            drawn.append(part)
+        width = max((part.shape[0] for part in drawn), default=0)
         tokens = torch.zeros(rows, width, dtype=torch.int64)
-        for index, (part, _, _) in enumerate(drawn):
+        for index, part in enumerate(drawn):
             tokens[index * CHUNK : index * CHUNK + part.shape[1], : part.shape[0]] = part.T
-        lengths = torch.cat([part for _, part, _ in drawn] or [torch.zeros(0, dtype=torch.int64)])
-        log_prob = torch.cat([part for _, _, part in drawn] or [torch.zeros(0, dtype=torch.float64)])
         device = generator.device
         return Sequences(tokens.to(device), lengths.to(device)), log_prob.to(device)
 

@@ -63,6 +63,8 @@ def summarise(folder: Path) -> RunSummary:
 def _summary(folder: Path) -> RunSummary:
     if not folder.exists():
         raise UserError("there is no such folder, and `ebar list` shows those there are")
+    if not folder.is_dir():
+        raise UserError("it is a file: give the folder of a run")
     if not (folder / CONFIG).exists():
         raise UserError(f"it has no {CONFIG}: no run, or the folder of several, which `ebar list` shows")
     try:

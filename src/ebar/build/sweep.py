@@ -10,6 +10,7 @@ import yaml
 
 from ebar.build.train import train_as
 from ebar.config.reader import read_tree, to_yaml
+from ebar.config.sentences import yaml_sentence
 from ebar.config.sweep import SweepConfig, with_values
 from ebar.config.train import MANUAL, TrainConfig
 from ebar.errors import UserError
@@ -73,7 +74,7 @@ def _tree(path: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(renamed(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UserError(f"The configuration cannot be read: {' '.join(str(error).split())}.") from None
+        raise UserError(yaml_sentence(str(path), error)) from None
     if found is not None and not isinstance(found, dict):
         raise UserError(f"The configuration {path} must be a group of options, not {str(found)[:40]!r}.")
     return found or {}

@@ -29,9 +29,9 @@ GIVEN = re.compile(r"(?:Got value|Given value): (.*)$", re.DOTALL)
 def yaml_sentence(name: str, error: Exception) -> str:
     """Of a configuration that cannot be read: its file, the line, and what is wrong there."""
     if isinstance(error, FileNotFoundError):
-        return f"There is no configuration {name}: give --config a YAML file that exists."
+        return f"There is no configuration {name}: give a YAML file that exists."
     if isinstance(error, OSError):
-        return f"The configuration {name} cannot be read ({error.strerror}): give --config a YAML file."
+        return f"The configuration {name} cannot be read ({error.strerror}): give a YAML file."
     if not isinstance(error, yaml.MarkedYAMLError):
         return f"The configuration {name} is no text that can be read as YAML: save it as UTF-8."
     mark = error.problem_mark or error.context_mark
