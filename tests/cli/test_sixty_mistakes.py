@@ -172,7 +172,7 @@ MISTAKES: list[tuple[str, str, str]] = [
 ]
 WAY_OUT = re.compile(
     r"give|choose|leave|use |make|write|put |did you mean|must|needs|shows|close|indent|check|save|train |pretrain|"
-    r"compare|with `|relax|shorten|can, and|is given as|where each|never closed|as safetensors"
+    r"compare|with `|relax|shorten|ask for|can, and|is given as|where each|never closed|as safetensors"
 )
 
 
