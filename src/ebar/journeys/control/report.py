@@ -126,7 +126,9 @@ def moment_rows(constraints: Constraints, fitted: Fitted, checked: Checked) -> l
 
 
 def lambda_warnings(fitted: Fitted) -> list[str]:
-    """All that lambda.json warns of."""
+    """All that lambda.json warns of, once each; that a hard constraint does what it is there for is no warning."""
+    hard = {one.warning for one in fitted.intervals if one.value == -math.inf}
+    whole = [warning for warning in fitted.warnings if warning not in hard]
     of_draws = "of the draws that λ was found by"
     named = {
         **{f"{name}, {of_draws}, under q": one for name, one in zip(fitted.names, fitted.base_moments, strict=True)},
@@ -134,7 +136,8 @@ def lambda_warnings(fitted: Fitted) -> list[str]:
         **{f"λ of {name}": one for name, one in zip(fitted.names, fitted.intervals, strict=False)},
         f"log Z, {of_draws}": fitted.log_z,
     }
-    return [*fitted.warnings, *(f"{name}: {one.warning}" for name, one in named.items() if one.warning)]
+    said = {None, "", *hard, *whole}
+    return [*whole, *(f"{name}: {one.warning}" for name, one in named.items() if one.warning not in said)]
 
 
 def write_tune_page(folder: Path, tuned: Tuned) -> Path:
