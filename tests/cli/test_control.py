@@ -166,6 +166,8 @@ def test_fit_prints_what_lambda_json_warns_of_and_how_many_draws(
     told = capsys.readouterr().out
     assert "⚠ λ is of too few draws" in told
     assert "a moment in doubt" in told
+    assert "as asked" in before  # of the hard constraint, which is no warning
+    assert "as asked" not in told
     assert "how many draws" in told
     assert "distinct of 300" in told
     budgets = json.loads((run / "results.json").read_text())["budgets"]
