@@ -116,7 +116,7 @@ def _from_npz(path: Path) -> NDArray[np.uint8]:
                 raise UserError(f"{path} holds {', '.join(names) or 'nothing'}: call its array of images 'images'.")
             array = archive["images" if "images" in names else names[0]]
     except ValueError:  # whose words, of pickles, are no help
-        raise UserError(f"{path} holds no arrays of numbers: write it with numpy.savez.") from None
+        raise UserError(f"{path} is not a readable .npz archive of numbers: write it with numpy.savez.") from None
     except (zipfile.BadZipFile, zlib.error, OSError) as error:
         raise UserError(f"{path} is not a readable .npz archive: {error}.") from None
     if array.dtype != np.uint8 or array.ndim not in (3, 4):
