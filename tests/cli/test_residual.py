@@ -100,7 +100,8 @@ def test_people_are_shown_tables(runs, capsys):
     out = capsys.readouterr().out
     assert "perplexity of the base" in out
     assert "with fewer draws" in out
-    assert out.rstrip().endswith("report.html")
+    assert "report.html\n\n" in out
+    assert out.endswith(f"ebar list {runs}\n")  # the last of the commands that can follow
     assert residual(runs, "evaluate", str(runs / "shown"), "--prefixes", "2", "--draws", "8", "--last_rows", "0") == 0
     out = capsys.readouterr().out
     assert "2 prefixes, 8 draws each" in out

@@ -69,7 +69,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("language --motif 11 --length 4 --presence 2", "between 0 and 1", ""),
     ("train --name new --data.motif 11 --data.size 1000000000000", "There is not enough memory", "ask for less"),
     ("train --name new --data.motif 11 --data.length 1000000000000", "is too large a language", "shorten one"),
-    ("train --name new --data.kind images --data.train broken.npz", "holds no arrays of numbers", "numpy.savez"),
+    ("train --name new --data.kind images --data.train broken.npz", "readable .npz archive of numbers", "numpy.savez"),
     (f"{TEXT} --data.tokeniser bpe --data.vocabulary 80", "80 tokens are too few", "give a larger vocabulary"),
     # Models.
     ("train --name new --data.motif 11 --backbone.hidden 1000000000", "memory for this backbone, lstm", "make it"),

@@ -77,9 +77,9 @@ def test_what_else_cannot_be_read_is_one_sentence(tmp_path: Path):
     for name, sentence in {
         "two.npz": "call its array of points 'points'",
         "words.npz": "points are numbers",
-        "objects.npz": "cannot be read as an .npz archive",
+        "objects.npz": "is not a readable .npz archive of numbers",
         "line.npz": "one point per row",
-        "cut.npz": "cannot be read as an .npz archive",
+        "cut.npz": "is not a readable .npz archive of numbers",
         "none.npz": "There is no file",
     }.items():
         with pytest.raises(UserError, match=sentence):

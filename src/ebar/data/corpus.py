@@ -214,7 +214,7 @@ def read_npz(path: Path, name: str) -> NDArray[Any]:
                 raise UserError(f"{path} holds {', '.join(names) or 'nothing'}: call its array of {name} '{name}'.")
             return np.asarray(archive[name if name in names else names[0]])
     except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
-        raise UserError(f"{path} cannot be read as an .npz archive: it is damaged, or not a readable .npz.") from None
+        raise UserError(f"{path} is not a readable .npz archive of numbers: write it with numpy.savez.") from None
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -178,7 +178,7 @@ def test_the_command_trains_goes_on_and_its_folder_opens(
     ]  # fmt: skip
     assert main([*words, "--training.epochs", "1"]) == 0
     said = capsys.readouterr().out
-    assert "finished (epochs) at step 4, epoch 1; best validation error" in said
+    assert "finished at step 4, after 1 whole epoch: these are all of --training.epochs; best validation error" in said
     assert "best epoch: test error" in said
     assert "last epoch: test error" in said
     double = ["--name", "double", "--precision", "float64", "--training.epochs", "1", "--json"]

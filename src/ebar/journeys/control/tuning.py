@@ -219,7 +219,7 @@ def _until_arrived(
             return result, f"the moments of π are within {tuning.tolerance:g} of what was asked"
         if teaching.has_fallen(history, every):
             return result, "the effective size of the draws has fallen by half: π may have left out part of p"
-    return result, "all steps were made"
+    return result, "all steps were made before π arrived: more steps, under another name, go further"
 
 
 class Judge:
