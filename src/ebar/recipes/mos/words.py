@@ -124,6 +124,15 @@ SLICE_MIXTURES = {
 }
 # More words, for the two models of Table A.2.
 LARGER = {**SLICE, "corpus": "WikiText-2, 5,000 words", "data.vocabulary": 5000, **NO_MATRIX}
+# Vectors so short that they limit what is learnt, and a longer text that is read once: for what components add to them.
+NARROW = {
+    **SLICE, **group("data", limit=600_000, held_out_limit=160_000), "training.epochs": 1, "measures.steps": None,
+    **dropouts(embedding=0.0, input=0.0, hidden=0.0, output=0.0, weight=0.0),
+}  # fmt: skip
+NARROW_MIXTURES = {
+    components: group("backbone", embedding=16, hidden=hidden, last=80)
+    for components, hidden in ((2, 182), (5, 180), (10, 176))
+}
 
 # The authors' settings ----------------------------------------------------------------------------------------------
 
@@ -197,8 +206,20 @@ PLACES: dict[str, Sequence[dict[str, Any]]] = {
     ],
 }  # fmt: skip
 GRID: Grid = training_grid(COMMON, {"model": PLACES}, seeds=SEEDS)
+# For the recipes that ask how the singular values of log-probabilities are spread.
+SPREAD: Grid = training_grid(
+    COMMON,
+    {
+        "model": {
+            **PLACES,
+            "cpu": place(PTB, NARROW, softmax=group("backbone", embedding=16, hidden=224), mixtures=NARROW_MIXTURES,
+                         main=5, dropout=0.0, tuned={SOFTMAX: {}, MOS: {}}),
+        }
+    },
+    seeds=SEEDS,
+)  # fmt: skip
 
 
-def words(wanted: Callable[[Cell], bool]) -> Callable[[str], list[Cell]]:
+def words(wanted: Callable[[Cell], bool], *, of: Grid = GRID) -> Callable[[str], list[Cell]]:
     """Those of the runs that a recipe reads."""
-    return lambda scale: [cell for cell in GRID(scale) if wanted(cell)]
+    return lambda scale: [cell for cell in of(scale) if wanted(cell)]

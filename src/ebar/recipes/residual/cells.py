@@ -57,13 +57,11 @@ PRETRAINED: dict[str, dict[str, Any]] = {
                     "next_words": {"candidates": 20, "draws": 16}},
     },
 }  # fmt: skip
-CHUNKS: dict[str, Any] = {
-    "prefix": 20, "continuation": 10, "train_chunks": 16_000, "valid_chunks": 400, "test_chunks": 2000,
-    "prefixes": 300, "draws": 512, "energy_seeds": 3,
-}  # fmt: skip
 LANGUAGE_MODEL: dict[str, Any] = {
-    "base": "transformer", "vocabulary": 2000, **CHUNKS, "layers": 2, "hidden": 128, "heads": 4, "dropout": 0.1,
-    "epochs": 2, "learning_rate": 2e-3, "warmup": 50, "rows": 32, "balm_layers": 5,
+    "base": "transformer", "vocabulary": 2000, "prefix": 20, "continuation": 10, "train_chunks": 16_000,
+    "valid_chunks": 400, "test_chunks": 2000, "prefixes": 300, "draws": 512, "energy_seeds": 3,
+    "layers": 2, "hidden": 128, "heads": 4, "dropout": 0.1, "epochs": 2,
+    "learning_rate": 2e-3, "warmup": 50, "rows": 32, "balm_layers": 5,
     "rivals": ["ralm", "balm"], **MEASURED,
 }  # fmt: skip
 
@@ -124,10 +122,6 @@ CELLS: dict[str, list[dict[str, Any]]] = {
         {
             "corpus": "gutenberg-novels", **LANGUAGE_MODEL, **NOTHING,
             "energies": {"pretrained_base": {**BASE_STAR, "figures": {"draws": 100}}},
-        },
-        {
-            "corpus": "gutenberg-novels", "base": "stories260k", **CHUNKS, "train_chunks": 2000, **NOTHING,
-            "rivals": [], "energies": {"bit_med": {**BIT, "hidden": 128, "chunks": 2000}},
         },
     ],
     "paper": [

@@ -11,7 +11,6 @@ from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Layout, P
 from ebar.recipes.residual import reading
 from ebar.recipes.residual.cells import seeds_of_energy
 from ebar.recipes.residual.reading import BASES, BY_TASK, MODEL, NAMES, RUNS, TASK, by_task, cell_of, energy_results
-from ebar.recipes.rows import chosen
 from ebar.types import Estimate
 
 PERPLEXITY = "perplexity per token"
@@ -120,43 +119,20 @@ def _their_difference(cell: Cell, one: str, other: str) -> float | None:
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """Why an energy from scratch gains little, how to read the intervals, and what the data are."""
-    said = _scratch(rows)
-    said.append(
+    """How to read the intervals, and what the data are."""
+    said = [
         "A perplexity's interval is for the prefixes given: from the lower confidence limit of T to the upper one of "
         "2J − T. It is believed only where weights are light (k̂ < 0.7, or with a bounded energy an effective sample "
         "size of 30, for 95 % of the prefixes) and doubling the draws moves log Z by less than 0.05 nats; a certified "
         "one holds whatever the weights. Whether other prefixes would say the same is the question of “"
         f"{DIFFERENCE}”."
-    )
+    ]
     corpora = {row.settings["corpus"] for row in rows}
     return said + [
         f"The paper's perplexities, on {theirs} and per token of its own vocabulary, are not to be set beside those on "
         f"{ours}: {', '.join(f'{model} {figure}' for model, figure in THEIRS[theirs].items())}."
         for ours, theirs in ALIKE.items()
         if ours in corpora
-    ]
-
-
-def _scratch(rows: Sequence[Row]) -> list[str]:
-    """The same network beside a base that was trained on the text, and beside one that was not."""
-    gains = {row.settings["base"]: row for row in chosen(rows, DIFFERENCE, {"model": BIT_MED})}
-    own, other = (gains.get(BASES[name]) for name in ("transformer", "stories260k"))
-    if own is None or other is None:
-        return []
-    ours, theirs = (
-        f"{row.value or 0.0:+.4f} ({row.low or 0.0:+.4f} to {row.high or 0.0:+.4f})" for row in (own, other)
-    )
-    shows = (other.high or 0.0) < 0 and (other.value or 0.0) < (own.low or 0.0)
-    return [
-        f"BiT-Med from scratch: {ours} nats per token beside a base trained on the same text, {theirs} beside "
-        "stories260K, which never saw such text. "
-        + (
-            "The network and its training are the same, so that it is not they that fail: beside the first there is "
-            "less to find than a network of this size finds in so little text."
-            if shows
-            else "That the base leaves little to find is not shown by this: why the gain is small is not known."
-        )
     ]
 
 

@@ -19,7 +19,7 @@ NAMES = {
     "base": "base LM", "ralm": "RALM", "balm": "BALM", "unit": "UniT", "bit_base": "BiT-Base", "bit_med": "BiT-Med",
     "pretrained_base": "BiT-Base*", "pretrained_bounded": "BiT-Base*, |E| ≤ 3", "pretrained_large": "BiT-Large*",
 }  # fmt: skip
-BASES = {"transformer": "Transformer", "stories260k": "stories260K"}
+BASES = {"transformer": "Transformer"}
 SYSTEMS = ("data", "base", "joint")
 SHARED = "prefixes"  # what the seeds of an energy are all measured on
 
