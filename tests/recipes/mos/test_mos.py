@@ -17,7 +17,7 @@ from ebar.recipes.claims import REPRODUCED
 from ebar.recipes.grid import Grid
 from ebar.recipes.mos import cases, dialogue, plain, tables
 from ebar.recipes.mos.measures import DYNAMIC, PLAIN, mean_over_blocks, ranked
-from ebar.recipes.mos.words import GRID, MOC, MOS, NGRAM, PTB, SOFTMAX, SPREAD, WIDE, WT2
+from ebar.recipes.mos.words import GRID, MOC, MOS, MOS_SETTINGS, NGRAM, PTB, SOFTMAX, SPREAD, WT2
 from ebar.recipes.recipe import Cell, Result
 from ebar.recipes.render import findings
 from ebar.recipes.rows import chosen
@@ -148,12 +148,10 @@ def test_components_are_compared_with_the_next_fewer() -> None:
     assert all(found.verdict == REPRODUCED for found in findings(tables.TABLE_A7, rows))
 
 
-def test_ranks_are_held_against_the_bound_and_counts_have_none() -> None:
+def test_ranks_are_held_against_the_bound() -> None:
     rows = tables.TABLE_A6.rows([made_up(cell) for cell in tables.TABLE_A6.grid("cpu")])
     past = {row.settings["model"]: row.value for row in rows if row.name == tables.PAST}
-    assert past[SOFTMAX] == 0
-    assert past[MOS] == past[WIDE] == 3950
-    assert NGRAM not in past
+    assert past == {SOFTMAX: 0, MOS: 3950, MOC: 3950, MOS_SETTINGS: 3950}
 
 
 def test_cases_are_the_steps_on_which_mixtures_differ_most_either_way() -> None:

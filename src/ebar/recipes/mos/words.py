@@ -213,7 +213,7 @@ SPREAD: Grid = training_grid(
         "model": {
             **PLACES,
             "cpu": place(PTB, NARROW, softmax=group("backbone", embedding=16, hidden=224), mixtures=NARROW_MIXTURES,
-                         main=5, dropout=0.0, wide=256, order=5, tuned={SOFTMAX: {}, MOS: {}}),
+                         main=5, dropout=0.0, tuned={SOFTMAX: {}, MOS: {}}),
         }
     },
     seeds=SEEDS,
