@@ -182,9 +182,9 @@ BY_COMPONENTS = {3: (6467.0, 58.62), 5: (8930.0, 57.36), 10: (9973.0, 56.33), 15
 BOUNDED = (SOFTMAX, MOC, MOS_SETTINGS)  # whatever their parameters are
 EXACTLY = (
     "A matrix of log-probabilities has a row for each context and a column for each word, the same for all models. It "
-    "is computed in float64, where a few softmaxes, two of them if they are trained for long, already reach full rank: "
-    "ranks then do not tell numbers of components apart, and what does is the number of singular values that are not "
-    "small. The thesis's ranks grow with the components, as they do where round-off hides small singular values. A "
+    "is computed in float64, where a few softmaxes already reach full rank and two come near it: ranks then do not "
+    "tell numbers of components apart, and what does is the number of singular values that are not small. The "
+    "thesis's ranks grow with the components, as they do where round-off hides small singular values. A "
     "rank counts those above ½·√(m + n + 1)·σ₁·ε, the round-off to be expected (Press et al. 2007). The bound is d + "
     "2, not d: one more for the bias, one for the normalisers."
 )
