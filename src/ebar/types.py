@@ -111,6 +111,10 @@ class Sequences(NamedTuple):
         """Each row `times` times in a row: context-major."""
         return Sequences(self.tokens.repeat_interleave(times, 0), self.lengths.repeat_interleave(times, 0))
 
+    def trimmed(self) -> "Sequences":
+        """Without the padding that no row needs."""
+        return Sequences(self.tokens[:, : int(self.lengths.max()) if len(self.lengths) else 0], self.lengths)
+
     def prefix(self, row: int) -> list[int]:
         """Row `row` as a list of tokens, padding left out."""
         return [int(token) for token in self.tokens[row, : int(self.lengths[row])]]

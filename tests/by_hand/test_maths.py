@@ -9,7 +9,7 @@ from ebar.maths.divergences import entropy, jensen_shannon_terms, kl, total_vari
 from ebar.maths.enumeration import all_sequences, has_at_most, number_of_sequences
 from ebar.maths.importance import unseen_side
 from ebar.maths.jackknife import half_width, log_mean_bounds, log_rest, variance
-from ebar.maths.log_space import effective_sample_size, log_mean_exp, normalised
+from ebar.maths.log_space import effective_sample_size, exponential, log_mean_exp, normalised
 from ebar.maths.proportions import wilson
 from ebar.types import Space
 
@@ -142,3 +142,9 @@ def test_strata_add_up_their_variances():
     assert float(found) == pytest.approx(2.5)
     # Each variance has one degree of freedom: (¼ + 9/4)² / ((¼)² + (9/4)²).
     assert float(freedom) == pytest.approx(2.5**2 / (0.25**2 + 2.25**2))
+
+
+def test_an_exponential_without_room_is_infinite_and_none_of_no_number():
+    assert exponential(math.log(3)) == pytest.approx(3)
+    assert (exponential(1000.0), exponential(math.inf), exponential(-math.inf)) == (math.inf, math.inf, 0.0)
+    assert math.isnan(exponential(math.nan))

@@ -26,6 +26,9 @@ def test_sequences_join_to_the_longest_and_padding_is_masked() -> None:
     assert joined.mask().tolist() == [[True, True, False], [True, True, True]]
     assert joined.prefix(0) == [1, 2]
     assert joined.repeat(2).lengths.tolist() == [2, 2, 3, 3]
+    assert joined.select(slice(1)).trimmed().tokens.tolist() == [[1, 2]]
+    assert joined.trimmed().tokens.tolist() == joined.tokens.tolist()
+    assert joined.select(slice(0)).trimmed().tokens.shape == (0, 0)
 
 
 def test_contexts_are_spread_context_major() -> None:

@@ -176,7 +176,7 @@ class Dfa:
         table, accepting = block[table[representative]], accepting[representative]
         order = explore(int(block[0]), lambda states: table[states].ravel())
         table = position_in(order, table[order])
-        return _made(table, accepting[order], letter, whole=self.letter is None)
+        return automaton_of(table, accepting[order], letter, whole=self.letter is None)
 
     def __invert__(self) -> "Dfa":
         """The strings that are not in the language."""
@@ -212,7 +212,7 @@ def product(automata: Sequence[Dfa]) -> tuple[Dfa, Bool[Tensor, "states automata
     for dfa in automata[1:]:
         letter, table, flags = _pairs(letter, table, flags, dfa)
     whole = all(dfa.letter is None for dfa in automata)
-    return _made(table, np.asarray(flags.all(1)), letter, whole=whole), torch.from_numpy(flags)
+    return automaton_of(table, np.asarray(flags.all(1)), letter, whole=whole), torch.from_numpy(flags)
 
 
 def _pairs(
@@ -242,7 +242,7 @@ def _pairs(
     return rank[among.ravel()], table, np.concatenate([flags[keys // states], accepting], 1)
 
 
-def _made(
+def automaton_of(
     table: Int[np.ndarray, "states letters"],
     accepting: Bool[np.ndarray, " states"],
     letter: Int[np.ndarray, " vocabulary"],

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Int
 
 from ebar.automata import syntax
-from ebar.automata.deterministic import Dfa, hopeless_state, letters
+from ebar.automata.deterministic import Dfa, automaton_of, hopeless_state, letters
 from ebar.errors import UserError
 
 STATES = 20_000  # before minimisation
@@ -346,7 +346,4 @@ def _in_order(
                 queue.append(target)
     moves = np.array([[number[target] for target in table[state]] for state in queue])
     again, first = letters(moves)
-    return Dfa(
-        torch.from_numpy(np.ascontiguousarray(moves[:, first])), torch.from_numpy(accepting[queue]),
-        letter=torch.from_numpy(again[letter]),
-    )  # fmt: skip
+    return automaton_of(moves[:, first], accepting[queue], again[letter], whole=False)

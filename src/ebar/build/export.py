@@ -5,16 +5,16 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from ebar.build.control import open_control
-from ebar.build.summaries import RunSummary, model_of_gam, summarise
+from ebar.build.summaries import RunSummary, readable_run, summarise
 from ebar.build.train import load_trained
 from ebar.data.built_tokeniser import SOURCE_TOKENISER, TOKENISER
 from ebar.errors import UserError
-from ebar.journeys.export import WEIGHTS, Exported, To, check_place, export, packed, written_folder
+from ebar.journeys.export import WEIGHTS, Exported, To, check_place, export, written_folder
 from ebar.journeys.finetune.journey import ENCODER
 from ebar.journeys.train import SHAPE
 from ebar.models.truncated import Truncated
 from ebar.store.names import CONFIG
-from ebar.training.run import Checkpoints
+from ebar.training.run import Checkpoints, packed
 
 BESIDE = (CONFIG, TOKENISER, SOURCE_TOKENISER, SHAPE, ENCODER)  # what tells of the weights
 
@@ -27,11 +27,7 @@ def export_run(folder: Path | str, *, to: To = "hf", output: Path | str | None =
     """
     folder = Path(folder)
     place = folder / to if output is None else Path(output)
-    run = summarise(folder)
-    if run.state == "broken":
-        raise UserError(f"{folder} cannot be exported: {run.problem.rstrip('.')}.")
-    if run.kind == "gam":
-        raise UserError(f"{folder} is a GAM, and its model is {model_of_gam(run)}: export that one.")
+    run = readable_run(folder, "exported", "export")
     if run.kind in ("control", "control tune"):
         return _tuned(run, to, place)
     if to == "safetensors":

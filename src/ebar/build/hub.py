@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from ebar.build.export import BESIDE
-from ebar.build.summaries import RunSummary, model_of_gam, summarise
+from ebar.build.summaries import RunSummary, readable_run
 from ebar.errors import UserError
 from ebar.hugging_face import hub_answers
 from ebar.store.differences import as_yaml
@@ -42,11 +42,7 @@ def push(folder: Path | str, repository: str, *, private: bool = True, hub: Any 
 
     `hub` is an `HfApi`, by default one that is logged in by `hf auth login`.
     """
-    run = summarise(Path(folder))
-    if run.state == "broken":
-        raise UserError(f"{folder} cannot be pushed: {run.problem.rstrip('.')}.")
-    if run.kind == "gam":
-        raise UserError(f"{folder} is a GAM, and its model is {model_of_gam(run)}: push that one.")
+    run = readable_run(folder, "pushed", "push")
     if run.kind not in OPENED_ALONE:
         raise UserError(f"{folder} was made by `ebar {run.kind}` and needs other runs: push a run of `ebar train`.")
     if run.state in ("begun", "interrupted", "running"):

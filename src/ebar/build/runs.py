@@ -11,7 +11,7 @@ from ebar.build.finetune import load_finetuned
 from ebar.build.gam import load_gam
 from ebar.build.game import load_classified, load_game
 from ebar.build.residual import load_residual
-from ebar.build.summaries import model_of_gam, summarise
+from ebar.build.summaries import readable_run
 from ebar.build.train import load_trained
 from ebar.config.kinds import kind_of_run
 from ebar.errors import UserError
@@ -53,11 +53,7 @@ def load(folder: Path | str) -> Any:
 
 def load_language_run(folder: Path) -> Trained[Any]:
     """A run of `ebar train` with its data; a folder of another kind is refused with the place of the model it holds."""
-    run = summarise(folder)
-    if run.state == "broken":
-        raise UserError(f"{folder} cannot be opened: {run.problem.rstrip('.')}.")
-    if run.kind == "gam":
-        raise UserError(f"{folder} is a GAM, and its model is {model_of_gam(run)}: give that one.")
+    run = readable_run(folder, "opened", "give")
     if run.kind not in ("train", "pretrain"):
         made = run.kind if run.kind == "made in Python" else f"made by `ebar {run.kind}`"
         raise UserError(f"{folder} was {made}: give the folder of a run of `ebar train`.")

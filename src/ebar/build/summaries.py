@@ -49,6 +49,16 @@ def model_of_gam(run: RunSummary) -> Path:
     return run.folder / f"round-{run.tree.get('rounds', 1)}" / "pi"
 
 
+def readable_run(folder: Path | str, done: str, take: str = "") -> RunSummary:
+    """What a folder holds, where it can be `done` with that; `take`: what is to be taken in place of a whole GAM."""
+    run = summarise(Path(folder))
+    if run.state == "broken":
+        raise UserError(f"{folder} cannot be {done}: {run.problem.rstrip('.')}.")
+    if take and run.kind == "gam":
+        raise UserError(f"{folder} is a GAM, and its model is {model_of_gam(run)}: {take} that one.")
+    return run
+
+
 def summarise(folder: Path) -> RunSummary:
     """What a folder holds; one that cannot be read is `broken`, with the reason."""
     try:

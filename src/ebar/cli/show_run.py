@@ -16,11 +16,10 @@ from pathlib import Path
 
 from ebar.build.next_commands import maker, next_commands, next_lines
 from ebar.build.overview import write_overview
-from ebar.build.summaries import summarise
+from ebar.build.summaries import readable_run
 from ebar.cli.list_runs import as_plain
 from ebar.cli.show import show_json
 from ebar.config.reader import Answer, Manual, argument, read
-from ebar.errors import UserError
 
 MANUAL = Manual.of(__doc__)
 
@@ -36,9 +35,7 @@ class ShowConfig(Answer):
 def main(words: Sequence[str]) -> int:
     """Print it, and write the page."""
     config = read(words, MANUAL, ShowConfig)
-    run = summarise(config.run)
-    if run.state == "broken":
-        raise UserError(f"{config.run} cannot be shown: {run.problem.rstrip('.')}.")
+    run = readable_run(config.run, "shown")
     after, page = next_commands(run), write_overview(run)
     if config.json:
         show_json({**as_plain(run), "page": str(page), "next": after})

@@ -121,7 +121,7 @@ def joined(x: Sequences, context: Context | None) -> Joined:
     """Each of the context-major rows after its own context, or arranged as its order says; padding comes last."""
     each = spread(context, len(x.lengths))
     if each is None:
-        whole = trimmed(x)
+        whole = x.trimmed()
         return Joined(whole, whole.mask())
     if each.order is not None:
         text = arranged(x, each)
@@ -133,11 +133,6 @@ def joined(x: Sequences, context: Context | None) -> Joined:
     which = torch.where(places < before, places, places - before + given.tokens.shape[1]).clamp(max=both.shape[1] - 1)
     whole = Sequences(both.gather(1, which), lengths)
     return Joined(whole, whole.mask() & (places >= before))
-
-
-def trimmed(x: Sequences) -> Sequences:
-    """Without the padding that no row needs."""
-    return Sequences(x.tokens[:, : int(x.lengths.max()) if len(x.lengths) else 0], x.lengths)
 
 
 class Causal(nn.Module):
@@ -161,7 +156,7 @@ class Causal(nn.Module):
         counted = None
         if pool == "all" or (context is not None and context.order is not None):
             (x, counted), context = joined(x, context), None
-        x = trimmed(x)
+        x = x.trimmed()
         inside = x.mask()
         # Padding may hold anything; the first vector is what comes before the first token.
         vectors = self.backbone.embed(torch.where(inside, x.tokens, 0))

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from ebar.automata.lift import without_end
-from ebar.backbones.pretrained.reading import Precision, read_network
+from ebar.backbones.pretrained.reading import Precision, positions_in_table, read_network
 from ebar.data.built_tokeniser import PretrainedTokeniser
 from ebar.data.tokenisers import Tokeniser
 from ebar.energies.neural import Encoded, Pool, joined
@@ -182,17 +182,12 @@ def _own(tokenizer: Any) -> Any:
 
 
 def _positions(network: nn.Module) -> int | None:
-    """How many tokens it can read; None where there is no limit, which transformers' XLNet writes as −1.
-
-    A table of positions with a row for padding, RoBERTa's, counts from the row after it.
-    """
+    """How many tokens it can read; None where there is no limit, which transformers' XLNet writes as −1."""
     limit: int | None = getattr(network.config, "max_position_embeddings", None)
-    if limit is not None and limit < 1:
+    if limit is None or limit < 1:
         return None
-    for name, part in network.named_modules():
-        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding) and limit is not None:
-            return part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)
-    return limit
+    known = positions_in_table(network)
+    return limit if known is None else known
 
 
 def _shared(prefix: str, whole: str) -> int:

@@ -5,7 +5,7 @@ effective sample size perfect and the interval a point, all three of them wrong:
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -126,7 +126,7 @@ def read_portion(
     support: Support | None = None
     parts: list[Weighted[Any]] = []
     values: list[Tensor] = []
-    for batch in _batches(draws):
+    for batch in [draws] if isinstance(draws, Weighted) else draws:
         rows, size = check_draws(batch)
         check_weights(batch.log_weights)
         where = batch.context if context is None else context
@@ -216,10 +216,3 @@ def check_draws(draws: Weighted[Any]) -> tuple[int, int]:
             f"have {list(found)}."
         )
     return found[0], found[1]
-
-
-def _batches(draws: Weighted[Any] | Iterable[Weighted[Any]]) -> Iterator[Weighted[Any]]:
-    if isinstance(draws, Weighted):
-        yield draws
-    else:
-        yield from draws

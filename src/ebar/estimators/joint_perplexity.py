@@ -16,7 +16,7 @@ from ebar.errors import UserError
 from ebar.estimators.log_z import Certified, LogZ, certified_perplexity, log_mean
 from ebar.maths.importance import FEWEST_DRAWS, LARGEST_K, SMALLEST_SAMPLE, all_warnings, check_weights, pareto_k
 from ebar.maths.jackknife import half_width, log_fall, log_mean_bounds
-from ebar.maths.log_space import effective_sample_size, log_mean_exp
+from ebar.maths.log_space import effective_sample_size, exponential, log_mean_exp
 from ebar.shapes import of_shape
 from ebar.types import Estimate
 
@@ -149,10 +149,10 @@ def joint_perplexity(
     by_draws = []
     for size in dict.fromkeys(max(1, draws // part) for part in (8, 4, 2, 1)):
         first = log_weights[:, :size]
-        low, value, high = interval(log_scores, first, total, level=level)
+        low, value, high = (exponential(float(end)) for end in interval(log_scores, first, total, level=level))
         bounds = log_mean_bounds(first)
         means = float(bounds.lower.mean()), float(bounds.upper.mean())
-        by_draws.append(AtDraws(size, _exp(float(low)), _exp(float(value)), _exp(float(high)), *means))
+        by_draws.append(AtDraws(size, low, value, high, *means))
     whole = by_draws[-1]
     change = log_mean_exp(log_weights) - log_mean_exp(log_weights[:, : max(1, draws // 2)])
     # Where nothing was drawn at first, −∞ becomes something or stays: neither is a small move.
@@ -163,7 +163,7 @@ def joint_perplexity(
     light = _light(k if bound is None else torch.full_like(k, math.nan), log_weights)
     share_light, moved = float(light.double().mean()), float(change.mean())
     return JointPerplexity(
-        base=_exp(-float(log_q.sum()) / total),
+        base=exponential(-float(log_q.sum()) / total),
         low=whole.low,
         value=whole.value,
         high=whole.high,
@@ -263,7 +263,3 @@ def _check(
                 f"The {name} of continuation {row} is {float(values[row])}: leave it out or check the model."
             )
     check_weights(log_weights)
-
-
-def _exp(nats: float) -> float:
-    return math.exp(nats) if nats < 700 else math.inf

@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 from ebar.errors import UserError
 from ebar.maths.importance import FEWEST_DRAWS, SMALLEST_SAMPLE, all_warnings, check_weights, diagnose
 from ebar.maths.jackknife import half_width, log_mean_bounds
-from ebar.maths.log_space import effective_sample_size
+from ebar.maths.log_space import effective_sample_size, exponential
 from ebar.models.drawing import futures
 from ebar.models.stepwise import belongs
 from ebar.models.tilted import measured_energy
@@ -139,8 +139,8 @@ class Steps(NamedTuple):
         return PositionCost(
             place,
             int(there.sum()),
-            _exponential(mean_between(base, base, base, level=self.level)),
-            _exponential(joint._replace(low=max(joint.low, 0.0))),  # no token has a probability above 1
+            mean_between(base, base, base, level=self.level).mapped(exponential),
+            joint._replace(low=max(joint.low, 0.0)).mapped(exponential),  # no token has a probability above 1
             difference,
         )
 
@@ -296,8 +296,3 @@ def _doubted(figure: Estimate, values: Float[Tensor, " rows"], doubt: str | None
     if not bool(values.isfinite().all()):
         figure = figure._replace(value=math.nan, low=-math.inf, high=math.inf)
     return figure._replace(warning=all_warnings(doubt, figure.warning))
-
-
-def _exponential(nats: Estimate) -> Estimate:
-    values = [math.inf if value >= 700 else math.exp(value) for value in (nats.value, nats.low, nats.high)]
-    return nats._replace(value=values[0], low=values[1], high=values[2])

@@ -31,17 +31,11 @@ def classifier_score(log_probs: Float[Tensor, "images classes"], *, level: float
     if bool(log_probs.isnan().any()) or float((log_probs.exp().sum(1) - 1).abs().max()) > 1e-3:
         raise UserError("The score needs log-probabilities of classes: give logits.log_softmax(1).")
     probs = log_probs.exp()
-    own = _entropy(probs)
+    own = torch.special.entr(probs).sum(1)  # −Σ p·log p, where 0·log 0 is 0
     mean = probs.mean(0)
-    value = float(_entropy(mean) - own.mean())
+    value = float(torch.special.entr(mean).sum() - own.mean())
     without = (images * mean - probs) / (images - 1)
-    left_out = _entropy(without.clamp(min=0)) - (own.sum() - own) / (images - 1)
+    left_out = torch.special.entr(without.clamp(min=0)).sum(1) - (own.sum() - own) / (images - 1)
     width = float(half_width(left_out - value, level))
     ends = (math.exp(max(value - width, 0.0)), min(math.exp(value + width), float(classes)))
     return Estimate(math.exp(value), min(ends[0], math.exp(value)), max(ends[1], math.exp(value)), images, None, level)
-
-
-def _entropy(probs: Float[Tensor, "*rows classes"]) -> Float[Tensor, "*rows"]:
-    """−Σ p·log p, where 0·log 0 is 0."""
-    terms: Tensor = torch.special.xlogy(probs, probs)
-    return -terms.sum(-1)

@@ -11,6 +11,7 @@ from ebar.errors import UserError
 from ebar.estimators.exact import Model
 from ebar.estimators.moments import weighted_mean
 from ebar.maths.importance import all_warnings
+from ebar.maths.log_space import exponential
 from ebar.models.stepwise import token_log_probs
 from ebar.models.tilted import score
 from ebar.modes import evaluation_mode
@@ -35,7 +36,7 @@ class CrossEntropy(NamedTuple):
     @property
     def perplexity(self) -> Estimate:
         """exp of the pooled figure, ends and all."""
-        return self.pooled_per_token.mapped(_exp)
+        return self.pooled_per_token.mapped(exponential)
 
 
 def cross_entropy(
@@ -102,10 +103,6 @@ def _plus(cost: Estimate, log_z: Estimate, share: float) -> Estimate:
     )
 
 
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
-
-
 def _bits(nats: float) -> float:
     return nats / math.log(2)
 
@@ -144,7 +141,7 @@ class StreamCost(NamedTuple):
 
     def perplexity_per(self, units: int) -> Estimate:
         """exp(nats per unit): per word, where the text has `units` of them, whatever the tokens are."""
-        return self.per_token.mapped(lambda nats: _exp(self.tokens / units * nats))
+        return self.per_token.mapped(lambda nats: exponential(self.tokens / units * nats))
 
     def bits_per(self, units: int) -> Estimate:
         """Per byte or character, where the text has `units` of them."""

@@ -16,6 +16,7 @@ from ebar.heads.head import target_log_probs
 from ebar.models.construction import Autoregressive
 from ebar.models.continued import carries_memory
 from ebar.models.pretrained import Pretrained
+from ebar.models.stepwise import by_advancing
 from ebar.types import Context, Sequences, Stepwise
 
 
@@ -74,8 +75,7 @@ def _read(reads: Any, before: Int[Tensor, "rows seen"], tokens: Int[Tensor, "row
     """Outputs of a model or backbone before each of the tokens, those `before` being read without gradient."""
     seen = before.shape[1]
     if seen == 0:
-        first, state = reads.start(len(tokens))
-        return _joined(reads, first, state, tokens)
+        return by_advancing(reads, tokens)
     with torch.no_grad():
         _, state = reads.start(len(tokens))
         if seen > 1:
@@ -95,14 +95,7 @@ def _read_prefix(model: Pretrained, before: Int[Tensor, "rows seen"], tokens: In
         return Context(Sequences(before[:, :length], torch.full_like(before[:, 0], length))) if length else None
 
     if whole:
-        first, state = reads.start(rows, prefix(seen))
-        return _joined(reads, first, state, tokens)
+        return by_advancing(reads, tokens, prefix(seen))
     with torch.no_grad():
         _, begun = reads.start(rows, prefix(seen - 1))
     return reads.advance(torch.cat([before[:, -1:], tokens[:, :-1]], 1), begun)[0]
-
-
-def _joined(reads: Any, first: Tensor, state: Any, tokens: Int[Tensor, "rows length"]) -> Tensor:
-    if tokens.shape[1] == 1:
-        return first[:, None]
-    return torch.cat([first[:, None], reads.advance(tokens[:, :-1], state)[0]], 1)

@@ -179,9 +179,7 @@ def _decoded(
 def _log_probs(model: Stepwise, x: Sequences, context: Context | None, n: int) -> Tensor:
     parts, order = [], []
     for rows, own in alike(context, BATCH):
-        some = restored(x, rows, n)
-        some = Sequences(some.tokens[:, : int(some.lengths.max())], some.lengths)
-        parts.append(token_log_probs(model, some, own).sum(1).view(-1, n))
+        parts.append(token_log_probs(model, restored(x, rows, n).trimmed(), own).sum(1).view(-1, n))
         order.append(rows)
     return torch.cat(parts)[torch.cat(order).argsort().to(x.lengths.device)]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors.torch import load, save
+from safetensors.torch import load
 from torch import Generator, Tensor
 
 from ebar.energies.linear import Linear
@@ -29,6 +29,7 @@ from ebar.samplers.look_ahead import LookAhead
 from ebar.shards import Workers, keep_parts, part_name, run_shards
 from ebar.shards.workers import on_threads
 from ebar.store.stages import open_stage
+from ebar.training.run import packed
 from ebar.types import Distribution, Estimate, Sampler, Weighted
 
 Figure = Estimate | float | Budget | str
@@ -148,7 +149,7 @@ def _draw(plan: _Plan, job: _Job) -> bytes:
     tensors = {name: getattr(share, name) for name in ScoredShare._fields[:3]}
     for side, seen in enumerate(share.ranges):
         tensors |= _ends(seen, str(side))
-    return save(_plain(tensors))
+    return packed(tensors)
 
 
 def _kept(stream: Any, features: Features, target: Tilted | None) -> bytes:
@@ -158,7 +159,7 @@ def _kept(stream: Any, features: Features, target: Tilted | None) -> bytes:
     tensors |= {name: one for name in ("groups", "strata") if (one := getattr(drawn, name)) is not None}
     words = json.dumps({"estimates_z": drawn.estimates_z, "doubt": drawn.doubt}).encode()
     tensors["about"] = torch.from_numpy(np.frombuffer(words, np.uint8).copy())
-    return save(_plain(tensors))
+    return packed(tensors)
 
 
 def _portion(tensors: dict[str, Tensor]) -> Portion:
@@ -181,10 +182,6 @@ def _ends(seen: Range, side: str = "") -> dict[str, Tensor]:
 
 def _range(tensors: dict[str, Tensor], side: str = "") -> Range:
     return (tensors[f"smallest{side}"], tensors[f"largest{side}"]) if f"smallest{side}" in tensors else None
-
-
-def _plain(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: one.detach().cpu().contiguous() for name, one in tensors.items()}
 
 
 def _figures(

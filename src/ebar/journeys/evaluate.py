@@ -140,8 +140,7 @@ def _sequences(data: Corpus, costs: CrossEntropy, drawn: Sequences, features: Se
         figures["entropy"] = Estimate.exact(nats)
         figures["entropy_per_token"] = Estimate.exact(nats / measures.mean_length(truth))
         # CE − H is KL(language‖model), whatever the test set's size: what the model still has to learn.
-        value, low, high = (each - nats for each in costs.per_sequence[:3])
-        figures["kl_from_language"] = costs.per_sequence._replace(value=value, low=low, high=high)
+        figures["kl_from_language"] = costs.per_sequence.mapped(lambda cost: cost - nats)
         if data.language.motif is not None:
             features = [Motif(data.language.motif), *features]
     bound = Features([bind(feature, data.reading) for feature in features])

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
-from safetensors.torch import save as to_bytes
-from torch import Generator, Tensor, nn
+from torch import Generator, nn
 
 from ebar.backbones.transformer import Transformer
 from ebar.backbones.xlnet import XlNet
@@ -27,6 +26,7 @@ from ebar.models.stepwise import teacher_forced
 from ebar.models.xlnet_weights import save_as_hugging_face
 from ebar.modes import evaluation_mode
 from ebar.store.writing import TEMPORARY, replace_folder, saving
+from ebar.training.run import packed as packed
 
 To = Literal["hf", "safetensors"]
 WEIGHTS = "model.safetensors"
@@ -88,11 +88,6 @@ def written_folder(folder: Path, files: dict[str, bytes]) -> None:
     with saving(str(folder)):
         folder.parent.mkdir(parents=True, exist_ok=True)
         replace_folder(folder, files)
-
-
-def packed(weights: dict[str, Tensor]) -> bytes:
-    """A copy of each: tied weights have two names and one memory, which safetensors refuses."""
-    return to_bytes({name: one.detach().to("cpu", copy=True).contiguous() for name, one in weights.items()})
 
 
 def _saved(model: Any, folder: Path, tokeniser: Tokeniser | None) -> tuple[bool, float | None]:

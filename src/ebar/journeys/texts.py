@@ -192,7 +192,7 @@ class Rewarded:
         seen = torch.where(rewards == -math.inf, 0.0, rewards)
         figures: dict[str, Figure] = {
             "log_z": log_z,
-            "value: β·log Z": log_z._replace(value=beta * log_z.value, low=beta * log_z.low, high=beta * log_z.high),
+            "value: β·log Z": log_z.mapped(lambda value: beta * value),
             "model: expected reward": _mean(torch.zeros_like(rewards), rewards),
             "p: expected reward": _mean(log_weights, seen),
             "KL(p‖model), nats": kl,

@@ -97,7 +97,7 @@ def match(
     trace = [float(((goal - now.moments) * scale).abs().sum())]
     while steepness > tolerance and len(trace) <= max_iterations:
         curvature = directions.T @ (now.covariance + torch.diag(penalty)) @ directions
-        step = directions @ solve(curvature, directions.T @ gradient)
+        step = directions @ (inverse(curvature) @ (directions.T @ gradient))
         longest = float((points @ step - now.moments @ step).abs().max())
         limited = longest > reach
         step = step * (reach / longest) if limited else step
@@ -140,11 +140,6 @@ def inverse(matrix: Float[Tensor, "features features"]) -> Float[Tensor, "featur
     inverses = torch.where(steep, 1 / torch.where(steep, values, 1.0), 0.0)
     inverted: Tensor = (vectors * inverses) @ vectors.T / scale / scale[:, None]
     return inverted
-
-
-def solve(matrix: Float[Tensor, "features features"], vector: Float[Tensor, " features"]) -> Float[Tensor, " features"]:
-    """`inverse`(matrix) @ vector."""
-    return inverse(matrix) @ vector
 
 
 PRECISION = 1e-3  # of an end, relative to its distance from the maximum

@@ -33,7 +33,7 @@ from ebar.heads import HEADS
 from ebar.heads.head import Head, target_log_probs, without_logits
 from ebar.hugging_face import quiet, transformers
 from ebar.models.drawing import Advances, Placed, PlacedSteps
-from ebar.models.hidden import Shown
+from ebar.models.hidden import Showing, Shown, ShownThrough
 from ebar.models.outputs import TokenOutputs
 from ebar.models.pretrained import Pretrained
 from ebar.models.stepwise import (
@@ -112,10 +112,7 @@ class Autoregressive(Truncatable):
         if isinstance(self.backbone, Reads):
             hidden = self.backbone.read(self.backbone.embed(tokens[:, :-1]), context)
         else:
-            first, state = self.backbone.start(len(tokens), context)
-            hidden = first[:, None]
-            if tokens.shape[1] > 1:
-                hidden = torch.cat([hidden, self.backbone.advance(tokens[:, :-1], state)[0]], 1)
+            hidden = by_advancing(self.backbone, tokens, context)
         log_probs = target_log_probs(self.head, hidden[:, : tokens.shape[1]], tokens)
         return sure_of_end_in_last_place(log_probs, tokens, 0, self.space)
 
@@ -144,39 +141,15 @@ class Autoregressive(Truncatable):
         weights: Tensor = layer.weight.detach()[: self.space.vocabulary]
         return weights
 
-    def showing(self) -> "ShownAutoregressive":
+    def showing(self) -> Showing:
         """The same model, whose `start`, `advance` and stepper give `Shown` in the place of logits."""
-        return ShownAutoregressive(self)
+        return ShownThrough(self.backbone, self.space, self._shown)
+
+    def _shown(self, hidden: Float[Tensor, "rows length width"], place: int) -> Shown:
+        return Shown(only_end_in_last_place(self.head(hidden), place, self.space), hidden)
 
     def _after_step(self, hidden: Float[Tensor, "rows width"], place: int) -> Float[Tensor, "rows vocabulary"]:
         return only_end_in_last_place(self.head(hidden)[:, None], place, self.space)[:, 0]
-
-
-class ShownAutoregressive:
-    """A backbone and a head, with what the backbone gives beside the head's logits."""
-
-    def __init__(self, model: Autoregressive):
-        self.model = model
-
-    def start(self, rows: int, context: Context | None = None) -> tuple[Shown, Placed]:
-        check_order(self.model.space, context)
-        hidden, state = self.model.backbone.start(rows, context)
-        return self._shown(hidden, 0), Placed(state, 0)
-
-    def advance(self, tokens: Int[Tensor, "rows length"], state: Placed) -> tuple[Shown, Placed]:
-        hidden, after = self.model.backbone.advance(tokens, state.inner)
-        logits = only_end_in_last_place(self.model.head(hidden), state.place + 1, self.model.space)
-        return Shown(logits, hidden), Placed(after, state.place + tokens.shape[1])
-
-    def stepper(self, state: Placed) -> Stepper:
-        backbone = self.model.backbone
-        if isinstance(backbone, Quick):
-            return PlacedSteps(backbone.stepper(state.inner), state.place, self._shown)
-        return Advances(self, state)
-
-    def _shown(self, hidden: Float[Tensor, "rows width"], place: int) -> Shown:
-        logits = only_end_in_last_place(self.model.head(hidden)[:, None], place, self.model.space)[:, 0]
-        return Shown(logits, hidden)
 
 
 class FromLogits(ByChainRule):

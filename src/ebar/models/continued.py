@@ -54,10 +54,14 @@ def carrying(model: object) -> tuple[Autoregressive, Carries]:
 
 def carries_memory(model: object) -> bool:
     """Whether a model takes anything from one segment to the next: a plain Transformer does not."""
+    return any(tensor.is_floating_point() and tensor.numel() for tensor in kept_of_a_text(model))
+
+
+def kept_of_a_text(model: object) -> list[Tensor]:
+    """What a model takes from one segment to the next, of one text; nothing where its backbone carries no memory."""
     if not (isinstance(model, Autoregressive) and isinstance(model.backbone, Carries)):
-        return False
-    kept = named_tensors(model.backbone.empty_memory(1)).values()
-    return any(tensor.is_floating_point() and tensor.numel() for tensor in kept)
+        return []
+    return list(named_tensors(model.backbone.empty_memory(1)).values())
 
 
 def begin(model: object, rows: int) -> Carried:

@@ -121,8 +121,8 @@ def draw_block(
     return Sequences(tokens[:, :width], lengths), picked[:, :width]
 
 
-def stepper_of(model: Stepwise, state: State) -> Stepper:
-    """The model's own stepper where it has one, else one that repeats `advance`."""
+def stepper_of(model: Any, state: State) -> Stepper:
+    """The model's own stepper, or a backbone's, where it has one, else one that repeats `advance`."""
     return model.stepper(state) if isinstance(model, Quick) else Advances(model, state)
 
 

@@ -3,6 +3,7 @@
 What a text may still become is written in a language model's own hidden state: a look-ahead that learns reads it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,7 +12,9 @@ from torch import Tensor
 
 from ebar.backbones.backbone import Stepper
 from ebar.errors import UserError
-from ebar.types import Context, State
+from ebar.models.drawing import Placed, PlacedSteps, stepper_of
+from ebar.models.stepwise import check_order
+from ebar.types import Context, Space, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,28 @@ class Showing(Protocol):
     def advance(self, tokens: Int[Tensor, "rows length"], state: Any) -> tuple[Any, State]: ...
 
     def stepper(self, state: Any) -> Stepper: ...
+
+
+class ShownThrough:
+    """A model of `space` made of an inner one: `shown` is what it makes of what that gives, from a place on."""
+
+    def __init__(self, inner: Any, space: Space, shown: Callable[[Any, int], Shown]):
+        self.inner, self.space, self.shown = inner, space, shown
+
+    def start(self, rows: int, context: Context | None = None) -> tuple[Shown, Placed]:
+        check_order(self.space, context)
+        given, state = self.inner.start(rows, context)
+        return self._after_step(given, 0), Placed(state, 0)
+
+    def advance(self, tokens: Int[Tensor, "rows length"], state: Placed) -> tuple[Shown, Placed]:
+        given, after = self.inner.advance(tokens, state.inner)
+        return self.shown(given, state.place + 1), Placed(after, state.place + tokens.shape[1])
+
+    def stepper(self, state: Placed) -> Stepper:
+        return PlacedSteps(stepper_of(self.inner, state.inner), state.place, self._after_step)
+
+    def _after_step(self, given: Any, place: int) -> Shown:
+        return self.shown(given[:, None], place)[:, 0]
 
 
 @runtime_checkable

@@ -97,18 +97,14 @@ class Pretrained(Truncatable):
     def start(
         self, rows: int, context: Context | None = None
     ) -> tuple[Float[Tensor, "rows vocabulary"], PretrainedState]:
-        logits, state, _ = self.started(rows, context)
-        return logits, state
+        return self.started(rows, context)
 
-    def started(
-        self, rows: int, context: Context | None = None, *, shown: bool = False
-    ) -> tuple[Float[Tensor, "rows vocabulary"], PretrainedState, Float[Tensor, "rows width"] | None]:
-        """`start`, with the hidden vectors where they are to be shown."""
+    def started(self, rows: int, context: Context | None = None, *, shown: bool = False) -> tuple[Any, PretrainedState]:
+        """`start`, with `Shown` in the place of logits where hidden vectors are to be shown."""
         prefixes, which = self._prefixes(rows, context)
         output = self._read(prefixes.tokens, prefixes.counts, keep=1, shown=shown)
-        logits = only_end_in_last_place(self._used(output.logits[:, -1:]), 0, self.space)[:, 0]
-        hidden = output.hidden_states[-1][:, -1][which] if shown else None
-        return logits[which], PretrainedState(output.past_key_values, which, 0, prefixes.counts), hidden
+        given = self._given(output, 0, shown, last=1)[:, 0][which]
+        return given, PretrainedState(output.past_key_values, which, 0, prefixes.counts)
 
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: PretrainedState
@@ -117,21 +113,19 @@ class Pretrained(Truncatable):
             shape = (*tokens.shape, self.space.vocabulary)
             nothing = torch.zeros(shape, device=self._device, dtype=next(self.network.parameters()).dtype)
             return self._used(nothing), state._replace(place=state.place + tokens.shape[1])
-        logits, after, _ = self.advanced(tokens, state)
-        return logits, after
+        return self.advanced(tokens, state)
 
     def advanced(
         self, tokens: Int[Tensor, "rows length"], state: PretrainedState, *, shown: bool = False
-    ) -> tuple[Float[Tensor, "rows length vocabulary"], PretrainedState, Float[Tensor, "rows length width"] | None]:
-        """`advance` along one token or more, with the hidden vectors where they are to be shown."""
+    ) -> tuple[Any, PretrainedState]:
+        """`advance` along one token or more, with `Shown` in the place of logits where hidden vectors are to be."""
         counts = None
         if state.counts is not None:
             counts = F.pad(state.counts[state.rows], (0, tokens.shape[1]), value=True)
         output = self._read(tokens, counts, cache=continued(state), shown=shown)
-        logits = only_end_in_last_place(self._used(output.logits), state.place + 1, self.space)
         each = torch.arange(len(tokens), device=tokens.device)
         after = PretrainedState(output.past_key_values, each, state.place + tokens.shape[1], counts)
-        return logits, after, output.hidden_states[-1] if shown else None
+        return self._given(output, state.place + 1, shown), after
 
     def teacher_forced(
         self, tokens: Int[Tensor, "rows length"], context: Context | None = None
@@ -151,21 +145,19 @@ class Pretrained(Truncatable):
         return stepper_for(self, state)
 
     def next_logits(
-        self, tokens: Int[Tensor, "rows 1"], cache: Any, place: int, *, positions: Int[Tensor, "rows 1"] | None = None
-    ) -> Float[Tensor, "rows vocabulary"]:
-        """Logits in a place, after one more token; the cache is changed."""
-        return self.next_outputs(tokens, cache, place, positions=positions)[0]
-
-    def next_outputs(
         self, tokens: Int[Tensor, "rows 1"], cache: Any, place: int, *, positions: Int[Tensor, "rows 1"] | None = None,
         shown: bool = False,
-    ) -> tuple[Float[Tensor, "rows vocabulary"], Float[Tensor, "rows width"] | None]:  # fmt: skip
-        """The same, with the hidden vectors where they are to be shown."""
+    ) -> Any:  # fmt: skip
+        """Logits in a place after one more token, or `Shown` in their place; the cache is changed."""
         where: dict[str, Any] = {} if positions is None else {"position_ids": positions}
         where |= {"output_hidden_states": True} if shown else {}
         output = self.network(input_ids=tokens, past_key_values=cache, use_cache=True, **where)
-        logits = only_end_in_last_place(self._used(output.logits), place, self.space)[:, 0]
-        return logits, output.hidden_states[-1][:, 0] if shown else None
+        return self._given(output, place, shown)[:, 0]
+
+    def _given(self, output: Any, place: int, shown: bool, *, last: int = 0) -> Any:
+        """Logits of all positions of an output or of so many last ones, from a place on; or `Shown`."""
+        logits = only_end_in_last_place(self._used(output.logits[:, -last:]), place, self.space)
+        return Shown(logits, output.hidden_states[-1][:, -last:]) if shown else logits
 
     @property
     def output_vectors(self) -> Float[Tensor, "vocabulary size"]:
@@ -269,16 +261,12 @@ class ShownPretrained:
         self.model, self.network = model, model.network
 
     def start(self, rows: int, context: Context | None = None) -> tuple[Shown, PretrainedState]:
-        logits, state, hidden = self.model.started(rows, context, shown=True)
-        assert hidden is not None
-        return Shown(logits, hidden), state
+        return self.model.started(rows, context, shown=True)
 
     def advance(
         self, tokens: Int[Tensor, "rows length"], state: PretrainedState
     ) -> tuple[Shown, PretrainedState]:  # fmt: skip
-        logits, after, hidden = self.model.advanced(tokens, state, shown=True)
-        assert hidden is not None
-        return Shown(logits, hidden), after
+        return self.model.advanced(tokens, state, shown=True)
 
     def stepper(self, state: PretrainedState) -> Stepper:
         return stepper_for(self, state)
@@ -286,9 +274,8 @@ class ShownPretrained:
     def next_logits(
         self, tokens: Int[Tensor, "rows 1"], cache: Any, place: int, *, positions: Int[Tensor, "rows 1"] | None = None
     ) -> Shown:
-        logits, hidden = self.model.next_outputs(tokens, cache, place, positions=positions, shown=True)
-        assert hidden is not None
-        return Shown(logits, hidden)
+        shown: Shown = self.model.next_logits(tokens, cache, place, positions=positions, shown=True)
+        return shown
 
 
 def stepper_for(model: Pretrained | ShownPretrained, state: PretrainedState) -> Stepper:

@@ -10,11 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ebar.backbones.backbone import Carries, Stepper
+from ebar.backbones.backbone import Stepper
 from ebar.errors import UserError
-from ebar.maths.rows import named_tensors
-from ebar.models.construction import Autoregressive
-from ebar.models.continued import Continued, begin, carrying
+from ebar.models.continued import Continued, begin, carrying, kept_of_a_text
 from ebar.models.drawing import drawn_at_once, stepper_of
 from ebar.models.stepwise import ByChainRule
 from ebar.types import Context, Sequences, Space, State, Stepwise
@@ -37,10 +35,7 @@ def lengthened(model: Stepwise, length: int, *, marked: bool = True) -> Stepwise
 
 def remembers(model: object) -> bool:
     """Whether what a model keeps of a text is of a fixed size, however long the text is."""
-    if not (isinstance(model, Autoregressive) and isinstance(model.backbone, Carries)):
-        return False
-    kept = named_tensors(model.backbone.empty_memory(1)).values()
-    return any(tensor.numel() for tensor in kept)
+    return any(tensor.numel() for tensor in kept_of_a_text(model))
 
 
 class Longer(ByChainRule):

@@ -101,13 +101,14 @@ def teacher_forced(
 
 
 def by_advancing(
-    model: Stepwise, tokens: Int[Tensor, "rows length"], context: Context | None = None
-) -> Float[Tensor, "rows length vocabulary"]:
-    """The same by `start` and `advance`, which every stepwise model has."""
+    model: Any, tokens: Int[Tensor, "rows length"], context: Context | None = None
+) -> Float[Tensor, "rows length outputs"]:
+    """The same by `start` and `advance`, which every stepwise model has; of a backbone, hidden vectors."""
     first, state = model.start(len(tokens), context)
-    if tokens.shape[1] < 2:
-        return first[:, None][:, : tokens.shape[1]]
-    return torch.cat([first[:, None], model.advance(tokens[:, :-1], state)[0]], 1)
+    outputs: Tensor = first[:, None][:, : tokens.shape[1]]
+    if tokens.shape[1] > 1:
+        outputs = torch.cat([outputs, model.advance(tokens[:, :-1], state)[0]], 1)
+    return outputs
 
 
 def token_log_probs(model: Stepwise, x: Sequences, context: Context | None = None) -> Float[Tensor, "batch length"]:

@@ -17,7 +17,7 @@ from ebar.bounds import Amount, Count
 from ebar.errors import UserError
 from ebar.maths.randomness import default_generator
 from ebar.models.drawing import BLOCK, Placed, PlacedSteps, drawn_at_once, stepper_of
-from ebar.models.hidden import Shown, shows_hidden
+from ebar.models.hidden import Showing, Shown, ShownThrough, shows_hidden
 from ebar.models.stepwise import ByChainRule, only_end_in_last_place
 from ebar.types import Context, SamplesWithLogProb, Sequences, Space, State, Stepwise
 
@@ -119,36 +119,17 @@ class Truncated(ByChainRule):
         """The model's own."""
         return shows_hidden(self.model).output_vectors
 
-    def showing(self) -> "ShownTruncated":
+    def showing(self) -> Showing:
         """The same, with the model's hidden vectors beside the reshaped logits."""
-        return ShownTruncated(self)
+        return ShownThrough(shows_hidden(self.model).showing(), self.model.space, self._shown)
+
+    def _shown(self, given: Shown, place: int) -> Shown:
+        return Shown(self.reshaped(given.logits, place), given.hidden)
 
     def stepper(self, state: Placed) -> Stepper:
         """The model's own way to draw, reshaped."""
         inner = stepper_of(self.model, state.inner)
         return PlacedSteps(inner, state.place, lambda logits, place: self.reshaped(logits[:, None], place)[:, 0])
-
-
-class ShownTruncated:
-    """A truncated model with the hidden vectors of the model itself."""
-
-    def __init__(self, truncated: Truncated):
-        self.truncated, self.inner = truncated, shows_hidden(truncated.model).showing()
-
-    def start(self, rows: int, context: Context | None = None) -> tuple[Shown, Placed]:
-        shown, state = self.inner.start(rows, context)
-        return self._reshaped(shown, 0), Placed(state, 0)
-
-    def advance(self, tokens: Int[Tensor, "rows length"], state: Placed) -> tuple[Shown, Placed]:
-        shown, after = self.inner.advance(tokens, state.inner)
-        logits = self.truncated.reshaped(shown.logits, state.place + 1)
-        return Shown(logits, shown.hidden), Placed(after, state.place + tokens.shape[1])
-
-    def stepper(self, state: Placed) -> Stepper:
-        return PlacedSteps(self.inner.stepper(state.inner), state.place, self._reshaped)
-
-    def _reshaped(self, shown: Any, place: int) -> Shown:
-        return Shown(self.truncated.reshaped(shown.logits[:, None], place)[:, 0], shown.hidden)
 
 
 class Truncatable(ByChainRule):

@@ -308,10 +308,7 @@ def alike(context: Context | None, batch: int) -> Iterator[tuple[Int[Tensor, " r
     given = context.given
     for rows in torch.split(given.lengths.argsort(stable=True), batch):
         own = context.select(rows)
-        yield (
-            rows,
-            own._replace(given=Sequences(own.given.tokens[:, : int(own.given.lengths.max())], own.given.lengths)),
-        )
+        yield rows, own._replace(given=own.given.trimmed())
 
 
 def restored(x: Sequences, back: Int[Tensor, " rows"], each: int) -> Sequences:

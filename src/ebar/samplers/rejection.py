@@ -75,10 +75,6 @@ def _widened(x: Any, space: Space | PointSpace) -> Any:
     return x._replace(tokens=F.pad(x.tokens, (0, space.length - x.tokens.shape[1])))
 
 
-def _trimmed(x: Any) -> Any:
-    return x._replace(tokens=x.tokens[:, : int(x.lengths.max())]) if isinstance(x, Sequences) else x
-
-
 def weighed(part: Attempts[X], log_ceiling: float, group_size: int) -> Weighted[X]:
     """The draws with weights that estimate Z, in groups of some `group_size` draws.
 
@@ -142,9 +138,8 @@ class _Accepting(CountingSampler):
         while True:
             active = (have < wanted).nonzero().squeeze(1)
             if len(active) == 0:
-                return Attempts(
-                    _trimmed(found), have, proposed, reached.view(rows, wanted), log_excess.view(rows, wanted)
-                )
+                x: Any = found.trimmed() if isinstance(found, Sequences) else found
+                return Attempts(x, have, proposed, reached.view(rows, wanted), log_excess.view(rows, wanted))
             missing = wanted - have[active]
             # As many as the slowest row should still need, were its rate so far the true one.
             expected = missing * (proposed[active] + 1) / (have[active] + 1)

@@ -204,7 +204,7 @@ class Smc(BatchSampler):
                 logits, state = logits[came_from], state.select(came_from)
                 base_logits, base_state = base_logits[came_from], base_state.select(came_from)
         log_w = log_w + _difference(cloud.final, cloud.guess).view(count, size)
-        return Sequences(cloud.tokens[:, : int(cloud.lengths.max())], cloud.lengths), log_w
+        return Sequences(cloud.tokens, cloud.lengths).trimmed(), log_w
 
 
 def _started(

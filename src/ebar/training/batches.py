@@ -128,7 +128,7 @@ def taken(data: Any, rows: Int[Tensor, " selected"]) -> Any:
 def _trimmed(tree: Any) -> Any:
     """Without the padding that no row of the batch needs."""
     if isinstance(tree, Sequences):
-        return Sequences(tree.tokens[:, : int(tree.lengths.max())], tree.lengths)
+        return tree.trimmed()
     if isinstance(tree, Context):
         order = tree.order
         return Context(_trimmed(tree.given), None if order is None else order[:, : int((order >= 0).sum(1).max())])

@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import replace as changed
@@ -73,8 +73,8 @@ class Checkpoints:
             if together.rank() == 0:
                 self._prune()
             return
-        files = {f"{name}.safetensors": _pack(tensors) for name, tensors in checkpoint.weights.items()}
-        files["training.safetensors"] = _pack(checkpoint.training)
+        files = {f"{name}.safetensors": packed(tensors) for name, tensors in checkpoint.weights.items()}
+        files["training.safetensors"] = packed(checkpoint.training)
         files["state.json"] = to_json(checkpoint.state, indent=1)
         sums = "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items())
         with saving(f"the checkpoint of step {checkpoint.step} in {self.folder}"):
@@ -166,8 +166,8 @@ class Checkpoints:
                 remove_folder(self.path(step))
 
 
-def _pack(tensors: dict[str, Tensor]) -> bytes:
-    # A copy of each: parameters that share memory are saved as many times as they have names.
+def packed(tensors: Mapping[str, Tensor]) -> bytes:
+    """A copy of each, as safetensors: tied weights have two names and one memory, which it refuses."""
     return save({name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()})
 
 

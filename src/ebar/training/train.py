@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
-from safetensors.torch import save
 from torch import Generator, nn
 
 from ebar import progress
@@ -24,7 +23,7 @@ from ebar.training.metrics import Sink, opened_lines
 from ebar.training.optimisers import AdamW, Constant, OptimiserConfig, Schedule
 from ebar.training.players import Player, Players, evaluating, room_for
 from ebar.training.randomness import seeded
-from ebar.training.run import Checkpoints, Run, open_run
+from ebar.training.run import Checkpoints, Run, open_run, packed
 from ebar.training.state import restore_weights
 from ebar.training.stopping import Best, Patience, interruptible
 from ebar.training.triggered import Watches
@@ -194,9 +193,8 @@ def _tell(players: Players, value: float) -> bool:
 def _kept(run: Run, error: NonFiniteError, writes: bool) -> UserError:
     """The error that names the file with the batch."""
     name = f"non-finite-step-{error.step}.safetensors"
-    tensors: dict[str, Any] = {key: value.cpu().contiguous() for key, value in named_tensors(error.batch).items()}
     if writes:
-        run.write(name, save(tensors))
+        run.write(name, packed(named_tensors(error.batch)))
     return UserError(f"{str(error).rstrip('.')}, kept in {run.folder / name}.")
 
 

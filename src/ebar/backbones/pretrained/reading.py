@@ -25,6 +25,14 @@ DTYPES = {
 }
 
 
+def positions_in_table(network: nn.Module) -> int | None:
+    """How many tokens its table of positions is for; where it has a row for padding, RoBERTa's, those after it."""
+    for name, part in network.named_modules():
+        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
+            return part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)
+    return None
+
+
 def read_network(
     kind: str, where: str | Path, device: str | None, dtype: Precision | None, trust_remote_code: bool
 ) -> tuple[Any, Any]:

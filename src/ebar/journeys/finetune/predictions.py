@@ -66,25 +66,25 @@ def outcomes(
 
 
 def answers(
-    members: Sequence[Any], data: Labelled, *, task: str, answerability: bool, refuses: bool, batch_size: int = BATCH
+    members: Sequence[Any], corpus: LabelledCorpus, data: Labelled, *, task: str, batch_size: int = BATCH
 ) -> Answers:
-    """Of all windows of a passage the one whose span is likeliest; with answerability, times that of an answer.
+    """Of all windows of a passage the one whose span is likeliest; times that of an answer, where some window has none.
 
-    `refuses`: a question may be said to have no answer, where that is likelier.
+    Where some training question has none, a question may be said to have no answer, if that is likelier.
     """
     found = []
     for device, inputs in _batches(members, data, batch_size):
         read = [(model.span_head(task), model.read(to_device(inputs, device))) for model in members]
         found.append(Spans(*(part.cpu() for part in best_spans(read))))
     spans = Spans(*(torch.cat(parts) for parts in zip(*found, strict=True)))
-    weights = spans.probability * spans.answerable if answerability else spans.probability
+    weights = spans.probability * spans.answerable if asks_for_answers(corpus) else spans.probability
     questions = int(data.group.max()) + 1
     best = torch.full((questions,), -1)
     for row, question in enumerate(data.group.tolist()):
         if best[question] < 0 or weights[row] > weights[best[question]]:
             best[question] = row
     chosen = Spans(*(part[best] for part in spans))
-    given = chosen.answerable >= 0.5 if refuses else torch.ones(questions, dtype=torch.bool)
+    given = chosen.answerable >= 0.5 if refuses_answers(corpus) else torch.ones(questions, dtype=torch.bool)
     return Answers(best, chosen, given, torch.where(given, weights[best], 1 - chosen.answerable))
 
 
@@ -110,10 +110,7 @@ def predictions(
     with evaluation_mode(*members):
         if corpus.task == "span":
             assert encoded.characters is not None
-            found = answers(
-                members, encoded.labelled, task=task, answerability=asks_for_answers(corpus),
-                refuses=refuses_answers(corpus), batch_size=batch_size,
-            )  # fmt: skip
+            found = answers(members, corpus, encoded.labelled, task=task, batch_size=batch_size)
             passages = [str(one[0]) for one in texts]
             return [
                 Prediction(text, float(probability))
@@ -167,10 +164,7 @@ def _of_task(
 ) -> dict[str, Estimate]:
     data = corpus.part(part)
     if corpus.task == "span":
-        found = answers(
-            members, data, task=name, answerability=asks_for_answers(corpus), refuses=refuses_answers(corpus),
-            batch_size=batch_size,
-        )  # fmt: skip
+        found = answers(members, corpus, data, task=name, batch_size=batch_size)
         examples = corpus.written[part]
         said = spelt(found, [example.text for example in examples], corpus.characters[part])
         return answer_scores(said, [[answer.text for answer in example.answers] for example in examples])

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from safetensors.torch import save
 from torch import Generator, Tensor
 
 from ebar.data.corpus import Corpus, Part
 from ebar.errors import UserError
 from ebar.estimators.exact import device_of
-from ebar.estimators.moments import weighted_mean
+from ebar.estimators.moments import means_by_name
 from ebar.evaluation.cross_entropy import negative_log_scores
+from ebar.evaluation.means import plain_mean
 from ebar.evaluation.moments import frequencies, mean_length
 from ebar.features.feature import Features
 from ebar.maths.log_space import log_mean_exp, normalised
@@ -29,6 +29,7 @@ from ebar.training.distillation import Distilled
 from ebar.training.moment_matching.conditional import draw_in_contexts, match_in_contexts
 from ebar.training.moment_matching.matching import Fitted, Matching
 from ebar.training.moment_matching.newton import Newton
+from ebar.training.run import packed
 from ebar.types import Context, Distribution, Estimate, Sampler, Sequences, Stepwise
 
 FEWEST = 32  # draws of r for each test source at least, for its log Z
@@ -83,7 +84,7 @@ def distil_pairs(
         drawn = draw_pairs(target, pairs_of(data, part)[1], size, exact, generator=generator)
         tensors = {"tokens": drawn.x.tokens, "lengths": drawn.x.lengths, "given": drawn.context.given.tokens,
                    "given_lengths": drawn.context.given.lengths}  # fmt: skip
-        stage.write(f"{name}.safetensors", save({key: value.cpu().contiguous() for key, value in tensors.items()}))
+        stage.write(f"{name}.safetensors", packed(tensors))
         sides = ([" ".join(text.split()) for text in side] for side in (source_text(data, drawn.context),
                                                                         data.text(drawn.x)))  # fmt: skip
         stage.write(f"{name}.tsv", "".join(f"{source}\t{text}\n" for source, text in zip(*sides, strict=True)).encode())
@@ -93,7 +94,6 @@ def distil_pairs(
     x = Sequences(found["tokens"], found["lengths"])
     context = Context(Sequences(found["given"], found["given_lengths"]))
     rate = counts["accepted"] / counts["proposed"]
-    length = mean_length(x)
     return (x, context), Distilled(
         path=stage.folder / f"{name}.tsv",
         n=len(x.lengths),
@@ -104,7 +104,7 @@ def distil_pairs(
         total_variation=Estimate.exact(0.0),
         log_z=None,
         moments=frequencies(x, features, context=context),
-        mean_length=length._replace(value=length.value - 1, low=length.low - 1, high=length.high - 1),  # without end
+        mean_length=mean_length(x).mapped(lambda length: length - 1),  # without end
         warnings=(),
         seconds=stage.seconds,
     )
@@ -189,7 +189,7 @@ def cost_of_pairs(
     safe = log_mean_exp(torch.cat([weights, own_weights[:, None]], 1))
     lengths = x.lengths.double()
     costs = (negative_log_scores(target, x, context) + safe) / lengths
-    cost, lift = mean_of_pairs(costs, "cost"), max(0.0, float(((safe - log_z) / lengths).mean()))
+    cost, lift = plain_mean(costs, name="cost"), max(0.0, float(((safe - log_z) / lengths).mean()))
     shares = normalised(weights)
     of_p = drawn.log_probs + weights - log_z[:, None]
     means = torch.einsum("rd,rdf->rf", shares, drawn.values.to(shares))
@@ -197,20 +197,10 @@ def cost_of_pairs(
         cost._replace(low=cost.low - lift),
         costs,
         lift,
-        {
-            feature.name: mean_of_pairs(column, feature.name, float(feature.low), float(feature.high))
-            for feature, column in zip(features.features, means.unbind(1), strict=True)
-        },
-        mean_of_pairs((shares * drawn.x.lengths.double().view(-1, each)).sum(1), "length", 0.0),
-        mean_of_pairs((shares * (of_p - other)).sum(1), "KL"),
+        means_by_name(means, features),
+        plain_mean((shares * drawn.x.lengths.double().view(-1, each)).sum(1), name="length", low=0.0),
+        plain_mean((shares * (of_p - other)).sum(1), name="KL"),
     )
-
-
-def mean_of_pairs(
-    values: Float[Tensor, " pairs"], name: str, low: float = -torch.inf, high: float = torch.inf
-) -> Estimate:
-    """With the interval over pairs."""
-    return weighted_mean(torch.zeros_like(values)[None], values[None], low=low, high=high, name=name)[0]
 
 
 @torch.no_grad()

@@ -160,7 +160,6 @@ def cyclical(
     rates = [float(json.loads(_about(files, at).read_text())["acceptance_rate"]) for at in range(rounds)]
     # Rounds differ in their rates: the whole's is draws over proposals, and each round has as many draws.
     proposed = sum(ROUND / rate for rate in rates)
-    length = mean_length(everything)
     return (
         teacher.model,
         last,
@@ -173,9 +172,7 @@ def cyclical(
             effective_sample_size=float(len(everything.lengths)),
             total_variation=None,  # each round has a target and a β of its own
             moments=frequencies(everything, features),
-            mean_length=length._replace(
-                value=length.value - 1, low=length.low - 1, high=length.high - 1
-            ),  # without end
+            mean_length=mean_length(everything).mapped(lambda length: length - 1),  # without end
             seconds=stage.seconds,
         ),
     )

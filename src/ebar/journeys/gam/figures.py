@@ -21,13 +21,13 @@ from ebar.evaluation.exact_cross_entropy import (
     per_token,
     tilted_cross_entropy,
 )
+from ebar.evaluation.means import plain_mean
 from ebar.evaluation.moments import frequencies, mean_length, moment_distance, true_moment, true_moments
 from ebar.features.feature import Features, Followed
 from ebar.features.regular import Motif
 from ebar.journeys.gam.conditional import (
     cost_of_pairs,
     draw_pairs,
-    mean_of_pairs,
     model_on_pairs,
     pairs_of,
     source_text,
@@ -153,7 +153,7 @@ def measure(made: GamParts, *, exact: bool, draws: int, workers: Workers | None 
     def add(name: str, cost: Column, x: Sequences) -> None:
         moments[name] = frequencies(x, features)
         best = cost.get(EXACT, cost[COST])
-        ratio = {} if h is None else {RATIO: _over(best, h)}
+        ratio = {} if h is None else {RATIO: best.mapped(lambda nats: nats / h)}
         own = {} if motif is None else {MOTIF: frequencies(x, Features([motif]))[motif.name]}
         models[name] = {**cost, **ratio, **own, LENGTH: mean_length(x)}
 
@@ -174,7 +174,7 @@ def measure(made: GamParts, *, exact: bool, draws: int, workers: Workers | None 
         if number == 1 and truth is not None and length is not None and EXACT in models["r"]:
             same = one.teacher is one.base
             base = models["r"][EXACT] if same else whole_cost(one.teacher)
-            of_base = base._replace(value=base.value * length, low=base.low * length, high=base.high * length)
+            of_base = base.mapped(lambda nats: nats * length)
             cost[EXACT] = per_token(truth, tilted_cross_entropy(truth, one.tilted(features), z, of_base))
         add(f"P_λ{suffix}", cost, one.draws)
         add_autoregressive(f"π{suffix}", one.student)
@@ -218,8 +218,8 @@ def _measure_pairs(made: GamParts, draws: int) -> GamFigures:
 
     def add(name: str, model: Stepwise) -> None:
         costs[name], x = model_on_pairs(model, pairs, generator=generator)
-        gains[name] = mean_of_pairs(costs["r"] - costs[name], "gain")
-        models[name] = {COST: mean_of_pairs(costs[name], "cost", 0.0), LENGTH: mean_length(x)}
+        gains[name] = plain_mean(costs["r"] - costs[name], name="gain")
+        models[name] = {COST: plain_mean(costs[name], name="cost", low=0.0), LENGTH: mean_length(x)}
         moments[name] = frequencies(x, features, context=pairs[1])
 
     add("r", rounds[0].base)
@@ -228,7 +228,7 @@ def _measure_pairs(made: GamParts, draws: int) -> GamFigures:
         cost = cost_of_pairs(one.tilted(features), one.student, features, pairs, draws=draws, generator=generator)
         models[f"P_λ{suffix}"] = {COST: cost.per_token, LENGTH: cost.length}
         moments[f"P_λ{suffix}"] = cost.moments
-        gain = mean_of_pairs(costs["r"] - cost.costs, "gain")
+        gain = plain_mean(costs["r"] - cost.costs, name="gain")
         gains[f"P_λ{suffix}"] = gain._replace(high=gain.high + cost.lift)
         add(f"π{suffix}", one.student)
     drawn = examples(made, EXAMPLES)
@@ -295,10 +295,6 @@ def _perfect(data: Corpus, h: float | None, exact: bool) -> Column:
         **({} if motif is None else {MOTIF: Estimate.exact(true_moment(truth, motif))}),
         LENGTH: Estimate.exact(measures.mean_length(truth)),
     }
-
-
-def _over(figure: Estimate, divisor: float) -> Estimate:
-    return figure._replace(value=figure.value / divisor, low=figure.low / divisor, high=figure.high / divisor)
 
 
 def _coefficients(fitted: Fitted) -> list[Estimate]:

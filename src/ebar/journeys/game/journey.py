@@ -106,7 +106,7 @@ class Played(Learnt):
         found = log_z(draw(Importance(), model, draws, generator=random))[0].estimate
         base: Any = model.base
         volume = base.log_volume
-        return found._replace(value=found.value + volume, low=found.low + volume, high=found.high + volume)
+        return found.mapped(lambda value: value + volume)
 
     def report(self, path: Path | str) -> Path:
         """One page: contours, samples and curves of points in the plane; sheets of samples and ranked images."""

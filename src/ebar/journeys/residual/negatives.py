@@ -86,8 +86,7 @@ class Negatives:
 
     def fetch(self, rows: Int[Tensor, " selected"], *, draws: Int[Tensor, " some"] | None = None) -> Sequences:
         """The draws of some contexts, context-major: all of them, or those of the numbers given."""
-        found = Sequences.join([self._row(row, draws) for row in rows.tolist()])
-        return Sequences(found.tokens[:, : int(found.lengths.max())], found.lengths)
+        return Sequences.join([self._row(row, draws) for row in rows.tolist()]).trimmed()
 
     def one_each(self, draws: Int[Tensor, " rows"]) -> Sequences:
         """One draw of each context, by its number."""

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ebar.backbones.local_xl import LocalBidirectional
+from ebar.backbones.pretrained.reading import positions_in_table
 from ebar.backbones.transformer import BidirectionalTransformer
 from ebar.backbones.xlnet import XlNet
 from ebar.errors import UserError
@@ -112,7 +113,7 @@ class HuggingFaceEncoder(nn.Module):
         self.network = network
         config: Any = network.config
         self.types = int(getattr(config, "type_vocab_size", 0) or 0)
-        self.positions = _positions(network)
+        self.positions = positions_in_table(network)
         self.padding = int(getattr(config, "pad_token_id", None) or 0)
 
     @property
@@ -145,14 +146,6 @@ class HuggingFaceEncoder(nn.Module):
         hidden: Tensor = self.network(input_ids=ids, **options).last_hidden_state
         back = torch.where(steps == last, 0, (steps + 1).clamp(max=length - 1))
         return hidden.gather(1, back[:, :, None].expand(-1, -1, hidden.shape[2]))
-
-
-def _positions(network: nn.Module) -> int | None:
-    """How many tokens it can read; a table of positions with a row for padding, RoBERTa's, counts from the next row."""
-    for name, part in network.named_modules():
-        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
-            return part.num_embeddings - (0 if part.padding_idx is None else part.padding_idx + 1)
-    return None
 
 
 def is_xlnet(network: Any) -> bool:

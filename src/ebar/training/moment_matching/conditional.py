@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from ebar.errors import UserError
-from ebar.estimators.moments import weighted_mean
+from ebar.estimators.moments import feature_means, weighted_mean
 from ebar.features.feature import Features
 from ebar.maths.exponential_family import inverse
 from ebar.maths.jackknife import half_width
@@ -107,7 +107,8 @@ def match_in_contexts(
     ends = _ends(together, coefficients, half_width(moved.T, method.level), ridge, method)
     sizes = effective_sample_size(drawn.values @ coefficients)
     covariance = (moved - moved.mean(0)).T @ (moved - moved.mean(0)) * (max(size - 1, 1) / size)
-    log_z = weighted_mean(torch.zeros(1, size), log_mean_exp(drawn.values @ coefficients)[None], level=method.level)[0]
+    equal = torch.zeros(size, dtype=torch.float64)  # weights of the contexts
+    log_z = weighted_mean(equal[None], log_mean_exp(drawn.values @ coefficients)[None], level=method.level)[0]
     warnings = _warnings(features, drawn.values, data, sizes)
     return Fitted(
         method="newton",
@@ -115,8 +116,8 @@ def match_in_contexts(
         coefficients=coefficients,
         covariance=covariance,
         data_moments=tuple(data.mean(0).tolist()),
-        model_moments=_over_contexts(means, features, method.level),
-        base_moments=_over_contexts(drawn.values.mean(1), features, method.level),
+        model_moments=tuple(feature_means(equal, means, features, method.level)),
+        base_moments=tuple(feature_means(equal, drawn.values.mean(1), features, method.level)),
         distance=float((means - data).mean(0).abs().sum()),
         trace=trace,
         effective_sample_size=float(sizes.sum()),
@@ -190,16 +191,6 @@ def _maximised(
             break
         coefficients, now = coefficients + share * step, ahead
     return coefficients, tuple(trace)
-
-
-def _over_contexts(means: Float[Tensor, "rows features"], features: Features, level: float) -> tuple[Estimate, ...]:
-    """The mean over contexts of each feature's mean within them."""
-    equal = torch.zeros(1, len(means), dtype=torch.float64)
-    return tuple(
-        weighted_mean(equal, column[None], low=float(feature.low), high=float(feature.high), name=feature.name,
-                      level=level)[0]
-        for column, feature in zip(means.unbind(1), features.features, strict=True)
-    )  # fmt: skip
 
 
 def _warnings(
