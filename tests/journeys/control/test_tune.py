@@ -13,30 +13,32 @@ from torch import Generator
 
 from ebar.errors import UserError
 from ebar.journeys.control.controlled import Controlled
+from ebar.journeys.control.distilling import EMPHASIS, TOGETHER, Distillation, distillation, emphasis
+from ebar.journeys.control.pilot import searched_rate
 from ebar.journeys.control.report import MODEL, TARGET, Tuned
 from ebar.journeys.control.teaching import (
     arrived,
-    distillation,
     has_fallen,
     policy_gradient,
-    searched_rate,
     tuning_figures,
 )
 from ebar.journeys.control.tuning import Tuning
 from ebar.maths.enumeration import all_sequences
+from ebar.maths.rows import Place
 from ebar.models.construction import from_pretrained
 from ebar.models.pretrained import Pretrained
 from ebar.objectives import PolicyGradient
 from ebar.store.writing import to_json
+from ebar.together import Parts, Share, sharing
 from ebar.training.players import Learning
 from ebar.training.run import open_run
 from ebar.training.train import History
-from ebar.types import Clock, Estimate, Loss
+from ebar.types import Clock, Estimate, Loss, Sequences
 
 TERMS = ("expression:abc=1", "expression: =0.5")
 QUICK: dict[str, Any] = {
-    "steps": 8, "draws": 64, "learning_rate": 0.02, "warmup": 2, "evaluate_every": 4, "checkpoint_every": 2,
-    "evaluation_draws": 200, "final_draws": 1000, "tolerance": None, "seed": 0,
+    "method": "policy_gradient", "steps": 8, "draws": 64, "learning_rate": 0.02, "warmup": 2, "evaluate_every": 4,
+    "checkpoint_every": 2, "evaluation_draws": 200, "final_draws": 1000, "tolerance": None, "seed": 0,
 }  # fmt: skip
 
 
@@ -280,6 +282,13 @@ def test_q_itself_is_the_best_where_no_step_comes_nearer(
     assert "q itself" in (tmp_path / "report.html").read_text()
 
 
+def test_without_a_method_it_is_distillation_where_something_looks_ahead() -> None:
+    assert Tuning().chosen().method == "distillation"
+    assert Tuning(proposal="model").chosen().method == "policy_gradient"
+    assert Tuning(divergence="reverse_kl").chosen().method == "policy_gradient"
+    assert Tuning(method="both").chosen().method == "both"
+
+
 def test_a_folder_that_was_only_begun_is_free_for_another_configuration(controlled: Controlled, tmp_path: Path) -> None:
     with open_run(tmp_path, config="steps: 9\n", seed=5):
         pass
@@ -369,9 +378,92 @@ def test_arrival_and_fall_by_hand(controlled: Controlled) -> None:
 
 
 def test_a_pilot_finds_a_rate_and_leaves_pi_as_it_was(controlled: Controlled) -> None:
-    policy = controlled.policy(Tuning(**QUICK, lora_rank=None))
+    tuning = Tuning(**{**QUICK, "draws": 64}, lora_rank=None)
+    policy = controlled.policy(tuning)
     before = {name: weight.clone() for name, weight in policy.state_dict().items()}
-    drawn = controlled.scored(200, Generator().manual_seed(2), ahead=controlled.ahead)
+    drawn = controlled.scored(400, Generator().manual_seed(2), ahead=controlled.ahead)
+    made: list[Distillation] = []
+
+    def make() -> Any:
+        objective, source = distillation(controlled.p, policy, tuning, controlled.ahead, drawn, rows=64, seed=3)
+        made.append(objective)
+        return objective, source
+
+    def searched(*rates: float) -> float:
+        return searched_rate(policy, make, drawn, rows=100, seed=0, clip=1.0, rates=rates, steps=6)
+
     # Of these one moves nothing, one a little and one throws π far off.
-    assert searched_rate(policy, drawn, 64, 0, rates=(1e-9, 1e-2, 30.0), steps=6) == 1e-2
+    assert searched(1e-9, 1e-2, 30.0) == 1e-2
+    assert len(made) == 3
     assert all(torch.equal(weight, before[name]) for name, weight in policy.state_dict().items())
+    # What is worse than the best before it is the last that is tried.
+    made.clear()
+    assert searched(100.0, 1e-2, 30.0) == 1e-2
+    assert len(made) == 2
+
+
+def test_own_texts_serve_several_steps_and_are_all_learnt_from(controlled: Controlled) -> None:
+    """A part of a batch learns from its share of them; the shares are all there are, whatever the number of parts."""
+    ahead = controlled.ahead
+    assert ahead is not None
+    drawn = controlled.scored(200, Generator().manual_seed(1), ahead=ahead)
+    policy = controlled.policy(Tuning(**QUICK))
+    objective, batches = distillation(controlled.p, policy, Tuning(**QUICK, own=0.75), ahead, drawn, rows=64, seed=0)
+    assert (objective.own, batches.batch_size) == (48, 16)
+    generator, seen = Generator().manual_seed(0), []
+    for step in range(TOGETHER + 1):
+        parts = Parts(2)
+        for number in range(2):
+            with sharing(Share(Place(8 * number, 8, 16), number, parts)):
+                seen.append(objective._own(8, step, generator)[0])
+        assert int(objective.memory.made) == step - step % TOGETHER
+        if step == TOGETHER - 1:
+            first = Sequences.join(seen)
+            assert torch.equal(first.tokens, objective.memory.tokens)
+            assert torch.equal(first.lengths, objective.memory.lengths)
+    assert {len(one.lengths) for one in seen} == {24}
+    assert not torch.equal(first.tokens, objective.memory.tokens)
+
+
+def test_what_few_reach_counts_for_as_many(controlled: Controlled) -> None:
+    """By hand: of 4 texts all, 2, 1 and none are open; and open is what can still come or fail to."""
+    open = torch.tensor(
+        [[True, True, True, False], [True, True, False, False], [True] + 3 * [False], [True] + 3 * [False]]
+    )
+    counts = [[1.0, 2.0, 4.0, 1.0], [1.0, 2.0, 1.0, 1.0], [1.0] * 4, [1.0] * 4]
+    assert emphasis(open).tolist() == counts
+    assert float(emphasis(torch.arange(1000)[:, None] == 0).max()) == EMPHASIS
+
+
+def test_open_is_where_texts_differ_in_what_is_wanted(controlled_by: Callable[..., Controlled]) -> None:
+    ruled = controlled_by("expression:ab=1")
+    ahead = ruled.ahead
+    assert ahead is not None
+    drawn = ruled.scored(200, Generator().manual_seed(1), ahead=ahead)
+    objective, _ = distillation(ruled.p, ruled.q, Tuning(**QUICK), ahead, drawn, rows=64, seed=0)
+    # Tokens: a, b, ab, blank, c, end. The first has ab at once, the second at its end, the third can have it no more.
+    x = Sequences(torch.tensor([[2, 4, 4, 5], [4, 0, 1, 5], [4, 4, 4, 5]]), torch.tensor([4, 4, 4]))
+    assert objective._open(x).tolist() == [
+        [True, False, False, False], [True, True, True, False], [True, True, True, False]
+    ]  # fmt: skip
+
+
+def test_distillation_killed_amid_its_own_texts_goes_on_to_the_same_pi(
+    controlled: Controlled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"method": "distillation", "steps": 12, "evaluate_every": 6}
+    whole = tune(controlled, tmp_path / "whole", **options)
+    losses, died = Distillation.losses, []
+
+    def dying(self: Distillation, batch: Any, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
+        if clock.step == 5 and not died:
+            died.append(True)
+            raise RuntimeError("killed")
+        return losses(self, batch, clock, generator=generator)
+
+    monkeypatch.setattr(Distillation, "losses", dying)
+    with pytest.raises(RuntimeError, match="killed"):
+        tune(controlled, tmp_path / "parts", **options)
+    resumed = tune(controlled, tmp_path / "parts", **options)
+    assert died
+    assert to_json(resumed.curves) == to_json(whole.curves)

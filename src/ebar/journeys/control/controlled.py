@@ -174,7 +174,7 @@ class Controlled(UnderConstraints):
         Its folder is `tune` in that of the controlled model, unless another is given. A pretrained π is saved in it as
         transformers saves models, low-rank adapters merged; of another model its weights are.
         """
-        tuning = Tuning(**{"seed": self.seed, **options})
+        tuning = Tuning(**{"seed": self.seed, **options}).chosen()
         place = Path(folder) if folder is not None else None if self.folder is None else self.folder / "tune"
         if tuning.proposal == "look_ahead" and self.ahead is None:
             raise UserError(

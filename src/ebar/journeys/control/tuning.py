@@ -28,13 +28,15 @@ from ebar.estimators.exact import device_of
 from ebar.journeys.control import teaching
 from ebar.journeys.control.constraints import Constraints
 from ebar.journeys.control.continuing import save_policy
+from ebar.journeys.control.distilling import Distillation, FreshDraws, distillation
+from ebar.journeys.control.pilot import searched_rate
 from ebar.journeys.control.report import MODEL, TARGET, Tuned, write_tune_page
 from ebar.journeys.train import player_of
 from ebar.maths.randomness import folded
 from ebar.models.tilted import Tilted
 from ebar.objectives import PolicyGradient, Rounds
 from ebar.samplers.guided import Guided
-from ebar.samplers.look_ahead import draw_scored
+from ebar.samplers.look_ahead import ScoredDraws, draw_scored
 from ebar.store.differences import as_yaml
 from ebar.store.writing import from_plain, once, plain, to_json
 from ebar.training.optimisers import Adam, Constant, Cosine
@@ -47,21 +49,22 @@ from ebar.types import Sequences
 
 FLOOR = 0.02  # of the cosine schedule, as a share of the learning rate
 SHOWN = 8  # texts of π
-WAYS = ("policy_gradient", "distillation")
+WAYS = ("distillation", "policy_gradient")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
     """How a model π of its own is made of the controlled one, by policy gradient or by distillation."""
 
-    method: Literal["policy_gradient", "distillation", "both"] = "policy_gradient"
+    method: Literal["policy_gradient", "distillation", "both"] | None = None
     """What π learns from: how draws are weighed, or what draws that look ahead would choose in each place; both: one
-    after the other, and the nearer."""
-    steps: Count = 500
+    after the other, and the nearer. null: distillation where draws look ahead and KL(p‖π) is made small, else policy
+    gradient."""
+    steps: Count = 1000
     """Of the optimiser, at most."""
     tolerance: Amount | None = 0.02
     """It is over once the interval of every moment of π is as near as this to what was asked; null: after all steps."""
-    draws: Count = 128
+    draws: Count = 64
     """In each step."""
     learning_rate: Amount | None = None
     """Of Adam; null: what a pilot finds best among a few."""
@@ -71,7 +74,7 @@ class Tuning:
     """Steps over which the learning rate rises at first."""
     clip: Amount | None = 1.0
     """Largest Euclidean norm of a gradient."""
-    lora_rank: Count | None = 8
+    lora_rank: Count | None = 16
     """Of the low-rank adapters that learn in a pretrained model, whose own weights stay as they are; null: all weights
     learn, as they always do in a model that `ebar train` made."""
     proposal: Literal["look_ahead", "model", "policy"] = "look_ahead"
@@ -84,7 +87,7 @@ class Tuning:
     """What is made small: kl is KL(p‖π), the others are f-DPG's."""
     accumulate: Count = 1
     """Parts a step's draws are cut into, to save memory."""
-    evaluate_every: Count = 50
+    evaluate_every: Count = 100
     """Steps between evaluations of π."""
     evaluation_draws: Annotated[int, at_least(30)] = 1000
     """Of π for its moments and KL(π‖q), and as many of the proposal for KL(p‖π)."""
@@ -97,6 +100,13 @@ class Tuning:
 
     def __post_init__(self) -> None:
         check(self)
+
+    def chosen(self) -> "Tuning":
+        """With a method, where none is said."""
+        if self.method is not None:
+            return self
+        ahead = self.proposal == "look_ahead" and self.divergence == "kl"
+        return replace(self, method="distillation" if ahead else "policy_gradient")
 
 
 def tune(
@@ -130,19 +140,15 @@ def tune(
         judge = Judge(measure, run)
         begun = once(run.folder / "start.json", lambda: plain(judge()[0]))  # π is q
         start: teaching.Figures = from_plain(teaching.Figures, begun)
+        taught = partial(_taught, target, policy, constraints, tuning, ahead, drawn, rows=rows)
         if tuning.learning_rate is None:
-            search = partial(teaching.searched_rate, policy, drawn, min(tuning.draws, rows), folded(seed, "rate"))
+            search = partial(
+                searched_rate, policy, partial(taught, seed=folded(seed, "pilot")), drawn, rows=rows,
+                seed=folded(seed, "rate"), clip=tuning.clip,
+            )  # fmt: skip
             known = once(run.folder / "rate.json", lambda: {"learning_rate": search()})
             tuning = replace(tuning, learning_rate=float(known["learning_rate"]))
-        objective: PolicyGradient | teaching.Distillation
-        batches: Rounds | teaching.FreshDraws
-        if tuning.method == "distillation":
-            objective, batches = teaching.distillation(
-                target, policy, tuning, ahead, drawn, rows=rows, seed=folded(seed, "texts")
-            )
-        else:
-            objective = teaching.policy_gradient(target, policy, constraints, tuning, ahead)
-            batches = Rounds(draws=tuning.draws, steps=tuning.steps)
+        objective, batches = taught(seed=folded(seed, "texts"))
         players = _players(policy, objective, tuning)
         module = players["model"].module
         first = {name: weight.detach().to("cpu", copy=True) for name, weight in module.state_dict().items()}
@@ -192,7 +198,7 @@ def tune(
             curves={name: [one[name] for one in figures.values()] for name in start},
             texts=texts[:SHOWN],
             drawn=f"{len(set(same_draws(drawn.x).tolist())):,} distinct of {len(drawn.log_g):,}",
-            method=tuning.method,
+            method=tuning.method or "",
             learning_rate=tuning.learning_rate,
             stopped=why,
             seconds=judge.seconds,
@@ -243,7 +249,21 @@ class Judge:
         self.run.write("seconds.json", to_json({"seconds": self.seconds}))
 
 
-def _players(policy: nn.Module, objective: PolicyGradient | teaching.Distillation, tuning: Tuning) -> dict[str, Player]:
+Learned = PolicyGradient | Distillation  # what π learns from
+
+
+def _taught(
+    target: Tilted, policy: Any, constraints: Constraints, tuning: Tuning, ahead: Guided | None, drawn: ScoredDraws,
+    *, rows: int, seed: int,
+) -> tuple[Learned, Rounds | FreshDraws]:  # fmt: skip
+    """What π learns from, and in which batches; nothing of it has begun."""
+    if tuning.method == "distillation":
+        return distillation(target, policy, tuning, ahead, drawn, rows=rows, seed=seed)
+    objective = teaching.policy_gradient(target, policy, constraints, tuning, ahead)
+    return objective, Rounds(draws=tuning.draws, steps=tuning.steps)
+
+
+def _players(policy: nn.Module, objective: Learned, tuning: Tuning) -> dict[str, Player]:
     schedule = (
         Constant(warmup=tuning.warmup)
         if tuning.schedule == "constant"
@@ -252,6 +272,4 @@ def _players(policy: nn.Module, objective: PolicyGradient | teaching.Distillatio
     assert tuning.learning_rate is not None
     learner = Learning(policy, keep_mode=True)
     player = player_of(learner, Adam(learning_rate=tuning.learning_rate), schedule, clip=tuning.clip)
-    if isinstance(objective, teaching.Distillation):
-        return {"model": player}
     return {"model": player, "memory": Player(module=objective.memory)}

@@ -135,7 +135,8 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """All figures, as plain JSON; each stage goes on where it was killed."""
     controlled = fitted(cell, folder)
     # All steps, and what is not said stays as it was when the recipes were recorded.
-    tuning = Tuning(seed=cell["seed"], **{"tolerance": None, "replace": False, **cell["tuning"]})
+    earlier = {"method": "policy_gradient", "tolerance": None, "replace": False}
+    tuning = Tuning(seed=cell["seed"], **{**earlier, **cell["tuning"]})
     tuned = controlled.tune(**vars(tuning)).to_dict()
     (constraint,) = controlled.constraints
     found = {

@@ -1,6 +1,6 @@
 """Tuning that arrives: policy gradient and distillation to the same p, on until the moments are there.
 
-A cell is a configuration of `ebar control fit`, and one of `ebar control tune --method both`.
+A cell is a configuration of `ebar control fit`, and one of `ebar control tune` for each method.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ebar.journeys.control.report import TARGET
-from ebar.journeys.control.tuning import Tuning
+from ebar.journeys.control.tuning import WAYS, Tuning
 from ebar.recipes.control.tables import PAPER, PAPER_CONTROL, TOY, about, fitted
 from ebar.recipes.pieces import Caption, Cell, Figure, Figures, Grid, Layout, Points, Recipe, Row
 from ebar.store.writing import plain
@@ -22,9 +22,10 @@ STORIES: dict[str, Any] = {
         "rows": 512,
     },
     "tuning": {
-        "steps": 1200, "draws": 128, "learning_rate": 1e-3, "lora_rank": 16, "own": 0.5, "tolerance": 0.01,
-        "evaluate_every": 100, "evaluation_draws": 1000, "final_draws": 4000, "checkpoint_every": 100,
+        "draws": 64, "learning_rate": 3e-3, "lora_rank": 16, "tolerance": None, "evaluate_every": 200,
+        "evaluation_draws": 1000, "final_draws": 4000, "checkpoint_every": 100,
     },
+    "ways": {"distillation": {"steps": 800}, "policy_gradient": {"steps": 300, "learning_rate": 1e-3}},
 }  # fmt: skip
 SCALES: dict[str, dict[str, Any]] = {
     "demo": {**TOY, "tuning": {**TOY["tuning"], "learning_rate": None, "final_draws": 100}},
@@ -48,18 +49,14 @@ GRID = Grid(
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """Both ways, as plain JSON; each stage goes on where it was killed."""
     controlled = fitted(cell, folder)
-    tuned = controlled.tune(**vars(Tuning(seed=cell["seed"], method="both", **cell["tuning"])))
     (constraint,) = controlled.constraints
-    found = {
-        "feature": constraint.feature.name,
-        "wanted": constraint.moment,
-        "before": tuned.start,
-        "kept": tuned.method,
-        "ways": {
-            name: {**way._asdict(), "moment": way.moments[f"mean of {constraint.feature.name}"]}
-            for name, way in (tuned.ways or {}).items()
-        },
-    }
+    ways = {}
+    for name in WAYS:
+        options = {**cell["tuning"], **cell.get("ways", {}).get(name, {})}
+        tuned = controlled.tune(folder / "run" / name, **vars(Tuning(seed=cell["seed"], method=name, **options)))
+        moment = tuned.way.moments[f"mean of {constraint.feature.name}"]
+        ways[name] = {**tuned.way._asdict(), "moment": moment, "learning_rate": tuned.learning_rate}
+    found = {"feature": constraint.feature.name, "wanted": constraint.moment, "before": tuned.start, "ways": ways}
     return dict(plain(found))
 
 
@@ -67,17 +64,19 @@ def notes(rows: Sequence[Row]) -> list[str]:
     """Whether the better of the two came as near as was asked."""
     said = []
     for case in dict.fromkeys(row.settings["case"] for row in rows):
-        own = [row for row in rows if row.settings["case"] == case]
-        near = min((row for row in own if row.name == TARGET and row.value is not None), key=lambda row: row.value or 0)
-        moments = [row for row in own if row.name == MOMENT and row.settings["method"] == near.settings["method"]]
-        for row in moments:
-            gap = abs((row.value or 0.0) - float(row.settings["wanted"]))
-            holds = "within" if gap <= NEAR else "**not within**"
-            said.append(
-                f"{case}: the nearer of the two is {near.settings['method']}, whose moment is {row.value:.3f}, "
-                f"{holds} {NEAR} of the {row.settings['wanted']} that was asked for."
-            )
+        moments = [row for row in rows if row.settings["case"] == case and row.name == MOMENT and row.value is not None]
+        near = min(moments, key=_gap)
+        holds = "within" if _gap(near) <= NEAR else "**not within**"
+        said.append(
+            f"{case}: the nearer moment of the two is that of {near.settings['method']}, {near.value:.3f}, "
+            f"{holds} {NEAR} of the {near.settings['wanted']} that was asked for."
+        )
     return said
+
+
+def _gap(row: Row) -> float:
+    """Between a moment of π and what was asked."""
+    return abs((row.value or 0.0) - float(row.settings["wanted"]))
 
 
 EACH = {"method": "ways"}

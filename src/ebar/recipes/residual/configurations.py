@@ -104,6 +104,8 @@ def corpus_files(cell: Cell, folder: Path) -> dict[str, Any]:
 
 def path_of(name: str) -> str:
     """A pretrained model by the recipe's name for it; any other name is a folder or a hub's name as it is."""
+    if name == "stories260k":
+        return str(file_of("stories260k/stories260K.bin"))
     if name not in PACKAGES:
         return name
     package, folder, within = PACKAGES[name]
