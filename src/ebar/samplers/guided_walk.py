@@ -128,41 +128,47 @@ def walk_block(
     outlook: Outlook,
     allowed: Outlook | None,
     plain: Bool[Tensor, " rows"] | None,
+    begun: Bool[Tensor, " rows"] | None,
     tally: Tally | None,
     trace: Trace | None,
     generator: Generator,
-) -> tuple[Sequences, Float[Tensor, " rows"], Float[Tensor, " rows"], Float[Tensor, " rows"]]:
-    """Draws, those marked plain from d and the others from g, with log g, log q and log d.
+) -> tuple[Sequences, Float[Tensor, "laws rows"]]:
+    """Draws, those marked plain from d, those marked begun from b and the others from g, with log g, q, d and b.
 
     `allowed` is what is ahead with every finite h replaced by 1, which is what d looks at; None where nothing is
-    forbidden. Rows that have ended are no longer computed.
+    forbidden. b is g without its correction. Without a mark log d and log b are 0. Rows that have ended are no longer
+    computed.
     """
     states = steering.states
     logits, hidden = split(given)
     length, end, rows, device = int(lengths.max()), states.space.end, len(logits), logits.device
     tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
-    log_prob, base_log_prob, log_defence = torch.zeros(3, rows, dtype=logits.dtype, device=device)
+    found_laws = torch.zeros(4, rows, dtype=logits.dtype, device=device)
     alive = torch.arange(rows, device=device)
     for place in range(length):
         if tally is not None:
             tally.add(states, logits, joint, place)
         found = steering.found(None if hidden is None else hidden[:, None], joint[:, None], place)
-        guided, log_probs, _ = steering.guide(logits[:, None], joint[:, None], place, outlook, layout, found)
+        guided, log_probs, log_step = steering.guide(logits[:, None], joint[:, None], place, outlook, layout, found)
+        laws = [guided, log_probs, None, None]
         law = guided
         if plain is not None:
             free = log_probs
             if allowed is not None:
                 free = steering.guide(logits[:, None], joint[:, None], place, allowed, layout)[0]
-            law = torch.where(plain[alive][:, None, None], free, guided)
+            law, laws[2] = torch.where(plain[alive][:, None, None], free, law), free
+        if begun is not None:
+            first = steering.guide(logits[:, None], joint[:, None], place, outlook, layout)[0]
+            law, laws[3] = torch.where(begun[alive][:, None, None], first, law), first
         token = draw_tokens(law[:, 0], generator)
         tokens[alive, place] = token
-        log_prob[alive] += guided[:, 0].gather(1, token[:, None]).squeeze(1)
-        base_log_prob[alive] += log_probs[:, 0].gather(1, token[:, None]).squeeze(1)
-        if plain is not None:
-            log_defence[alive] += free[:, 0].gather(1, token[:, None]).squeeze(1)
+        for number, one in enumerate(laws):
+            if one is not None:
+                found_laws[number, alive] += one[:, 0].gather(1, token[:, None]).squeeze(1)
         if trace is not None:
             drawn = [one[:, 0].gather(1, token[:, None]).squeeze(1) for one in (log_probs, law)]
-            trace.add(alive, hidden, joint, token, drawn[0] - drawn[1], place)
+            log_n = log_step[:, 0] + outlook.here[layout, place, joint]
+            trace.add(alive, hidden, joint, token, drawn[0] - drawn[1], log_n, place)
         if end is not None:
             lengths[alive[token == end]] = place + 1
         over = lengths[alive] == place + 1
@@ -177,4 +183,4 @@ def walk_block(
     width = int(lengths.max()) if rows else 0
     if trace is not None:
         trace.finish(Sequences(tokens[:, :width], lengths))
-    return Sequences(tokens[:, :width], lengths), log_prob, base_log_prob, log_defence
+    return Sequences(tokens[:, :width], lengths), found_laws
