@@ -55,17 +55,21 @@ class Steering:
         return torch.where(matters, self.correction.of(found, tokens), 0.0)
 
     def guide(
-        self,
-        logits: Float[Tensor, "rows length vocabulary"],
-        joint: Int[Tensor, "rows length"],
-        place: int,
-        outlook: Outlook,
-        layout: Int[Tensor, " rows"],
-        found: Float[Tensor, "rows length size_and_one"] | None = None,
+        self, logits: Float[Tensor, "rows length vocabulary"], joint: Int[Tensor, "rows length"], place: int,
+        outlook: Outlook, layout: Int[Tensor, " rows"], found: Float[Tensor, "rows length size_and_one"] | None = None,
     ) -> tuple[
         Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length"]
-    ]:
+    ]:  # fmt: skip
         """log g and log q of the next token, and log N/h; `place` is the one that logits[:, 0] fills."""
+        steered, log_probs = self.steer(logits, joint, place, outlook, layout)
+        guided, log_step = normalised(self.corrected(steered, joint, place, found), log_probs)
+        return guided, log_probs, log_step
+
+    def steer(
+        self, logits: Float[Tensor, "rows length vocabulary"], joint: Int[Tensor, "rows length"], place: int,
+        outlook: Outlook, layout: Int[Tensor, " rows"],
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length vocabulary"]]:  # fmt: skip
+        """log q·h relative to h here, so that a tiny h costs no digits in the model's own precision; and log q."""
         log_probs = torch.log_softmax(logits, -1)
         # A parallel pass over padding may look past the end of the space; nobody reads what it says there.
         last = outlook.here.shape[1] - 1
@@ -74,18 +78,30 @@ class Steering:
         if self.states.end_class is not None:
             ahead[..., self.states.end_class] = outlook.final[joint]
         here = outlook.here[layout[:, None], places, joint]
-        # Relative to h here, so that a tiny h costs no digits in the model's own precision.
         shift = torch.where(here == -math.inf, 0.0, here)[..., None]
-        guided = log_probs + (ahead - shift).to(log_probs.dtype)[..., self.states.class_of]
-        if found is not None and self.correction is not None and self.open is not None:
-            matters = self.open[(places + 1)[:, None], self.states.successor[joint]]
-            if self.states.end_class is not None:
-                matters[..., self.states.end_class] = False
-            c = self.correction.all(found).to(log_probs.dtype)
-            guided = guided + torch.where(matters[..., self.states.class_of], c, 0.0)
-        log_step = torch.logsumexp(guided, -1, keepdim=True)
-        guided = torch.where(log_step == -math.inf, log_probs, guided - log_step)
-        return guided, log_probs, log_step.squeeze(-1)
+        return log_probs + (ahead - shift).to(log_probs.dtype)[..., self.states.class_of], log_probs
+
+    def corrected(
+        self, steered: Float[Tensor, "rows length vocabulary"], joint: Int[Tensor, "rows length"], place: int,
+        found: Float[Tensor, "rows length size_and_one"] | None,
+    ) -> Float[Tensor, "rows length vocabulary"]:  # fmt: skip
+        """log q·h·e^c, where something is open."""
+        if found is None or self.correction is None or self.open is None:
+            return steered
+        read = torch.arange(place + 1, place + 1 + joint.shape[1], device=joint.device).clamp(max=len(self.open) - 1)
+        matters = self.open[read[:, None], self.states.successor[joint]]
+        if self.states.end_class is not None:
+            matters[..., self.states.end_class] = False
+        c = self.correction.all(found).to(steered.dtype)
+        return steered + torch.where(matters[..., self.states.class_of], c, 0.0)
+
+
+def normalised(
+    steered: Float[Tensor, "rows length vocabulary"], log_probs: Float[Tensor, "rows length vocabulary"]
+) -> tuple[Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length"]]:  # fmt: skip
+    """A law of the next token and the log of what it summed to; q where nothing is left."""
+    log_step = torch.logsumexp(steered, -1, keepdim=True)
+    return torch.where(log_step == -math.inf, log_probs, steered - log_step), log_step.squeeze(-1)
 
 
 class Walking:
@@ -149,7 +165,8 @@ def walk_block(
         if tally is not None:
             tally.add(states, logits, joint, place)
         found = steering.found(None if hidden is None else hidden[:, None], joint[:, None], place)
-        guided, log_probs, log_step = steering.guide(logits[:, None], joint[:, None], place, outlook, layout, found)
+        steered, log_probs = steering.steer(logits[:, None], joint[:, None], place, outlook, layout)
+        guided, log_step = normalised(steering.corrected(steered, joint[:, None], place, found), log_probs)
         laws = [guided, log_probs, None, None]
         law = guided
         if plain is not None:
@@ -158,7 +175,7 @@ def walk_block(
                 free = steering.guide(logits[:, None], joint[:, None], place, allowed, layout)[0]
             law, laws[2] = torch.where(plain[alive][:, None, None], free, law), free
         if begun is not None:
-            first = steering.guide(logits[:, None], joint[:, None], place, outlook, layout)[0]
+            first = normalised(steered, log_probs)[0]
             law, laws[3] = torch.where(begun[alive][:, None, None], first, law), first
         token = draw_tokens(law[:, 0], generator)
         tokens[alive, place] = token

@@ -37,7 +37,7 @@ class Learning:
     rounds: Count = 4
     """Of drawing and fitting."""
     draws: Count = 1000
-    """In each round; and as many again to see what the last fit is worth."""
+    """In each round; and half as many to compare the last fit with the rounds before."""
     defence: float = 0.1
     """The share of them that comes from the base."""
     foresight: Share = 0.3
@@ -55,6 +55,8 @@ class Learning:
         if context is not None and context.order is not None:
             raise UserError("Learning to look ahead is for texts that go on from their beginning: learn in 0 rounds.")
         states, open = proposal.states, open_places(proposal, target)
+        # Where automata follow only a part of the energy, what the first proposal foresees leaves out the rest.
+        whole = isinstance(target.energy, Linear) and set(target.energy.features.features) <= set(states.features)
         per_row = max(2, -(-self.draws // context_rows(context)))
         pool: list[Examples] = []
         shown: list[Round] = []
@@ -62,16 +64,16 @@ class Learning:
         for number in range(self.rounds + 1):
             began, trace = time.perf_counter(), None
             if number < self.rounds:
-                # The base itself foresees nothing.
-                trace = Trace(generator, foresight=self.foresight if number or proposal.law is not None else 0.0)
+                trace = Trace(generator, foresight=self.foresight if number or whole else 0.0)
+            size = per_row if number < self.rounds else max(2, per_row // 2)
             walk = candidates[-1].walk(
-                per_row, context, defensive=round(self.defence * per_row), trace=trace, generator=generator
+                size, context, defensive=round(self.defence * size), trace=trace, generator=generator
             )
             with torch.no_grad():
                 log_tilt = -measured_energy(target.energy, walk.x, context).double()
             log_weights = walk.base_log_prob + log_tilt - walk.log_prob
-            sizes = effective_sample_size(log_weights.double().view(context_rows(context), per_row))
-            effective = float(sizes.mean()) / per_row
+            sizes = effective_sample_size(log_weights.double().view(context_rows(context), size))
+            effective = float(sizes.mean()) / size
             if trace is not None:
                 tilts = torch.split(log_tilt, [len(kept.x.lengths) for kept in trace.blocks])
                 pool += [
