@@ -49,19 +49,21 @@ class Case:
     length: int
     draws: int  # of each proposal, over all seeds
     own: int  # of the model itself
-    surrogate: int
+    surrogate: int  # draws that looking ahead without learning is fitted to
+    beginning: int  # the same of what then learns
     rounds: int
     round_draws: int
     rows: int
+    prompt: str = ""
 
 
 STORIES: dict[str, Any] = {
-    "model": "stories", "length": 40, "draws": 6000, "own": 20_000, "surrogate": 4000, "rounds": 4,
-    "round_draws": 2000, "rows": 512,
+    "model": "stories", "length": 40, "draws": 6000, "own": 20_000, "surrogate": 4000, "beginning": 2000,
+    "rounds": 2, "round_draws": 1500, "rows": 512,
 }  # fmt: skip
 SMOLLM2: dict[str, Any] = {
-    "model": "smollm2", "length": 20, "draws": 2100, "own": 20_000, "surrogate": 800, "rounds": 4, "round_draws": 600,
-    "rows": 64,
+    "model": "smollm2", "length": 20, "draws": 2100, "own": 20_000, "surrogate": 800, "beginning": 800, "rounds": 4,
+    "round_draws": 600, "rows": 64, "prompt": "Once upon a time, there was a",
 }  # fmt: skip
 CASES = {
     "stories": Case(term={"rabbit|bunny": 1.0}, **STORIES),
@@ -127,7 +129,9 @@ def ruled(case: Case) -> Any:
         model = ebar.from_pretrained(smollm2(), length=case.length)
     wanted = {ebar.Word(word): share for word, share in case.term.items()}
     few: dict[str, Any] = {"draws": 400, "checks": 300} if case.model == "smollm2" else {}
-    return ebar.control(model, wanted, surrogate_draws=case.surrogate, rows=case.rows, seed=0, **few)
+    return ebar.control(
+        model, wanted, prompt=case.prompt, surrogate_draws=case.surrogate, rows=case.rows, seed=0, **few
+    )
 
 
 def smollm2() -> Path:
@@ -145,7 +149,7 @@ def begins(case: Case, target: Tilted, generator: Generator) -> Guided:
 def learns(case: Case, target: Tilted, generator: Generator) -> Guided:
     """What the rounds have taught."""
     learning = Learning(rounds=case.rounds, draws=case.round_draws)
-    found, rounds = learnt(target, learning=learning, draws=case.surrogate, generator=generator)
+    found, rounds = learnt(target, learning=learning, draws=case.beginning, generator=generator)
     for one in rounds:
         print(f"    {one}", file=sys.stderr)
     return found

@@ -130,7 +130,7 @@ class Plain:
         return self.energy(x, context)  # type: ignore[no-any-return]
 
 
-FEW_ROUNDS = Learning(rounds=1, draws=20, regression=Regression(units=4, epochs=2))
+FEW_ROUNDS = Learning(rounds=1, draws=20, regression=Regression(units=4, steps=4))
 
 
 class World:
@@ -516,7 +516,8 @@ DOES_NOT_MEASURE = {
     # One step at a time is in the model's own mode, as for every stepwise model: whoever measures by steps is above.
     "samplers.guided": "Guided.advance Guided.expected_log_weight Guided.log_ratio_bound Guided.plain Guided.start "
     "Guided.tilted Guided.corrected Guided.masking GuidedState.select",
-    "samplers.guided_walk": "Steering.correct Steering.found Steering.guide walk_block",
+    "samplers.guided_walk": "Steering.correct Steering.corrected Steering.found Steering.guide Steering.steer "
+    "normalised walk_block",
     "samplers.masked": "Masked.advance Masked.expected_log_weight Masked.start MaskedState.select",
     # What is learnt has no dropout; what it learns from was measured on the way.
     "samplers.correction": "Correction.all Correction.forward Correction.of Correction.standardise Examples.join "
@@ -560,7 +561,7 @@ def seen(w: World) -> Any:
 def rounds_of(learnt: tuple[Guided, list[Any]]) -> list[Any]:
     """What each round has shown but the time it took, and where the best proposal goes."""
     proposal, rounds = learnt
-    return [[one.effective, one.gained] for one in rounds] + ahead(proposal)
+    return [one.effective for one in rounds] + ahead(proposal)
 
 
 def ahead(proposal: Guided) -> list[Tensor]:

@@ -20,6 +20,7 @@ from ebar.samplers.guided_walk import Steering, Walk, Walking, walk_block
 from ebar.samplers.surrogate import Law, Tally, log_expected_weights, log_largest_ratio
 from ebar.types import Context, Sequences, Stepwise, context_rows, room
 
+BEGUN = 0.2  # of a defended proposal that has a correction: the share that goes without it
 STEP = 2**23  # logits of one step at most: a large vocabulary comes with a large cache for each row
 
 
@@ -224,6 +225,9 @@ class Guided(Walking):
         The first `defensive` of them come from d: the base, less what would break a coefficient of −∞. Then `log_prob`
         is that of the mixture α·d + (1 − α)·g, α = defensive/n. As d ≥ q wherever P > 0, no weight P/(α·d + (1 − α)·g)
         exceeds e^(max −E)/α, whatever the surrogate has missed. Hesterberg 1995; Owen and Zhou 2000.
+
+        Of those that then come from g, where it has a correction of something foreseen, a share β comes from g without it, b, and g in the
+        mixture becomes β·b + (1 − β)·g. A correction errs rarely and far, and never where b does.
         """
         gaps, outlook = self._ahead(context)
         allowed = self._allowed_in(outlook)
@@ -234,34 +238,29 @@ class Guided(Walking):
             device = split(first)[0].device
             most = room(self.space.after(context), context, rows, device)
             condition = torch.arange(rows, device=device).repeat_interleave(n)
-            plain = (torch.arange(n, device=device) < defensive).repeat(rows)
+            foresaw = self.correction is not None and self.law is not None
+            begun = round(BEGUN * (n - defensive)) if defensive and foresaw else 0
+            number = torch.arange(n, device=device)
+            plain, as_begun = (number < defensive).repeat(rows), (number >= n - begun).repeat(rows)
             size = max(1, min(BLOCK, STEP // self.space.vocabulary))
-            parts = [
-                walk_block(
-                    self.steering,
-                    first[some],
-                    stepper_of(self.base, state.select(some))
-                    if showing is None
-                    else showing.stepper(state.select(some)),
-                    gaps.start[some],
-                    gaps.layout[some],
-                    most[some],
-                    outlook,
-                    allowed,
-                    own if defensive else None,
-                    tally,
-                    trace,
-                    generator,
-                )
-                for some, own in zip(torch.split(condition, size), torch.split(plain, size), strict=True)
-            ]
+            parts = []
+            for some in torch.split(torch.arange(rows * n, device=device), size):
+                read = condition[some]
+                own = state.select(read)
+                stepper = stepper_of(self.base, own) if showing is None else showing.stepper(own)
+                parts.append(
+                    walk_block(
+                        self.steering, first[read], stepper, gaps.start[read], gaps.layout[read], most[read], outlook,
+                        allowed, plain[some] if defensive else None, as_begun[some] if begun else None, tally, trace,
+                        generator,
+                    )
+                )  # fmt: skip
         x = Sequences.join([part[0] for part in parts])
-        log_prob, base_log_prob = (torch.cat([part[1] for part in parts]), torch.cat([part[2] for part in parts]))
-        log_defence = torch.cat([part[3] for part in parts])
+        log_prob, base_log_prob, log_defence, log_begun = torch.cat([part[1] for part in parts], 1)
+        if begun:
+            log_prob = _mixed(log_begun, log_prob, begun / (n - defensive))
         if defensive:
-            share = defensive / n
-            log_rest = math.log1p(-share) if share < 1 else -math.inf
-            log_prob = torch.logaddexp(log_defence + math.log(share), log_prob + log_rest)
+            log_prob = _mixed(log_defence, log_prob, defensive / n)
         return Walk(x, log_prob, base_log_prob)
 
     def _allowed_in(self, outlook: Outlook) -> Outlook | None:
@@ -285,3 +284,11 @@ class Guided(Walking):
             return None  # made for gaps, and it is not said for which; or no bound is known
         followed = log_largest_ratio(self.states, self.log_ahead, self.log_final, self.states.scores(target.energy))
         return None if followed == math.inf else followed + self.states.others_bound(target.energy)
+
+
+def _mixed(
+    log_first: Float[Tensor, " batch"], log_second: Float[Tensor, " batch"], share: float
+) -> Float[Tensor, " batch"]:  # fmt: skip
+    """log of share·first + (1 − share)·second."""
+    log_rest = math.log1p(-share) if share < 1 else -math.inf
+    return torch.logaddexp(log_first + math.log(share), log_second + log_rest)

@@ -55,17 +55,21 @@ class Steering:
         return torch.where(matters, self.correction.of(found, tokens), 0.0)
 
     def guide(
-        self,
-        logits: Float[Tensor, "rows length vocabulary"],
-        joint: Int[Tensor, "rows length"],
-        place: int,
-        outlook: Outlook,
-        layout: Int[Tensor, " rows"],
-        found: Float[Tensor, "rows length size_and_one"] | None = None,
+        self, logits: Float[Tensor, "rows length vocabulary"], joint: Int[Tensor, "rows length"], place: int,
+        outlook: Outlook, layout: Int[Tensor, " rows"], found: Float[Tensor, "rows length size_and_one"] | None = None,
     ) -> tuple[
         Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length"]
-    ]:
+    ]:  # fmt: skip
         """log g and log q of the next token, and log N/h; `place` is the one that logits[:, 0] fills."""
+        steered, log_probs = self.steer(logits, joint, place, outlook, layout)
+        guided, log_step = normalised(self.corrected(steered, joint, place, found), log_probs)
+        return guided, log_probs, log_step
+
+    def steer(
+        self, logits: Float[Tensor, "rows length vocabulary"], joint: Int[Tensor, "rows length"], place: int,
+        outlook: Outlook, layout: Int[Tensor, " rows"],
+    ) -> tuple[Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length vocabulary"]]:  # fmt: skip
+        """log q·h relative to h here, so that a tiny h costs no digits in the model's own precision; and log q."""
         log_probs = torch.log_softmax(logits, -1)
         # A parallel pass over padding may look past the end of the space; nobody reads what it says there.
         last = outlook.here.shape[1] - 1
@@ -74,18 +78,30 @@ class Steering:
         if self.states.end_class is not None:
             ahead[..., self.states.end_class] = outlook.final[joint]
         here = outlook.here[layout[:, None], places, joint]
-        # Relative to h here, so that a tiny h costs no digits in the model's own precision.
         shift = torch.where(here == -math.inf, 0.0, here)[..., None]
-        guided = log_probs + (ahead - shift).to(log_probs.dtype)[..., self.states.class_of]
-        if found is not None and self.correction is not None and self.open is not None:
-            matters = self.open[(places + 1)[:, None], self.states.successor[joint]]
-            if self.states.end_class is not None:
-                matters[..., self.states.end_class] = False
-            c = self.correction.all(found).to(log_probs.dtype)
-            guided = guided + torch.where(matters[..., self.states.class_of], c, 0.0)
-        log_step = torch.logsumexp(guided, -1, keepdim=True)
-        guided = torch.where(log_step == -math.inf, log_probs, guided - log_step)
-        return guided, log_probs, log_step.squeeze(-1)
+        return log_probs + (ahead - shift).to(log_probs.dtype)[..., self.states.class_of], log_probs
+
+    def corrected(
+        self, steered: Float[Tensor, "rows length vocabulary"], joint: Int[Tensor, "rows length"], place: int,
+        found: Float[Tensor, "rows length size_and_one"] | None,
+    ) -> Float[Tensor, "rows length vocabulary"]:  # fmt: skip
+        """log q·h·e^c, where something is open."""
+        if found is None or self.correction is None or self.open is None:
+            return steered
+        read = torch.arange(place + 1, place + 1 + joint.shape[1], device=joint.device).clamp(max=len(self.open) - 1)
+        matters = self.open[read[:, None], self.states.successor[joint]]
+        if self.states.end_class is not None:
+            matters[..., self.states.end_class] = False
+        c = self.correction.all(found).to(steered.dtype)
+        return steered + torch.where(matters[..., self.states.class_of], c, 0.0)
+
+
+def normalised(
+    steered: Float[Tensor, "rows length vocabulary"], log_probs: Float[Tensor, "rows length vocabulary"]
+) -> tuple[Float[Tensor, "rows length vocabulary"], Float[Tensor, "rows length"]]:  # fmt: skip
+    """A law of the next token and the log of what it summed to; q where nothing is left."""
+    log_step = torch.logsumexp(steered, -1, keepdim=True)
+    return torch.where(log_step == -math.inf, log_probs, steered - log_step), log_step.squeeze(-1)
 
 
 class Walking:
@@ -128,41 +144,48 @@ def walk_block(
     outlook: Outlook,
     allowed: Outlook | None,
     plain: Bool[Tensor, " rows"] | None,
+    begun: Bool[Tensor, " rows"] | None,
     tally: Tally | None,
     trace: Trace | None,
     generator: Generator,
-) -> tuple[Sequences, Float[Tensor, " rows"], Float[Tensor, " rows"], Float[Tensor, " rows"]]:
-    """Draws, those marked plain from d and the others from g, with log g, log q and log d.
+) -> tuple[Sequences, Float[Tensor, "laws rows"]]:
+    """Draws, those marked plain from d, those marked begun from b and the others from g, with log g, q, d and b.
 
     `allowed` is what is ahead with every finite h replaced by 1, which is what d looks at; None where nothing is
-    forbidden. Rows that have ended are no longer computed.
+    forbidden. b is g without its correction. Without a mark log d and log b are 0. Rows that have ended are no longer
+    computed.
     """
     states = steering.states
     logits, hidden = split(given)
     length, end, rows, device = int(lengths.max()), states.space.end, len(logits), logits.device
     tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
-    log_prob, base_log_prob, log_defence = torch.zeros(3, rows, dtype=logits.dtype, device=device)
+    found_laws = torch.zeros(4, rows, dtype=logits.dtype, device=device)
     alive = torch.arange(rows, device=device)
     for place in range(length):
         if tally is not None:
             tally.add(states, logits, joint, place)
         found = steering.found(None if hidden is None else hidden[:, None], joint[:, None], place)
-        guided, log_probs, _ = steering.guide(logits[:, None], joint[:, None], place, outlook, layout, found)
+        steered, log_probs = steering.steer(logits[:, None], joint[:, None], place, outlook, layout)
+        guided, log_step = normalised(steering.corrected(steered, joint[:, None], place, found), log_probs)
+        laws = [guided, log_probs, None, None]
         law = guided
         if plain is not None:
             free = log_probs
             if allowed is not None:
                 free = steering.guide(logits[:, None], joint[:, None], place, allowed, layout)[0]
-            law = torch.where(plain[alive][:, None, None], free, guided)
+            law, laws[2] = torch.where(plain[alive][:, None, None], free, law), free
+        if begun is not None:
+            first = normalised(steered, log_probs)[0]
+            law, laws[3] = torch.where(begun[alive][:, None, None], first, law), first
         token = draw_tokens(law[:, 0], generator)
         tokens[alive, place] = token
-        log_prob[alive] += guided[:, 0].gather(1, token[:, None]).squeeze(1)
-        base_log_prob[alive] += log_probs[:, 0].gather(1, token[:, None]).squeeze(1)
-        if plain is not None:
-            log_defence[alive] += free[:, 0].gather(1, token[:, None]).squeeze(1)
+        for number, one in enumerate(laws):
+            if one is not None:
+                found_laws[number, alive] += one[:, 0].gather(1, token[:, None]).squeeze(1)
         if trace is not None:
             drawn = [one[:, 0].gather(1, token[:, None]).squeeze(1) for one in (log_probs, law)]
-            trace.add(alive, hidden, joint, token, drawn[0] - drawn[1], place)
+            log_n = log_step[:, 0] + outlook.here[layout, place, joint]
+            trace.add(alive, hidden, joint, token, drawn[0] - drawn[1], log_n, place)
         if end is not None:
             lengths[alive[token == end]] = place + 1
         over = lengths[alive] == place + 1
@@ -177,4 +200,4 @@ def walk_block(
     width = int(lengths.max()) if rows else 0
     if trace is not None:
         trace.finish(Sequences(tokens[:, :width], lengths))
-    return Sequences(tokens[:, :width], lengths), log_prob, base_log_prob, log_defence
+    return Sequences(tokens[:, :width], lengths), found_laws

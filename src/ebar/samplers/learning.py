@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool
 from torch import Generator, Tensor
 
-from ebar.bounds import Count, check
+from ebar.bounds import Count, Share, check
 from ebar.energies.linear import Linear
 from ebar.errors import UserError
 from ebar.maths.log_space import effective_sample_size
@@ -28,7 +28,6 @@ class Round(NamedTuple):
 
     effective: float  # samples per draw, on this round's draws
     seconds: float  # of drawing, and of learning from the draws
-    gained: float  # what the fit gained on texts held out from it, in its own loss; 0: nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +37,12 @@ class Learning:
     rounds: Count = 4
     """Of drawing and fitting."""
     draws: Count = 1000
-    """In each round; and as many again to see what the last fit is worth."""
+    """In each round; and half as many to compare the last fit with the rounds before."""
     defence: float = 0.1
     """The share of them that comes from the base."""
+    foresight: Share = 0.3
+    """How much of each next step is taken from what the proposal foresaw there, in what c is fitted to; the rest is
+    what became of the text. At 0 draws were worth half as much after as many rounds."""
     regression: Regression = field(default_factory=Regression)
 
     def __post_init__(self) -> None:
@@ -53,31 +55,35 @@ class Learning:
         if context is not None and context.order is not None:
             raise UserError("Learning to look ahead is for texts that go on from their beginning: learn in 0 rounds.")
         states, open = proposal.states, open_places(proposal, target)
+        # Where automata follow only a part of the energy, what the first proposal foresees leaves out the rest.
+        whole = isinstance(target.energy, Linear) and set(target.energy.features.features) <= set(states.features)
         per_row = max(2, -(-self.draws // context_rows(context)))
         pool: list[Examples] = []
         shown: list[Round] = []
         candidates = [proposal]
         for number in range(self.rounds + 1):
-            began, trace = time.perf_counter(), Trace(generator)
+            began, trace = time.perf_counter(), None
+            if number < self.rounds:
+                trace = Trace(generator, foresight=self.foresight if number or whole else 0.0)
+            size = per_row if number < self.rounds else max(2, per_row // 2)
             walk = candidates[-1].walk(
-                per_row, context, defensive=round(self.defence * per_row), trace=trace, generator=generator
+                size, context, defensive=round(self.defence * size), trace=trace, generator=generator
             )
             with torch.no_grad():
                 log_tilt = -measured_energy(target.energy, walk.x, context).double()
             log_weights = walk.base_log_prob + log_tilt - walk.log_prob
-            sizes = effective_sample_size(log_weights.double().view(context_rows(context), per_row))
-            effective = float(sizes.mean()) / per_row
-            gained = 0.0
-            if number < self.rounds:
+            sizes = effective_sample_size(log_weights.double().view(context_rows(context), size))
+            effective = float(sizes.mean()) / size
+            if trace is not None:
                 tilts = torch.split(log_tilt, [len(kept.x.lengths) for kept in trace.blocks])
                 pool += [
                     kept.examples(states, proposal.log_ahead, open, tilt)
                     for kept, tilt in zip(trace.blocks, tilts, strict=True)
                 ]
                 correction = self._correction(proposal, trace.blocks[0].hidden.shape[1], generator)
-                gained = float(self.regression.fit(correction, Examples.join(pool), generator=generator))
+                self.regression.fit(correction, Examples.join(pool), generator=generator)
                 candidates.append(proposal.corrected(correction.requires_grad_(False), open))
-            shown.append(Round(effective, time.perf_counter() - began, gained))
+            shown.append(Round(effective, time.perf_counter() - began))
         best = max(range(len(shown)), key=lambda number: shown[number].effective)
         return candidates[best], shown
 
