@@ -1,4 +1,4 @@
-"""Intervals from draws that look ahead by what was learnt cover, whatever it was: learnt, random, overfitted, adverse."""
+"""Intervals of draws that look ahead by what was learnt cover, were it random, overfitted or adverse."""
 
 from typing import NamedTuple
 

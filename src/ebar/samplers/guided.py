@@ -226,8 +226,9 @@ class Guided(Walking):
         is that of the mixture α·d + (1 − α)·g, α = defensive/n. As d ≥ q wherever P > 0, no weight P/(α·d + (1 − α)·g)
         exceeds e^(max −E)/α, whatever the surrogate has missed. Hesterberg 1995; Owen and Zhou 2000.
 
-        Of those that then come from g, where it has a correction of something foreseen, a share β comes from g without it, b, and g in the
-        mixture becomes β·b + (1 − β)·g. A correction errs rarely and far, and never where b does.
+        Of those that then come from g, where it corrects something foreseen, a share β comes from b, which is g without
+        its correction, and g in the mixture becomes β·b + (1 − β)·g. A correction errs rarely but far, and where it
+        does b does not.
         """
         gaps, outlook = self._ahead(context)
         allowed = self._allowed_in(outlook)
