@@ -180,7 +180,7 @@ def drawn(case: Case, target: Tilted, make: Make | None, seed: int) -> dict[str,
 
 def pooled(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """Effective samples per draw over all seeds, with an interval by the bootstrap, and log Z."""
-    weights = torch.tensor([one for part in parts for one in part["log_weights"]], dtype=torch.float64)
+    weights = _tensor([one for part in parts for one in part["log_weights"]])
     chosen = torch.randint(len(weights), (BOOTSTRAP, len(weights)), generator=Generator().manual_seed(0))
     sizes = torch.cat([effective_sample_size(weights[some]) for some in torch.split(chosen, 100)]) / len(weights)
     low, high = torch.quantile(sizes, torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
@@ -216,12 +216,13 @@ def log_mean(log_weights: list[float]) -> float:
 
 def relative_error(log_weights: list[float]) -> float:
     """The standard error of log Ẑ: that of the mean weight, relative to it."""
-    weights: Tensor = (_tensor(log_weights) - max(log_weights)).exp()
+    known = _tensor(log_weights)
+    weights: Tensor = (known - known.max()).exp()
     return float(weights.std() / weights.mean() / math.sqrt(len(weights)))
 
 
 def _tensor(values: list[float]) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
+    return torch.tensor([float(value) for value in values], dtype=torch.float64)  # −inf is kept as a word
 
 
 if __name__ == "__main__":
