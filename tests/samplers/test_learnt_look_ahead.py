@@ -201,8 +201,8 @@ def test_what_is_foreseen_and_what_came_are_mixed_as_worked_out_by_hand(generato
     trace = Trace(generator, foresight=0.25)
     row, ratios, ns = torch.zeros(1, dtype=torch.long), [7.0, 2.0, 0.5], [9.0, 3.0, 5.0]
     for place in range(3):
-        figures = (torch.tensor([one[place]]).log() for one in (ratios, ns))
-        trace.add(row, torch.zeros(1, 4), row, row, *figures, place)
+        ratio, n = (torch.tensor([one[place]]).log() for one in (ratios, ns))
+        trace.add(row, torch.zeros(1, 4), row, row, ratio, n, place)
     trace.finish(Sequences(torch.zeros(1, 3, dtype=torch.long), torch.tensor([3])))
     (kept,) = trace.blocks
     last = 0.25 * 5  # after the second token; then 0.75·½·e^−E

@@ -53,10 +53,10 @@ def proposals(target: Tilted, generator: Generator) -> dict[str, Guided]:
 @pytest.mark.parametrize("kind", ["learnt", "random", "overfitted", "adverse"])
 def test_intervals_cover_or_warn(kind: str) -> None:
     generator = Generator().manual_seed(12)
-    target = Tilted(network(ENDED), two_motifs(ENDED))
+    energy = two_motifs(ENDED)
+    target, feature = Tilted(network(ENDED), energy), energy.features
     x = whole_space(ENDED)
     score = target.log_score(x).detach().double()
-    feature = target.energy.features
     truths = [float(score.logsumexp(0)), float((torch.softmax(score, 0) * feature(x)[:, 0]).sum())]
     proposal = proposals(target, generator)[kind]
     counts = [Count(0, 0), Count(0, 0)]
