@@ -90,10 +90,10 @@ def of_language_model(cell: Cell, folder: Path) -> dict[str, Any]:
     drawn = ruled.draw(cell["draws"], generator=generator)
     checked = ruled.check(drawn)
     whole = ruled.text(drawn.x.select(drawn.log_weights > -torch.inf))
-    valid = sum(is_valid(text, cell["schema"]) for text in whole)
+    valid, count = float(sum(is_valid(text, cell["schema"]) for text in whole)), float(len(whole))
     return {
         **{name: checked[key] for name, key in OF_CHECK.items()},
-        VALID: Estimate(valid / len(whole), *wilson(valid, len(whole)), len(whole)),
+        VALID: Estimate(valid / count, *wilson(valid, count), count),
         "texts": {
             text: is_valid(text, cell["schema"]) for text in ruled.texts(drawn, cell["shown"], generator=generator)
         },
