@@ -126,8 +126,7 @@ def figures_of(drawn: Drawn) -> dict[str, Any]:
         of_text[drawn.texts[place]] = of_text.get(drawn.texts[place], 0.0) + float(shares[place])
     nats = sum(float(shares[place]) * -drawn.log_q[place] for place in found)
     tokens = sum(float(shares[place]) * drawn.tokens[place] for place in found)
-    runs = torch.tensor([drawn.runs], dtype=torch.float64)
-    log_z = log_mean(weights[None]) if drawn.runs is None else from_batches(runs)
+    log_z = log_mean(weights[None]) if drawn.runs is None else from_batches(torch.tensor([drawn.runs]).double())
     return {
         **figures, "distinct": len(of_text), "effective": float(effective_sample_size(weights)),
         "effective_distinct": 1 / sum(share**2 for share in of_text.values()),

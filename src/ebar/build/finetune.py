@@ -148,12 +148,12 @@ def scores_by(run: Finetuned, label: str | None = None) -> Callable[[list[str]],
     """Texts → the probability that a run of one task gives to a label; where that is regression, the number itself."""
     data = run.data
     if data.task not in ("classification", "regression"):
-        raise UserError(f"A reward is a number for each text, and {run.folder} is a run of {data.task}.")
+        raise UserError(f"A reward is a number for each text, and this is a run of {data.task}.")
     if data.task == "classification" and label not in data.names:
         example, known = f"{run.folder}:{data.names[0]}", ", ".join(data.names)
         raise UserError(f"The classifier {run.folder} needs one of its labels, as in {example}: it has {known}.")
     if data.task == "regression" and label is not None:
-        raise UserError(f"{run.folder} gives a number, not labels: leave out {label!r}.")
+        raise UserError(f"A run of regression gives a number and has no labels: leave out {label!r}.")
 
     def scores(texts: list[str]) -> list[float]:
         said = run.predict(texts)
