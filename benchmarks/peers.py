@@ -3,7 +3,8 @@
 The language model writes texts of at most 20 tokens, the end included; each must have "castle" or "dragon" as a word.
 A forward pass is one context for which the network computes what comes next: a batch of 64 contexts counts 64, however
 long they are and whatever is cached. Fitting a surrogate and learning to look ahead count too; what a library keeps and
-need not compute again does not. The methods, in `peers_methods.py`, have the same passes to use up.
+need not compute again does not. The methods, in `peers_methods.py`, have the same passes to use up; those
+whose passes are quick, as they keep keys and values, have a second, larger number of them too.
 
 Of each: the share of drawn texts that have the word, how many distinct ones, their effective size (of distinct texts,
 too), log Z with a 95 % interval (over draws, or over runs), the perplexity of the found texts under the model, seconds
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peers_methods import LENGTH, METHODS, WHOLE_WORD, WORDS, Budget, Drawn, Method, NotInstalledError
+from peers_methods import LENGTH, METHODS, SLOW, WHOLE_WORD, WORDS, Budget, Drawn, Method, NotInstalledError
 from torch import Generator
 
 import ebar
@@ -49,32 +50,45 @@ def main(argv: list[str] | None = None) -> int:
     """Run each method that is not kept yet, and print what it found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passes", type=int, default=5000, help="forward passes of each method")
+    parser.add_argument(
+        "--more", type=int, default=20_000, help="and of those whose passes are quick, so many; 0: none"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cache", type=Path, default=Path(".cache/benchmarks/peers"), help="where parts are kept")
     parser.add_argument("--record", action="store_true", help=f"write {RECORD.name} and its page, too")
     parser.add_argument("--json", action="store_true", help="print one JSON object on the last line")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
-    folder = options.cache / f"{options.passes}-{options.seed}"
-    folder.mkdir(parents=True, exist_ok=True)
-    figures, left_out = {}, {}
-    for name, method in METHODS.items():
-        path = folder / f"{re.sub('[^a-z0-9]+', '-', name)}.json"
-        try:
-            figures[name] = once(path, partial(measured, method, options.passes, options.seed))
-        except NotInstalledError as missing:
-            left_out[name] = str(missing)
-            continue
-        print(f"{name}: {figures[name]}", file=sys.stderr)
+    with_more = {name: METHODS[name] for name in METHODS if name not in SLOW} if options.more else {}
     found = {
-        "command": f"python benchmarks/peers.py --passes {options.passes} --seed {options.seed} --record",
-        "seed": options.seed, "passes": options.passes, "methods": figures, "left_out": left_out,
+        "command": f"python benchmarks/peers.py --passes {options.passes} --more {options.more} --seed {options.seed}",
+        "seed": options.seed,
+        "budgets": {
+            passes: budget_of(methods, passes, options.seed, options.cache)
+            for passes, methods in ((options.passes, METHODS), (options.more, with_more)) if methods
+        },
     }  # fmt: skip
     if options.record:
         RECORD.write_bytes(to_json(found, indent=1) + b"\n")
         RECORD.with_suffix(".md").write_text(page(found), encoding="utf-8")
     print(json.dumps(found) if options.json else page(found))
     return 0
+
+
+def budget_of(methods: Mapping[str, Method], passes: int, seed: int, cache: Path) -> dict[str, Any]:
+    """What each method finds with so many passes, and why some are left out."""
+    folder = cache / f"{passes}-{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    figures, left_out = {}, {}
+    for name, method in methods.items():
+        path = folder / f"{re.sub('[^a-z0-9]+', '-', name)}.json"
+        try:
+            figures[name] = once(path, partial(measured, method, passes, seed))
+        except NotInstalledError as missing:
+            left_out[name] = str(missing)
+            continue
+        print(f"{name}: {figures[name]}", file=sys.stderr)
+    return {"methods": figures, "left_out": left_out}
 
 
 def measured(method: Method, passes: int, seed: int) -> dict[str, Any]:
@@ -135,46 +149,48 @@ def figures_of(drawn: Drawn) -> dict[str, Any]:
     }  # fmt: skip
 
 
+HEADER = (
+    "method", "texts drawn", "with the word", "distinct", "effective size", "… of distinct texts", "log Z",
+    "perplexity", "processor seconds",
+)  # fmt: skip
+
+
 def page(found: Mapping[str, Any]) -> str:
-    """The figures as a table in Markdown."""
-    methods: Mapping[str, Mapping[str, Any]] = found["methods"]
-    header = (
-        "method", "texts drawn", "with the word", "distinct", "effective size", "… of distinct texts", "log Z",
-        "perplexity", "processor seconds",
-    )  # fmt: skip
-    rows = [header, ("---",) * len(header)]
-    warnings = []
-    for name, one in methods.items():
-        estimate = one["log_z"]
-        if estimate and estimate["warning"]:
-            warnings.append(f"- {name}, log Z: {estimate['warning']}.")
-        rows.append(
-            (
-                name, f"{one['drawn']:,}", f"{one['success']:.1%}", str(one["distinct"]), f"{one['effective']:.1f}",
-                f"{one['effective_distinct']:.1f}", "nothing found" if estimate is None else _interval(estimate),
-                "–" if one["perplexity"] is None else f"{one['perplexity']:.1f}", f"{one['processor_seconds']:.0f}",
-            )
-        )  # fmt: skip
-    first = next(iter(methods.values()))
-    versions = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
-    seconds = sum(one["seconds"] for one in methods.values())
-    return "\n".join(
-        [
-            f"# A word in every text, {found['passes']:,} forward passes each",
+    """The figures as tables in Markdown, one for each number of passes."""
+    runs = [one for budget in found["budgets"].values() for one in budget["methods"].values()]
+    versions = ", ".join(f"{name} {version}" for name, version in runs[0]["versions"].items())
+    seconds = sum(one["seconds"] for one in runs)
+    lines = [
+        "# A word in every text, as many forward passes each",
+        "",
+        f"`{found['command']} --record`, commit `{str(runs[0]['commit'])[:12]}`; {versions}; one thread, "
+        f"{seconds:,.0f} s by the clock. Each text of at most {LENGTH} tokens of SmolLM2-135M must have one of the words "
+        f"{WORDS.replace('|', ', ')}. Intervals of log Z are at 95 %, over draws; of genlm-control over runs.",
+        "",
+    ]
+    for passes, budget in found["budgets"].items():
+        rows = [_cells(name, one) for name, one in budget["methods"].items()]
+        warned = {name: one["log_z"]["warning"] for name, one in budget["methods"].items() if one["log_z"]}
+        lines += [
+            f"## {int(passes):,} passes",
             "",
-            f"`{found['command']}`, seed {found['seed']}, commit `{str(first['commit'])[:12]}`; {versions}; one "
-            f"thread, {seconds:,.0f} s by the clock. Each text of at most {LENGTH} tokens of SmolLM2-135M must have "
-            f"one of the words {WORDS.replace('|', ', ')}.",
+            *("| " + " | ".join(row) + " |" for row in (HEADER, ["---"] * len(HEADER), *rows)),
             "",
-            *("| " + " | ".join(row) + " |" for row in rows),
-            "",
-            "Intervals of log Z are at 95 %, over draws; of genlm-control over runs.",
-            "",
-            *warnings,
-            *(f"- {name} is left out: {reason}" for name, reason in found["left_out"].items()),
+            *(f"- {name}, log Z: {warning}." for name, warning in warned.items() if warning),
+            *(f"- {name} is left out: {reason}" for name, reason in budget["left_out"].items()),
             "",
         ]
-    )
+    return "\n".join(lines)
+
+
+def _cells(name: str, one: Mapping[str, Any]) -> list[str]:
+    estimate, perplexity = one["log_z"], one["perplexity"]
+    sizes = (f"{one[size]:.1f}" for size in ("effective", "effective_distinct"))
+    return [
+        name, f"{one['drawn']:,}", f"{one['success']:.1%}", str(one["distinct"]), *sizes,
+        "nothing found" if estimate is None else _interval(estimate),
+        "–" if perplexity is None else f"{perplexity:.1f}", f"{one['processor_seconds']:.0f}",
+    ]  # fmt: skip
 
 
 def _interval(estimate: Mapping[str, Any]) -> str:

@@ -32,6 +32,7 @@ WHOLE_WORD = re.compile(rf"(?<![A-Za-z0-9_])(?:{WORDS})(?![A-Za-z0-9_])")
 SURROGATE = 0.15  # of the passes, to fit the surrogate of look-ahead
 LEARNING, ROUNDS = 0.45, 3  # of the passes, and in how many rounds
 DEFENCE = 0.1  # of the draws
+PARTICLES = (8, 32, 128)
 
 
 @dataclass
@@ -233,12 +234,11 @@ def spelt(context: list[bytes]) -> str:
     return b"".join(context).decode("utf-8", errors="replace")
 
 
+SLOW = tuple(f"genlm-control, {particles} particles" for particles in PARTICLES)  # they read a text whole each time
 METHODS: dict[str, Method] = {
     "ebar, look-ahead": look_ahead,
     "ebar, look-ahead that learns": learnt_look_ahead,
     "masking": masked,
     "masking that knows the length": masked_in_time,
-    "genlm-control, 8 particles": genlm(8),
-    "genlm-control, 32 particles": genlm(32),
-    "genlm-control, 128 particles": genlm(128),
+    **{f"genlm-control, {particles} particles": genlm(particles) for particles in PARTICLES},
 }
