@@ -164,8 +164,8 @@ def page(found: Mapping[str, Any]) -> str:
         "# A word in every text, as many forward passes each",
         "",
         f"`{found['command']} --record`, commit `{str(runs[0]['commit'])[:12]}`; {versions}; one thread, "
-        f"{seconds:,.0f} s by the clock. Each text of at most {LENGTH} tokens of SmolLM2-135M must have one of the words "
-        f"{WORDS.replace('|', ', ')}. Intervals of log Z are at 95 %, over draws; of genlm-control over runs.",
+        f"{seconds:,.0f} s by the clock. Each text of at most {LENGTH} tokens of SmolLM2-135M must have one of the "
+        f"words {WORDS.replace('|', ', ')}. Intervals of log Z are at 95 %, over draws; of genlm-control over runs.",
         "",
     ]
     for passes, budget in found["budgets"].items():
