@@ -9,11 +9,12 @@ import torch
 import yaml
 
 import ebar
-from ebar.build.finetune import start_from
+from ebar.build.finetune import scores_by, start_from
 from ebar.cli import main
 from ebar.journeys.finetune.journey import Finetuned
 from tests.cli.test_commands import answer, complaint
-from tests.journeys.finetune.made_up import classification, ranking, span
+from tests.journeys.finetune.made_up import classification, ranking, regression, span
+from tests.journeys.finetune.made_up import network as new_network
 
 QUICK = ["--backbone.layers", "1", "--backbone.hidden", "16", "--backbone.heads", "2", "--training.epochs", "2"]
 
@@ -57,6 +58,35 @@ def test_a_pretrained_run_is_fine_tuned_evaluated_and_opened_even_where_it_is_go
     opened = ebar.load(tmp_path / "tuned")
     assert isinstance(opened, Finetuned)
     assert opened.evaluate()["accuracy"].value == found["accuracy"]["value"]
+
+
+def test_a_fine_tuned_run_is_a_reward(home, capsys):
+    pytest.importorskip("transformers", reason="needs the extra ebar[hf]")
+    from ebar.recipes.control.tables import write_toy
+
+    run = home / "runs" / "tuned"
+    words = ["control", "reward", "--model", str(write_toy(home / "toy")), "--length", "6", "--draws", "40", "--n", "2"]
+    figures = answer(capsys, *words, "--reward", f"{run}:positive", "--beta", "0.1")["figures"]
+    assert 0 < figures["model: expected reward"]["value"] < figures["p: expected reward"]["value"] < 1
+    texts = ["the film was great", "a poor plot", ""]
+    opened = ebar.load(run)
+    assert scores_by(opened, "positive")(texts) == [one.probabilities["positive"] for one in opened.predict(texts)]
+    for wrong in (str(run), f"{run}:glad"):
+        said = complaint(capsys, *words, "--reward", wrong)
+        assert f"needs one of its labels, as in {run}:negative: it has negative, positive." in said
+
+
+def test_numbers_are_rewards_and_orders_of_documents_are_not(tmp_path):
+    made = []
+    for make in (regression, ranking):
+        corpus = make(tmp_path).read()
+        made.append(ebar.finetune(new_network(corpus), corpus, training=ebar.Training(epochs=1), seed=0))
+    numbers, orders = made
+    assert scores_by(numbers)(["one", "two"]) == [one.value for one in numbers.predict(["one", "two"])]
+    with pytest.raises(ebar.UserError, match="has no labels: leave out 'glad'"):
+        scores_by(numbers, "glad")
+    with pytest.raises(ebar.UserError, match="a number for each text, and this is a run of ranking"):
+        scores_by(orders)
 
 
 def test_fine_tuning_begins_with_the_pretrained_weights_and_its_tokens(home):

@@ -1,6 +1,7 @@
 """Fine-tuning as a configuration says, what it starts from, and a fine-tuned run opened."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,24 @@ def is_finetuned(folder: Path) -> bool:
     except (OSError, ValueError, yaml.YAMLError):
         return False
     return isinstance(tree, dict) and "layer_decay" in tree
+
+
+def scores_by(run: Finetuned, label: str | None = None) -> Callable[[list[str]], list[float]]:
+    """Texts → the probability that a run of one task gives to a label; where that is regression, the number itself."""
+    data = run.data
+    if data.task not in ("classification", "regression"):
+        raise UserError(f"A reward is a number for each text, and this is a run of {data.task}.")
+    if data.task == "classification" and label not in data.names:
+        example, known = f"{run.folder}:{data.names[0]}", ", ".join(data.names)
+        raise UserError(f"The classifier {run.folder} needs one of its labels, as in {example}: it has {known}.")
+    if data.task == "regression" and label is not None:
+        raise UserError(f"A run of regression gives a number and has no labels: leave out {label!r}.")
+
+    def scores(texts: list[str]) -> list[float]:
+        said = run.predict(texts)
+        return [float(one.value) if label is None else one.probabilities[label] for one in said]
+
+    return scores
 
 
 def _tokeniser_of(folder: Path) -> Tokeniser:

@@ -9,6 +9,7 @@ from torch import Generator
 
 from ebar.bounds import Amount, Count, Location, Natural, Seed, at_least
 from ebar.build.control import load_model_at
+from ebar.build.finetune import is_finetuned, load_finetuned, scores_by
 from ebar.build.terms import load_function
 from ebar.cli.show import show_with_texts
 from ebar.config.reader import Answer, Chosen, Manual, choice, list_option, read
@@ -105,7 +106,7 @@ class RewardConfig(Answer):
     """A folder or a hub name of a causal language model, a .gguf or llama2.c .bin file, or a run of `ebar train`."""
     reward: str
     """FILE.py:FUNCTION, of a list of texts; FOLDER, the output of a reward model; or FOLDER:LABEL, the probability of a
-    label by a sequence classifier."""
+    label by a sequence classifier. A folder is of transformers, or of a run of `ebar finetune`."""
     beta: Amount = 1.0
     """What a nat of KL from the model costs in reward."""
     prompt: str = ""
@@ -136,7 +137,7 @@ def towards(words: Sequence[str]) -> int:
     p ∝ q·e^(r/β) maximises E[r] − β·KL(·‖q) over all models: its log Z, its expected reward and its KL from the model,
     with intervals; the best of n draws beside it, at a KL that is not above p's; and texts of p. The reward is a
     function of a list of texts that gives a number for each: FILE.py:FUNCTION, FOLDER of a reward model with one
-    output, as trl trains them, or FOLDER:LABEL of a sequence classifier.
+    output, as trl trains them, or FOLDER:LABEL of a sequence classifier; runs of `ebar finetune` are such folders too.
 
     Example:
         ebar control reward --model FOLDER --reward scores.py:cheerful --beta 0.5 --prompt 'Once upon a time'
@@ -158,8 +159,11 @@ def towards(words: Sequence[str]) -> int:
 
 
 def read_reward(argument: str) -> Callable[[list[str]], Sequence[float]]:
-    """A function of the user's, or a classifier's probability."""
-    path = argument.rpartition(":")[0] or argument
-    if path.endswith(".py"):
+    """A function of the user's, or what a classifier or a reward model says."""
+    path, _, label = argument.rpartition(":")
+    if (path or argument).endswith(".py"):
         return load_function(argument)
+    for folder, of in ((path, label), (argument, None)):
+        if folder and is_finetuned(Path(folder)):
+            return scores_by(load_finetuned(Path(folder)), of)
     return reward_model(argument)

@@ -78,8 +78,7 @@ class Predicate:
         except UserError as error:
             raise UserError(f"Feature {self.name!r} on the sequence {tokens}: {error}") from error
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise UserError(f"Feature {self.name!r} raised {reason} on the sequence {tokens}.") from error
+            raise UserError(f"Feature {self.name!r} raised {_reason(error)} on the sequence {tokens}.") from error
         if not self.low <= value <= self.high:
             raise UserError(
                 f"Feature {self.name!r} is {value} on the sequence {tokens}, outside its bounds "
@@ -130,7 +129,7 @@ class TextScore:
             self.function.to(x.tokens.device)
         texts = [self.before + self.decode(without_end(row, self.end)) for row in x.rows()]
         with torch.no_grad(), evaluation_mode(self.function):
-            found = self.function(texts)
+            found = self._called(texts)
         try:
             values = torch.as_tensor(found, dtype=torch.float64).detach().cpu()
         except (TypeError, ValueError, RuntimeError) as error:
@@ -144,6 +143,18 @@ class TextScore:
                 f"{self.high:g}: {_advice(float(values[row]))}."
             )
         return values.to(x.tokens.device)
+
+    def _called(self, texts: list[str]) -> Any:
+        try:
+            return self.function(texts)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"Feature {self.name!r} raised {_reason(error)} on {len(texts)} texts.") from error
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _advice(value: float) -> str:

@@ -12,10 +12,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Generator
+from jaxtyping import Float
+from torch import Generator, Tensor
 
 from ebar.automata.lift import Reading
 from ebar.energies.linear import Linear
@@ -57,6 +58,17 @@ def _in_parts(n: int, rows: int, some: Callable[[int], Some]) -> list[Some]:
             parts.append(some(size))
             progress.advance(size)
     return parts
+
+
+def _chosen(
+    x: Sequences, log_weights: Float[Tensor, " draws"], n: int, text: Callable[[Sequences], list[str]],
+    generator: Generator | None,
+) -> Texts:  # fmt: skip
+    """n of the draws, in proportion to their weights."""
+    generator = default_generator(log_weights.device) if generator is None else generator
+    chosen = multinomial(log_weights[None].to(generator.device), n, generator)[0]
+    x = x.select(chosen.to(x.tokens.device))
+    return Texts(text(x), Weighted(x, torch.zeros(1, n, device=x.tokens.device)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,10 +129,7 @@ class Grammatical:
 
     def texts(self, drawn: MaskedDraws, n: int, *, generator: Generator | None = None) -> Texts:
         """n whole texts, chosen among the draws in proportion to their weights."""
-        generator = default_generator(drawn.log_weights.device) if generator is None else generator
-        chosen = multinomial(drawn.log_weights[None].to(generator.device), n, generator)[0]
-        x = drawn.x.select(chosen.to(drawn.x.tokens.device))
-        return Texts(self.text(x), Weighted(x, torch.zeros(1, n, device=x.tokens.device)))
+        return _chosen(drawn.x, drawn.log_weights, n, self.text, generator)
 
     def sample(self, n: int = 10, *, draws: int = 1000, generator: Generator | None = None) -> Texts:
         """n whole texts, from so many draws: near p where the effective samples are many more than n."""
@@ -156,6 +165,14 @@ def grammar(
     )
 
 
+class RewardedDraws(NamedTuple):
+    """Draws of the model, and what a reward gives them."""
+
+    x: Sequences
+    log_q: Float[Tensor, " draws"]
+    rewards: Float[Tensor, " draws"]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rewarded:
     """P(x) = q(x)·e^(r(x)/β)."""
@@ -168,21 +185,34 @@ class Rewarded:
     model: Any  # without the prompt
 
     @torch.no_grad()
+    def draw(self, n: int = 4000, *, generator: Generator | None = None) -> RewardedDraws:
+        """n draws of the model with their rewards, which serve any β."""
+        generator = default_generator(device_of(self.p.base)) if generator is None else generator
+
+        def some(size: int) -> RewardedDraws:
+            x, log_q = propose(self.p.base, size, None, generator)
+            return RewardedDraws(x, log_q.double().cpu(), self.energy.rewards(x).cpu())
+
+        x, log_q, rewards = zip(*_in_parts(n, self.rows, some), strict=True)
+        return RewardedDraws(Sequences.join(x), torch.cat(log_q), torch.cat(rewards))
+
     def check(
-        self, n: int = 4000, *, best_of: Sequence[int] = (), generator: Generator | None = None
+        self, n: int = 4000, *, drawn: RewardedDraws | None = None, best_of: Sequence[int] = (),
+        generator: Generator | None = None,
     ) -> dict[str, Figure]:  # fmt: skip
         """log Z, the value β·log Z, the expected reward of model and p, KL(p‖q), and best-of-n beside it.
 
-        All from n draws of the model. `best_of` adds numbers of draws to the one whose KL is not above p's.
+        All from n draws of the model, or from those that are there. `best_of` adds numbers of draws to the one whose KL
+        is not above p's.
         """
+        n = n if drawn is None else len(drawn.rewards)
         beta, most = self.energy.beta, n // 4  # of so many draws no more can be the best
         if wrong := [count for count in best_of if not 1 <= count <= most]:
             raise UserError(
                 f"The best of {wrong[0]:,} cannot be told from {n:,} draws: give numbers from 1 to {most:,}, "
                 "or more draws."
             )
-        generator = default_generator(device_of(self.p.base)) if generator is None else generator
-        log_q, rewards = self._draws(n, generator)
+        _, log_q, rewards = self.draw(n, generator=generator) if drawn is None else drawn
         log_weights = rewards / beta
         check_weights(log_weights[None])
         if bool((log_weights == -math.inf).all()):
@@ -205,6 +235,10 @@ class Rewarded:
         if same == most:
             figures["best of n"] = f"p is further from the model than the best of {most:,}; more draws would show it"
         return figures
+
+    def texts(self, drawn: RewardedDraws, n: int, *, generator: Generator | None = None) -> Texts:
+        """n texts, chosen among draws of the model in proportion to e^(r/β)."""
+        return _chosen(drawn.x, drawn.rewards / self.energy.beta, n, self.text, generator)
 
     def sample(self, n: int = 10, *, sampler: Sampler | None = None, generator: Generator | None = None) -> Texts:
         """n texts and their weights, by default by resampling draws of the model."""
@@ -230,16 +264,6 @@ class Rewarded:
             self.p, policy, constraints, tuning, place, continues=self.continues, ahead=None, text=self.text,
             rows=self.rows,
         )  # fmt: skip
-
-    def _draws(self, n: int, generator: Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        """log q and r of draws of the model."""
-
-        def some(size: int) -> tuple[torch.Tensor, torch.Tensor]:
-            x, log_q = propose(self.p.base, size, None, generator)
-            return log_q.double().cpu(), self.energy.rewards(x).cpu()
-
-        log_q, rewards = zip(*_in_parts(n, self.rows, some), strict=True)
-        return torch.cat(log_q), torch.cat(rewards)
 
 
 def reward(

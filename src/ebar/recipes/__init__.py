@@ -124,6 +124,8 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
             "a word in every text, another in half of them: moments, look-ahead, KL over tuning", "control.tables"
         ),
         "control/tuning": Lazy("policy gradient and distillation until the moments are there"),
+        "control/reward": Lazy("a classifier of sentiment as a reward: log Z, expected reward, KL, best-of-n, texts"),
+        "control/grammar": Lazy("a JSON schema: valid texts, share cut off, log Z; against enumeration, and masking"),
         "control/smollm2": Lazy("one such constraint on SmolLM2-135M", "control.tables"),
         "mos/table_a1": Lazy("AWD-LSTM with a softmax and a mixture of softmaxes, as on Penn Treebank", "mos.tables"),
         "mos/table_a2": Lazy("the same on WikiText-2; fine-tuned, with a cache, by dynamic evaluation", "mos.tables"),
