@@ -19,6 +19,7 @@ from ebar.journeys.control.report import MODEL, TARGET, Tuned
 from ebar.journeys.control.teaching import (
     arrived,
     has_fallen,
+    kept,
     policy_gradient,
     tuning_figures,
 )
@@ -371,6 +372,12 @@ def test_arrival_and_fall_by_hand(controlled: Controlled) -> None:
     assert not arrived(figures(0.965, 0.47), controlled.constraints, 0.02)
     assert not arrived(figures(0.975, 0.53 + 1e-9 + 0.01), controlled.constraints, 0.02)
     assert not arrived(figures(math.nan, 0.5), controlled.constraints, 0.02)
+    # Kept is what has arrived, however near others are; the nearest where none has, or where all steps are made.
+    steps = {0: (0.4, 2.0), 1: (0.9, 0.3), 2: (1.0, 1.0)}
+    distant = {n: {**figures(must, 0.5), TARGET: Estimate.exact(far)} for n, (must, far) in steps.items()}
+    assert kept(distant, controlled.constraints, 0.02) == 2
+    assert kept(distant, controlled.constraints, None) == 1
+    assert kept({n: distant[n] for n in (0, 1)}, controlled.constraints, 0.02) == 1
     sizes = History({"step": n, "effective_sample_size": size} for n, size in enumerate([4.0, 4.0, 8.0, 6.0, 3.0, 3.0]))
     assert has_fallen(sizes, 2)
     assert not has_fallen(History(sizes[:4]), 2)
@@ -425,14 +432,16 @@ def test_own_texts_serve_several_steps_and_are_all_learnt_from(controlled: Contr
     assert not torch.equal(first.tokens, objective.memory.tokens)
 
 
-def test_what_few_reach_counts_for_as_many(controlled: Controlled) -> None:
-    """By hand: of 4 texts all, 2, 1 and none are open; and open is what can still come or fail to."""
-    open = torch.tensor(
-        [[True, True, True, False], [True, True, False, False], [True] + 3 * [False], [True] + 3 * [False]]
-    )
+def test_what_few_have_left_open_counts_for_as_many() -> None:
+    """By hand: in the places of 4 texts all, 2, 1 and none are open; of 3 that reach the second, 2."""
+    open = torch.arange(4) < torch.tensor([3, 2, 1, 1])[:, None]
+    reached = torch.ones(4, 4, dtype=torch.bool)
     counts = [[1.0, 2.0, 4.0, 1.0], [1.0, 2.0, 1.0, 1.0], [1.0] * 4, [1.0] * 4]
-    assert emphasis(open).tolist() == counts
-    assert float(emphasis(torch.arange(1000)[:, None] == 0).max()) == EMPHASIS
+    assert emphasis(reached, open).tolist() == counts
+    reached[3, 1] = False
+    assert emphasis(reached, open)[0].tolist() == [1.0, 1.5, 4.0, 1.0]
+    many = torch.ones(1000, 1, dtype=torch.bool)
+    assert float(emphasis(many, torch.arange(1000)[:, None] == 0).max()) == EMPHASIS
 
 
 def test_open_is_where_texts_differ_in_what_is_wanted(controlled_by: Callable[..., Controlled]) -> None:
@@ -453,7 +462,8 @@ def test_distillation_killed_amid_its_own_texts_goes_on_to_the_same_pi(
 ) -> None:
     options: dict[str, Any] = {"method": "distillation", "steps": 12, "evaluate_every": 6}
     whole = tune(controlled, tmp_path / "whole", **options)
-    losses, died = Distillation.losses, []
+    losses = Distillation.losses
+    died: list[bool] = []
 
     def dying(self: Distillation, batch: Any, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
         if clock.step == 5 and not died:

@@ -41,7 +41,8 @@ from ebar.estimators.moments import means_by_name
 from ebar.features.feature import Features
 from ebar.journeys.control.constraints import UnderConstraints, find_coefficients
 from ebar.journeys.control.continuing import Texts, continued_from, policy_of, save_policy
-from ebar.journeys.control.report import TARGET, Checked, Tuned, write_fit_page
+from ebar.journeys.control.report import Checked, Tuned, write_fit_page
+from ebar.journeys.control.teaching import kept
 from ebar.journeys.control.tuning import WAYS, Tuning, tune
 from ebar.maths.importance import all_warnings
 from ebar.maths.randomness import folded
@@ -169,7 +170,8 @@ class Controlled(UnderConstraints):
         return checked
 
     def tune(self, folder: Path | str | None = None, **options: Any) -> Tuned:
-        """A model π of its own, brought to p; `options` are those of `Tuning`. Of both methods, the one nearer to p.
+        """A model π of its own, brought to p; `options` are those of `Tuning`. Of both methods, that of the one that
+        arrives or, where both do or none, the nearer to p.
 
         Its folder is `tune` in that of the controlled model, unless another is given. A pretrained π is saved in it as
         transformers saves models, low-rank adapters merged; of another model its weights are.
@@ -186,8 +188,10 @@ class Controlled(UnderConstraints):
         for way in WAYS:
             own = None if place is None else place / way
             found.append(self._tuned(replace(tuning, method=way), own))  # type: ignore[arg-type]
-        best = min(found, key=lambda one: one.end[TARGET].value)
-        best = replace(best, ways={one.method: one.way for one in found})
+        ends = {number: one.end for number, one in enumerate(found)}
+        best = replace(
+            found[kept(ends, self.constraints, tuning.tolerance)], ways={one.method: one.way for one in found}
+        )
         if place is not None:
             save_policy(best.model, place / "model")
             with saving(str(place)):

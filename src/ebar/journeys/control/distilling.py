@@ -94,20 +94,24 @@ class OwnTexts(nn.Module):
             x, _ = propose(model, len(self.lengths), None, generator)
         self.tokens.zero_()[:, : x.tokens.shape[1]] = x.tokens
         self.lengths.copy_(x.lengths)
-        self.weights.copy_(emphasis(open(self.some(slice(None))[0])))
+        texts, _ = self.some(slice(None))
+        self.weights.copy_(emphasis(texts.mask(), open(texts)))
         self.made.fill_(step)
 
     def some(self, texts: slice) -> tuple[Sequences, Float[Tensor, "texts length"]]:
         return Sequences(self.tokens[texts], self.lengths[texts]), self.weights[texts]
 
 
-def emphasis(open: Bool[Tensor, "texts length"]) -> Float[Tensor, "texts length"]:
-    """1 where nothing is left open; elsewhere the texts for each that is still open in this place, `EMPHASIS` at most.
+def emphasis(
+    reached: Bool[Tensor, "texts length"], open: Bool[Tensor, "texts length"]
+) -> Float[Tensor, "texts length"]:  # fmt: skip
+    """1 where nothing is left open; elsewhere, of the texts that reach this place, how many there are for each that is
+    open there, `EMPHASIS` at most.
 
     A text that has come far without what it must have is rare once most have it early, and it is where π fails: it has
     learnt that the word comes, and not that it is late. So each place counts alike, however few are left.
     """
-    return torch.where(open, (len(open) / open.sum(0).clamp(min=1)).clamp(max=EMPHASIS), 1.0)
+    return torch.where(open, (reached.sum(0) / open.sum(0).clamp(min=1)).clamp(max=EMPHASIS), 1.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

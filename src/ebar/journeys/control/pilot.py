@@ -35,8 +35,8 @@ def searched_rate(
 
     @torch.no_grad()
     def distance() -> float:
-        place = torch.arange(len(shares))
-        log_policy = torch.cat([model.log_prob(drawn.x.select(part)).double().cpu() for part in place.split(rows)])
+        places = torch.split(torch.arange(len(shares)), rows)
+        log_policy = torch.cat([model.log_prob(drawn.x.select(part)).double().cpu() for part in places])
         return float(-torch.where(shares > 0, shares * log_policy, 0.0).sum())
 
     if not bool((drawn.log_weights > -math.inf).any()):

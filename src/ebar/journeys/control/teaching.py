@@ -96,6 +96,14 @@ def has_fallen(history: History, every: int) -> bool:
     return len(means) > 1 and means[-1] < FALLEN * max(means[:-1])
 
 
+def kept(figures: Mapping[int, Figures], constraints: Constraints, tolerance: float | None) -> int:
+    """The step whose π is kept: the nearest to p of those that have arrived or, where none has, of all."""
+    there = {
+        step: one for step, one in figures.items() if tolerance is not None and arrived(one, constraints, tolerance)
+    }
+    return nearest(there or figures)
+
+
 def nearest(figures: Mapping[int, Figures]) -> int:
     """The step at which π was nearest to p, the first of several: q itself is a candidate, NaN is none."""
     best = Best()

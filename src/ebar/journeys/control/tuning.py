@@ -58,8 +58,8 @@ class Tuning:
 
     method: Literal["policy_gradient", "distillation", "both"] | None = None
     """What π learns from: how draws are weighed, or what draws that look ahead would choose in each place; both: one
-    after the other, and the nearer. null: distillation where draws look ahead and KL(p‖π) is made small, else policy
-    gradient."""
+    after the other, and the one that arrives, or the nearer. null: distillation where draws look ahead and KL(p‖π) is
+    made small, else policy gradient."""
     steps: Count = 1000
     """Of the optimiser, at most."""
     tolerance: Amount | None = 0.02
@@ -176,7 +176,7 @@ def tune(
         last = result.position.step
         if last not in figures:
             figures[last] = judge()[0]
-        step = teaching.nearest(figures)
+        step = teaching.kept(figures, constraints, tuning.tolerance)  # what has arrived is the last, or q itself
         if step == 0:
             module.load_state_dict(first)
         elif step != last:

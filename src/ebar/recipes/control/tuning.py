@@ -52,8 +52,8 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     (constraint,) = controlled.constraints
     ways = {}
     for name in WAYS:
-        options = {**cell["tuning"], **cell.get("ways", {}).get(name, {})}
-        tuned = controlled.tune(folder / "run" / name, **vars(Tuning(seed=cell["seed"], method=name, **options)))
+        own = {"seed": cell["seed"], "method": name, **cell.get("ways", {}).get(name, {})}
+        tuned = controlled.tune(folder / "run" / name, **vars(Tuning(**{**cell["tuning"], **own})))
         moment = tuned.way.moments[f"mean of {constraint.feature.name}"]
         ways[name] = {**tuned.way._asdict(), "moment": moment, "learning_rate": tuned.learning_rate}
     found = {"feature": constraint.feature.name, "wanted": constraint.moment, "before": tuned.start, "ways": ways}
