@@ -9,7 +9,7 @@ from typing import Any
 from ebar.recipes.figures import crossed, found, over_seeds
 from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Layout, Points, Recipe, Result, Row
 from ebar.recipes.residual import reading
-from ebar.recipes.residual.cells import seeds_of_energy
+from ebar.recipes.residual.cells import seeds_of_energy, sizes
 from ebar.recipes.residual.reading import BASES, BY_TASK, MODEL, NAMES, RUNS, TASK, by_task, cell_of, energy_results
 from ebar.types import Estimate
 
@@ -42,6 +42,10 @@ CLAIMS = (
     (UNIT, RALM, "normalising whole texts is worth more than normalising every token"),
 )
 PAIRED = "nats per token, {one} − {other}"
+ELSEWHERE = (
+    "UniT, BiT from scratch, BiT-Large* and the novels take another two hours or more: residual/sizes compares them. "
+    "What is not measured here is asked there."
+)
 
 
 def _rivals(cell: Cell, result: dict[str, Any]) -> list[Result]:
@@ -143,7 +147,10 @@ def _seeds(cells: Sequence[Cell]) -> list[str]:
         for cell in cells
         for kind in cell["energies"]
     )
-    return [f"The base, its rivals and the draws for Z have one seed each. Seeds of each energy: {counts}."]
+    return [
+        f"The base, its rivals and the draws for Z have one seed each. Seeds of each energy: {counts}.",
+        *([] if any("unit" in cell["energies"] for cell in cells) else [ELSEWHERE]),
+    ]
 
 
 def _items(row: Row, cells: Sequence[Cell]) -> str:
@@ -192,3 +199,5 @@ RECIPE = Recipe(
     ),
     **RUNS,
 )  # fmt: skip
+
+SIZES = replace(RECIPE, title="Perplexity by the size of the energy, from scratch and pretrained", grid=sizes)
