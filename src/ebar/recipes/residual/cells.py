@@ -25,7 +25,7 @@ MEASURED: dict[str, Any] = {
 }  # fmt: skip
 ROUGHLY = {"prefixes": 300, "candidates": 32}  # a last step of which the likeliest tokens are scored one by one
 NOTHING: dict[str, Any] = dict.fromkeys(MEASURED) | {"last_step": {"prefixes": 0, "candidates": None}}
-LITTLE: dict[str, Any] = {"draws": 128, "last_step": ROUGHLY, "search": {"prefixes": 4, "steps": 50}}
+LITTLE: dict[str, Any] = {"draws": 100, "last_step": ROUGHLY, "search": {"prefixes": 4, "steps": 50}}
 
 SMALL: dict[str, Any] = {"chunks": 10_000, "epochs": 2, "batch_size": 16, "learning_rate": 5e-4, "bound": BOUND}
 BIT: dict[str, Any] = {"kind": "bit", **SMALL, "layers": 2, "heads": 4, "dropout": 0.1, "warm_up": 3}
@@ -46,11 +46,16 @@ PRETRAINED: dict[str, dict[str, Any]] = {
     "pretrained_base": {
         **BASE_STAR,
         "figures": {
-            **LITTLE, "per_step": {"prefixes": 300, "draws": 16},
-            "samplers": {"prefixes": 50, "particles": [2, 8]},
+            **LITTLE, "per_step": {"prefixes": 300, "draws": 8}, "distil": None,
         },
     },
-    "pretrained_bounded": {**BASE_STAR, "bound": BOUND, "seeds": 1, "figures": {**NOTHING, "draws": LITTLE["draws"]}},
+    "pretrained_bounded": {
+        **BASE_STAR, "bound": BOUND, "seeds": 1,
+        "figures": {
+            **NOTHING, "draws": LITTLE["draws"], "samplers": {"prefixes": 50, "particles": [2, 8]},
+            "distil": {**MEASURED["distil"], "again": False},
+        },
+    },
 }  # fmt: skip
 LARGE_STAR: dict[str, Any] = {
     **MINILM, "layers": 6, "frozen_layers": 4,
@@ -116,7 +121,10 @@ CELLS: dict[str, list[dict[str, Any]]] = {
         },
     ],
     # The one energy of those that fit here which learns much; the others are compared with it by residual/sizes.
-    "cpu": [{"corpus": "gmb-news", **LANGUAGE_MODEL, "rivals": ["balm"], "energies": PRETRAINED}],
+    "cpu": [
+        {"corpus": "gmb-news", **LANGUAGE_MODEL, "rivals": [], "energies": {name: PRETRAINED[name]}}
+        for name in ("pretrained_base", "pretrained_bounded")
+    ],
     "paper": [
         {"corpus": "cc-news", **PAPER, "energies": PAPER_ENERGIES},
         {"corpus": "toronto-books", **PAPER, "energies": {
@@ -132,7 +140,7 @@ OTHERS: dict[str, list[dict[str, Any]]] = {
     "demo": [],
     "cpu": [
         {"corpus": "gmb-news", **LANGUAGE_MODEL, "rivals": [], "energies": {"pretrained_large": LARGE_STAR}},
-        {"corpus": "gmb-news", **LANGUAGE_MODEL, "rivals": ["ralm"], "energies": FROM_SCRATCH},
+        {"corpus": "gmb-news", **LANGUAGE_MODEL, "energies": FROM_SCRATCH},
         {
             "corpus": "gutenberg-novels", **LANGUAGE_MODEL, **NOTHING,
             "energies": {"pretrained_base": {**BASE_STAR, "figures": {"draws": LITTLE["draws"]}}},

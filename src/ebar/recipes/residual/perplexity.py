@@ -43,8 +43,9 @@ CLAIMS = (
 )
 PAIRED = "nats per token, {one} − {other}"
 ELSEWHERE = (
-    "UniT, BiT from scratch, BiT-Large* and the novels take another two hours or more: residual/sizes compares them. "
-    "What is not measured here is asked there."
+    "Measured here is the pretrained energy that two cores have time for. RALM, BALM, UniT, BiT from scratch, "
+    "BiT-Large* and the novels take two hours more: residual/sizes compares them, and what is not measured here is "
+    "asked there."
 )
 
 
