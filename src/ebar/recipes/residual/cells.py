@@ -50,7 +50,7 @@ PRETRAINED: dict[str, dict[str, Any]] = {
         },
     },
     "pretrained_bounded": {
-        **BASE_STAR, "bound": BOUND, "seeds": 1,
+        **BASE_STAR, "bound": BOUND,
         "figures": {
             **NOTHING, "draws": LITTLE["draws"], "samplers": {"prefixes": 50, "particles": [2, 8]},
             "distil": {**MEASURED["distil"], "again": False},
@@ -122,8 +122,10 @@ CELLS: dict[str, list[dict[str, Any]]] = {
     ],
     # The one energy of those that fit here which learns much; the others are compared with it by residual/sizes.
     "cpu": [
-        {"corpus": "gmb-news", **LANGUAGE_MODEL, "rivals": [], "energies": {name: PRETRAINED[name]}}
-        for name in ("pretrained_base", "pretrained_bounded")
+        {"corpus": "gmb-news", **LANGUAGE_MODEL, "rivals": [],
+         "energies": {name: {**PRETRAINED[name], "first_seed": seed, "seeds": 1}}}
+        for name, seed in (("pretrained_base", 0), ("pretrained_bounded", 0), ("pretrained_base", 1),
+                           ("pretrained_base", 2))
     ],
     "paper": [
         {"corpus": "cc-news", **PAPER, "energies": PAPER_ENERGIES},
@@ -160,6 +162,8 @@ def sizes(scale: str) -> list[Cell]:
     return [*cells(scale), *({"seed": 0, **cell} for cell in OTHERS[scale])]
 
 
-def seeds_of_energy(cell: Cell, name: str) -> int:
-    """How many seeds an energy has: its own number, or the cell's."""
-    return int(cell["energies"][name].get("seeds", cell["energy_seeds"]))
+def seeds_of_energy(cell: Cell, name: str) -> range:
+    """Those of an energy that a run has: its own number, or the cell's; from its first on, where runs share them."""
+    own = cell["energies"][name]
+    first = int(own.get("first_seed", 0))
+    return range(first, first + int(own.get("seeds", cell["energy_seeds"])))

@@ -1,6 +1,7 @@
 """Perplexities of the joint models as intervals, beside the base's, RALM's and BALM's."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -143,11 +144,11 @@ def notes(rows: Sequence[Row]) -> list[str]:
 
 def _seeds(cells: Sequence[Cell]) -> list[str]:
     """What one seed is, where energies have several."""
-    counts = "; ".join(
-        f"{BASES[cell['base']]} on {cell['corpus']}, {NAMES[kind]}: {seeds_of_energy(cell, kind)}"
-        for cell in cells
-        for kind in cell["energies"]
-    )
+    seeds = Counter[str]()
+    for cell in cells:
+        for kind in cell["energies"]:
+            seeds[f"{BASES[cell['base']]} on {cell['corpus']}, {NAMES[kind]}"] += len(seeds_of_energy(cell, kind))
+    counts = "; ".join(f"{energy}: {count}" for energy, count in seeds.items())
     return [
         f"The base, its rivals and the draws for Z have one seed each. Seeds of each energy: {counts}.",
         *([] if any("unit" in cell["energies"] for cell in cells) else [ELSEWHERE]),
