@@ -84,7 +84,8 @@ RECIPES: Table[Union[Lazy, "Recipe"]] = Table(
             "the contrastive term by itself, from scratch and after pre-training", "earm.ablations"
         ),
         "images/logistic_mixture": Lazy("bits per dimension of a mixture of logistics and of a softmax, 256 levels"),
-        "residual/perplexity": Lazy("perplexity intervals of joint models of three sizes, beside base, RALM, BALM"),
+        "residual/perplexity": Lazy("perplexity intervals of joint models, beside base, RALM, BALM"),
+        "residual/sizes": Lazy("the same of energies of all sizes, from scratch too", "residual.perplexity"),
         "residual/bounded": Lazy("what can be certified of bounded energies, and what a bound costs"),
         "residual/per_step": Lazy("perplexity at every place of a continuation, the last exactly", "residual.tables"),
         "residual/samples": Lazy("continuations and likeliest next words of base and joint model", "residual.tables"),

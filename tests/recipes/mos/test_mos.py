@@ -182,7 +182,19 @@ def test_cases_are_the_steps_on_which_mixtures_differ_most_either_way() -> None:
 def test_a_dialogue_has_each_source_once_with_all_its_references(tmp_path: Any) -> None:
     result = dialogue.run_cell(dialogue.GRID("demo")[0], tmp_path)
     assert set(result["bleu"]) == {"1", "2", "3", "4"}
-    rows = dialogue.TABLE_A4.rows([(dialogue.GRID("paper")[0], result)])
-    told = {row.name: row.document for row in rows}
-    assert told["BLEU-1, precision"] == 24.9
-    assert told["BLEU-4, recall"] == 11.1
+    rows = dialogue.TABLE_A4.rows([(cell, result) for cell in dialogue.GRID("demo")])
+    told = {(row.name, row.settings["model"]): row.document for row in rows}
+    assert told["BLEU-1, precision", dialogue.SOFTMAX] == 24.9
+    assert told["BLEU-4, recall", dialogue.SOFTMAX] == 11.1
+
+
+def test_mixtures_in_a_dialogue_are_compared_sentence_by_sentence() -> None:
+    """By hand: 0.5 and 1.5 nats less on sentences of 2 and 3 tokens."""
+    costs = {dialogue.SOFTMAX: [4.0, 6.0], dialogue.MOC: [4.0, 6.0], dialogue.MOS: [3.5, 4.5]}
+    results: list[Any] = [({"model": model}, {"costs": own, "tokens": [2, 3]}) for model, own in costs.items()]
+    found = {row.settings["model"]: row for row in dialogue.compared(results)}
+    assert found[dialogue.MOS].value == pytest.approx(-2 / 5)
+    # Residuals of −0.5 + 0.8 and −1.5 + 1.2; Student's 0.975 quantile of one degree is 12.7062.
+    assert (found[dialogue.MOS].high or 0) == pytest.approx(-0.4 + 12.7062 * math.sqrt(2 * 0.18) / 5, rel=1e-5)
+    assert found[dialogue.MOC].value == 0.0
+    assert found[dialogue.MOS].document == pytest.approx(math.log(32.727 / 34.657), abs=5e-5)

@@ -74,6 +74,18 @@ def test_prefixes_that_gain_unequally_widen_the_interval():
     assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
 
 
+def test_seeds_that_runs_share_out_are_those_of_one_run():
+    together = RECIPE.rows([(CELL, {"rivals": {"base": rival(40)}, "energies": {"unit": energy(39.0, 38.0, 37.0)}})])
+    cells = [{**CELL, "energies": {"unit": {"first_seed": first}}} for first in (0, 2)]
+    shares = [energy(39.0, 38.0), energy(37.0)]
+    apart = RECIPE.rows([
+        (cell, {"rivals": {"base": rival(40)}, "energies": {"unit": runs}})
+        for cell, runs in zip(cells, shares, strict=True)
+    ])  # fmt: skip
+    assert sorted(map(str, apart)) == sorted(map(str, together))
+    assert differences(apart)["UniT"].over == "3 energy seeds and 2 prefixes, which they share"
+
+
 def test_a_plain_rival_has_an_interval_over_prefixes():
     balm = rival(40)
     balm["nats"] = [balm["nats"][0] + 1, balm["nats"][1] - 3]

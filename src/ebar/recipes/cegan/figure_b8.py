@@ -64,7 +64,9 @@ RECIPE = Recipe(
     plots=[_curves(OUTSIDE, **{"0.9": 0.9}), _curves(PROJECTION, unbiased=1.0)],
     claims=[
         Claim(says=f"{count} neighbours of 500{whose} point the right way in the plane", figure=OUTSIDE, above=0.9,
-              where={"neighbours": count, "batch": 500, "dimensions": 2})
+              where={"neighbours": count, "batch": 500, "dimensions": 2},
+              because="so few neighbours of so large a batch lie so close that their direction is mostly noise; the "
+              "cosine rises with their number, and falls as the batch grows.")
         for count, whose in ((50, ""), (20, ", the authors' choice,"))
     ],
     notes=lambda rows: [

@@ -92,6 +92,8 @@ RESIDUAL = Document(
         Entry("“Estimated Perplexities”", "residual/perplexity",
               "joint models have a lower perplexity than the base, RALM and BALM: on CC-News 14.89, 13.81 with UniT, "
               "12.38 with BiT-Med, 12.10 with the pretrained BiT-Large*"),
+        Entry("… and by the size of the energy", "residual/sizes",
+              "larger energies lower it more, and UniT that reads as the base does lowers it already"),
         Entry("“Limitation of Perplexity Estimation”", "residual/bounded",
               "there is no guarantee that 100,000 draws suffice for Z"),
         Entry("“Per-Step Perplexity”", "residual/per_step",

@@ -124,6 +124,15 @@ EXACT = {
 }  # fmt: skip
 
 
+WORDS = {
+    "cross_entropy_r": "cross-entropy of r", "cross_entropy_p": "cross-entropy of P_λ",
+    "cross_entropy_pi": "cross-entropy of π", "gain_p": "what P_λ gains over r", "gain_pi": "what π gains over r",
+    "gain_pi_over_noise": "what π gains over fair coins", "frequency_r": "share of r's strings with the bit",
+    "frequency_pi": "share of π's strings with the bit", "acceptance": "acceptance rate of draws of P_λ",
+    "exact": "in theory", "distilled": "distilled strings",
+}  # fmt: skip
+
+
 def theory(runs: Sequence[Result], *, noises: int, more: float) -> dict[str, float]:
     """The exact figure, were the hash a fair coin."""
     return {"exact": noises * (runs[0][0]["bits"] * math.log(2)) + more}
@@ -142,7 +151,7 @@ RECIPE = Recipe(
         ],
         by=("bits", "distilled"),
     ),
-    tables=Layout(rows=("figure", "exact"), columns=("distilled",)),
+    tables=Layout(rows=("figure", "exact"), columns=("distilled",), names=WORDS),
     plots=Curves(
         of={"gain_p": "P_λ", "gain_pi": "π"}, x="distilled", x_label="distilled samples",
         title="nats per sequence gained over r", levels={"log 2": math.log(2), "nothing": 0.0},

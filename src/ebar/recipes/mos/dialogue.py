@@ -5,19 +5,20 @@ serve, which have up to eight German translations.
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ebar.data.corpus import Corpus
-from ebar.evaluation.cross_entropy import cross_entropy
+from ebar.evaluation.cross_entropy import cross_entropy, negative_log_scores
 from ebar.evaluation.dialogue import ORDERS, answer_bleu
 from ebar.models.construction import Autoregressive
 from ebar.recipes.earm.translation import translation_pairs
-from ebar.recipes.figures import found
+from ebar.recipes.figures import crossed, found, row_of
 from ebar.recipes.mos.words import PAPER, group, head
-from ebar.recipes.pieces import Caption, Cell, Figure, Figures, Points, Recipe, layouts
+from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Points, Recipe, Result, Row, layouts
 from ebar.recipes.training import trained, training_grid
 from ebar.samplers.beam import decode_contexts
 
@@ -29,11 +30,14 @@ SWITCHBOARD = "switchboard"
 def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     """The model, trained; its perplexity, and BLEU of its answers."""
     run = trained(cell, folder)
-    scored = cross_entropy(run.model, run.data.sequences("test"), context=run.data.sources("test"))
+    test, sources = run.data.sequences("test"), run.data.sources("test")
+    scored = cross_entropy(run.model, test, context=sources)
     answers, references = answered(run.model, run.data, cell["measures"]["sentences"])
     return {
         "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
         "nats": scored.pooled_per_token,
+        "costs": negative_log_scores(run.model, test, sources).tolist(),
+        "tokens": test.lengths.tolist(),
         "bleu": {str(order): own._asdict() for order, own in answer_bleu(answers, references).items()},
     }
 
@@ -111,6 +115,23 @@ BLEUS = {
     MOS: ((27.2, 20.6), (21.3, 16.6), (18.5, 14.6), (15.7, 12.3)),
 }
 BLEU = "BLEU-{order}, {side}"
+PAIRED = f"nats per token − {SOFTMAX}'s, paired over test sentences"
+
+
+def compared(results: Sequence[Result]) -> Iterator[Row]:
+    """How much less a mixture's test sentences cost than a softmax's: over sentences, and over seeds if there are."""
+    costs: dict[str, list[list[float]]] = {}
+    for cell, result in results:
+        costs.setdefault(cell["model"], []).append(result["costs"])
+    tokens = results[0][1]["tokens"]
+    for model in (MOC, MOS):
+        pairs = zip(costs[model], costs[SOFTMAX], strict=True)
+        gains = [[one - other for one, other in zip(*pair, strict=True)] for pair in pairs]
+        seeds = f"{len(gains)} seeds" if len(gains) > 1 else "one training"
+        yield row_of(
+            PAIRED, {"model": model}, crossed(gains, tokens), over=f"{len(tokens):,} test sentences, {seeds}",
+            document=round(math.log(PERPLEXITIES[model] / PERPLEXITIES[SOFTMAX]), 4),
+        )  # fmt: skip
 
 
 TABLE_A4 = Recipe(
@@ -118,7 +139,7 @@ TABLE_A4 = Recipe(
     source=f"{PAPER}, Table A.4 (Switchboard); at scale cpu sentences of Tatoeba, en→de",
     grid=GRID,
     run=run_cell,
-    figures=Figures(
+    figures=[Figures(
         Figure(name="parameters", at="parameters", bare=True),
         Figure(
             name="perplexity", at=lambda result: found(result, "nats").mapped(math.exp), range=(0.0, math.inf),
@@ -130,11 +151,16 @@ TABLE_A4 = Recipe(
             paper=lambda row: BLEUS[row["model"]][int(row["order"]) - 1][SIDES.index(row["side"])],
         ),
         by=("model",),
-    ),
-    tables=layouts(("model",), ("parameters", "perplexity"), ("BLEU-1*", "BLEU-2*"), ("BLEU-3*", "BLEU-4*")),
+    ), lambda results: list(compared(results))],
+    tables=layouts(("model",), ("parameters", "perplexity"), PAIRED, ("BLEU-1*", "BLEU-2*"), ("BLEU-3*", "BLEU-4*")),
     plots=[
-        Points(of=["perplexity"], label="{model}", title="Test perplexity", x_label="perplexity"),
+        Points(of=[PAIRED], label="{model}", title="Test sentences", x_label=PAIRED),
         Points(of=["BLEU-4*"], label="{model}, {figure}", title="BLEU-4 of five answers", x_label="BLEU"),
+    ],
+    claims=[
+        Claim(says="a mixture of softmaxes has a lower perplexity than a softmax", figure=PAIRED, below=0.0,
+              where={"model": MOS}),
+        Claim(says="so has a mixture of contexts", figure=PAIRED, below=0.0, where={"model": MOC}),
     ],
     reading=Caption(
         items="test sentences, one training",

@@ -11,7 +11,7 @@ from typing import Any
 from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Layout, Points, Recipe, Result, Row, layouts
 from ebar.recipes.residual import reading
 from ebar.recipes.residual.perplexity import joint_perplexity
-from ebar.recipes.residual.reading import BASES, BY_TASK, MODEL, NAMES, RUNS, TASK, cell_of, energy_results
+from ebar.recipes.residual.reading import BASES, BY_TASK, MODEL, NAMES, RUNS, TASK, by_task, cell_of, energy_results
 from ebar.recipes.rows import chosen
 from ebar.types import Estimate
 
@@ -51,7 +51,7 @@ def _width(run: Mapping[str, Any]) -> float:
 def _price(results: Sequence[Result]) -> list[Row]:
     """One seed of each, on the same prefixes and draws."""
     rows = []
-    for cell, result in results:
+    for cell, result in by_task(results):
         pair = [result["energies"].get(kind) for kind in ("pretrained_bounded", "pretrained_base")]
         if None not in pair:
             gains = [reading.less(*(runs[0]["gains"] for runs in pair))]

@@ -46,16 +46,21 @@ PRETRAINED: dict[str, dict[str, Any]] = {
     "pretrained_base": {
         **BASE_STAR,
         "figures": {
-            **LITTLE, "per_step": {"prefixes": 300, "draws": 16},
-            "samplers": {"prefixes": 50, "particles": [2, 8]},
+            **LITTLE, "per_step": {"prefixes": 300, "draws": 8}, "distil": None,
         },
     },
-    "pretrained_bounded": {**BASE_STAR, "bound": BOUND, "seeds": 1, "figures": {**NOTHING, "draws": 100}},
-    "pretrained_large": {
-        **MINILM, "layers": 6, "frozen_layers": 4,
-        "figures": {**NOTHING, **LITTLE, "last_step": NOTHING["last_step"], "fooling": MEASURED["fooling"],
-                    "next_words": {"candidates": 20, "draws": 16}},
+    "pretrained_bounded": {
+        **BASE_STAR, "bound": BOUND,
+        "figures": {
+            **NOTHING, "draws": LITTLE["draws"], "samplers": {"prefixes": 50, "particles": [2, 8]},
+            "distil": {**MEASURED["distil"], "again": False},
+        },
     },
+}  # fmt: skip
+LARGE_STAR: dict[str, Any] = {
+    **MINILM, "layers": 6, "frozen_layers": 4,
+    "figures": {**NOTHING, **LITTLE, "last_step": NOTHING["last_step"], "fooling": MEASURED["fooling"],
+                "next_words": {"candidates": 20, "draws": 16}},
 }  # fmt: skip
 LANGUAGE_MODEL: dict[str, Any] = {
     "base": "transformer", "vocabulary": 2000, "prefix": 20, "continuation": 10, "train_chunks": 16_000,
@@ -115,14 +120,12 @@ CELLS: dict[str, list[dict[str, Any]]] = {
             },
         },
     ],
-    # The longest first. Both of the news have the same base, to the last bit: their figures are of one task.
+    # The one energy of those that fit here which learns much; the others are compared with it by residual/sizes.
     "cpu": [
-        {"corpus": "gmb-news", **LANGUAGE_MODEL, "rivals": [], "energies": PRETRAINED},
-        {"corpus": "gmb-news", **LANGUAGE_MODEL, "energies": FROM_SCRATCH},
-        {
-            "corpus": "gutenberg-novels", **LANGUAGE_MODEL, **NOTHING,
-            "energies": {"pretrained_base": {**BASE_STAR, "figures": {"draws": 100}}},
-        },
+        {"corpus": "gmb-news", **LANGUAGE_MODEL, "rivals": [],
+         "energies": {name: {**PRETRAINED[name], "first_seed": seed, "seeds": 1}}}
+        for name, seed in (("pretrained_base", 0), ("pretrained_bounded", 0), ("pretrained_base", 1),
+                           ("pretrained_base", 2))
     ],
     "paper": [
         {"corpus": "cc-news", **PAPER, "energies": PAPER_ENERGIES},
@@ -133,11 +136,34 @@ CELLS: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 
 
+# Energies of other sizes, from scratch too, and another text. All of the news have the same base, to the last bit:
+# their figures are of one task.
+OTHERS: dict[str, list[dict[str, Any]]] = {
+    "demo": [],
+    "cpu": [
+        {"corpus": "gmb-news", **LANGUAGE_MODEL, "rivals": [], "energies": {"pretrained_large": LARGE_STAR}},
+        {"corpus": "gmb-news", **LANGUAGE_MODEL, "energies": FROM_SCRATCH},
+        {
+            "corpus": "gutenberg-novels", **LANGUAGE_MODEL, **NOTHING,
+            "energies": {"pretrained_base": {**BASE_STAR, "figures": {"draws": LITTLE["draws"]}}},
+        },
+    ],
+    "paper": [],
+}  # fmt: skip
+
+
 def cells(scale: str) -> list[Cell]:
     """One run for each corpus and base: one base and one pool of draws are shared by all energies."""
     return [{"seed": 0, **cell} for cell in CELLS[scale]]
 
 
-def seeds_of_energy(cell: Cell, name: str) -> int:
-    """How many seeds an energy has: its own number, or the cell's."""
-    return int(cell["energies"][name].get("seeds", cell["energy_seeds"]))
+def sizes(scale: str) -> list[Cell]:
+    """The same, and at scale cpu the runs of energies of other sizes and of another text."""
+    return [*cells(scale), *({"seed": 0, **cell} for cell in OTHERS[scale])]
+
+
+def seeds_of_energy(cell: Cell, name: str) -> range:
+    """Those of an energy that a run has: its own number, or the cell's; from its first on, where runs share them."""
+    own = cell["energies"][name]
+    first = int(own.get("first_seed", 0))
+    return range(first, first + int(own.get("seeds", cell["energy_seeds"])))

@@ -1,6 +1,7 @@
 """Perplexities of the joint models as intervals, beside the base's, RALM's and BALM's."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -9,7 +10,7 @@ from typing import Any
 from ebar.recipes.figures import crossed, found, over_seeds
 from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Layout, Points, Recipe, Result, Row
 from ebar.recipes.residual import reading
-from ebar.recipes.residual.cells import seeds_of_energy
+from ebar.recipes.residual.cells import seeds_of_energy, sizes
 from ebar.recipes.residual.reading import BASES, BY_TASK, MODEL, NAMES, RUNS, TASK, by_task, cell_of, energy_results
 from ebar.types import Estimate
 
@@ -42,6 +43,11 @@ CLAIMS = (
     (UNIT, RALM, "normalising whole texts is worth more than normalising every token"),
 )
 PAIRED = "nats per token, {one} − {other}"
+ELSEWHERE = (
+    "Measured here is the pretrained energy that two cores have time for. RALM, BALM, UniT, BiT from scratch, "
+    "BiT-Large* and the novels take two hours more: residual/sizes compares them, and what is not measured here is "
+    "asked there."
+)
 
 
 def _rivals(cell: Cell, result: dict[str, Any]) -> list[Result]:
@@ -138,12 +144,15 @@ def notes(rows: Sequence[Row]) -> list[str]:
 
 def _seeds(cells: Sequence[Cell]) -> list[str]:
     """What one seed is, where energies have several."""
-    counts = "; ".join(
-        f"{BASES[cell['base']]} on {cell['corpus']}, {NAMES[kind]}: {seeds_of_energy(cell, kind)}"
-        for cell in cells
-        for kind in cell["energies"]
-    )
-    return [f"The base, its rivals and the draws for Z have one seed each. Seeds of each energy: {counts}."]
+    seeds = Counter[str]()
+    for cell in cells:
+        for kind in cell["energies"]:
+            seeds[f"{BASES[cell['base']]} on {cell['corpus']}, {NAMES[kind]}"] += len(seeds_of_energy(cell, kind))
+    counts = "; ".join(f"{energy}: {count}" for energy, count in seeds.items())
+    return [
+        f"The base, its rivals and the draws for Z have one seed each. Seeds of each energy: {counts}.",
+        *([] if any("unit" in cell["energies"] for cell in cells) else [ELSEWHERE]),
+    ]
 
 
 def _items(row: Row, cells: Sequence[Cell]) -> str:
@@ -192,3 +201,5 @@ RECIPE = Recipe(
     ),
     **RUNS,
 )  # fmt: skip
+
+SIZES = replace(RECIPE, title="Perplexity by the size of the energy, from scratch and pretrained", grid=sizes)

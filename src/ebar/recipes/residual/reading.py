@@ -34,7 +34,7 @@ def energy_results(cell: Cell, result: dict[str, Any]) -> list[Result]:
     return [
         ({**row_settings(cell, kind), "energy seed": seed, "parameters": run["parameters"]}, run)
         for kind, runs in result["energies"].items()
-        for seed, run in enumerate(runs)
+        for seed, run in enumerate(runs, _settings(cell, kind).get("first_seed", 0))
     ]
 
 
@@ -53,7 +53,12 @@ def cell_of(row: Row, cells: Sequence[Cell]) -> Cell:
     kind = next(kind for kind, name in NAMES.items() if name == row.settings["model"])
     own = [cell for cell in cells if _task(cell) == (row.settings["base"], row.settings["corpus"])]
     found = next((cell for cell in own if kind in cell["energies"]), own[0])
-    return {**found, **found["energies"].get(kind, {}).get("figures", {})}
+    return {**found, **_settings(found, kind).get("figures", {})}
+
+
+def _settings(cell: Cell, kind: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = cell.get("energies", {}).get(kind, {})
+    return found
 
 
 def _task(cell: Cell) -> tuple[str, str]:
@@ -61,7 +66,10 @@ def _task(cell: Cell) -> tuple[str, str]:
 
 
 def by_task(results: Sequence[Result]) -> list[Result]:
-    """Runs of one base and text as one: they share the base to the last bit, and the prefixes."""
+    """Runs of one base and text as one: they share the base to the last bit, and the prefixes.
+
+    Seeds of an energy that several of them share out are put together in the order of the runs.
+    """
     tasks: dict[tuple[str, str], Result] = {}
     for cell, result in results:
         known = tasks.get(_task(cell))
@@ -70,8 +78,11 @@ def by_task(results: Sequence[Result]) -> list[Result]:
             continue
         if known[1]["rivals"]["base"] != result["rivals"]["base"]:
             raise ValueError(f"the runs of {' on '.join(_task(cell))} have different bases: run them on one machine")
-        both = {part: {**known[1][part], **result[part]} for part in ("rivals", "energies")}
-        tasks[_task(cell)] = {**known[0], "energies": {**known[0]["energies"], **cell["energies"]}}, both
+        energies = dict(known[1]["energies"])
+        for kind, runs in result["energies"].items():
+            energies[kind] = [*energies.get(kind, []), *runs]
+        both = {"rivals": {**known[1]["rivals"], **result["rivals"]}, "energies": energies}
+        tasks[_task(cell)] = {**known[0], "energies": {**cell["energies"], **known[0]["energies"]}}, both
     return list(tasks.values())
 
 

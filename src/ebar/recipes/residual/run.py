@@ -36,7 +36,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     energies = {
         name: [
             once(folder / f"{name}-{seed}.json", partial(_energy, cell, name, settings, seed, folder))
-            for seed in range(seeds_of_energy(cell, name))
+            for seed in seeds_of_energy(cell, name)
         ]
         for name, settings in cell["energies"].items()
     }

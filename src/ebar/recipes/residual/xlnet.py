@@ -12,7 +12,7 @@ from ebar.config.train import TrainConfig
 from ebar.data.built_tokeniser import TOKENISER
 from ebar.recipes.grid import PARTS
 from ebar.recipes.pieces import Caption, Cell, Claim, Figure, Figures, Layout, Points, Recipe, Row
-from ebar.recipes.residual.cells import NOTHING, cells
+from ebar.recipes.residual.cells import NOTHING, sizes
 from ebar.recipes.residual.configurations import base_config, corpus_files
 from ebar.recipes.residual.perplexity import joint_perplexity
 from ebar.recipes.residual.run import best_figures, trained
@@ -49,12 +49,12 @@ def _energy(cell: Cell, name: str, folder: Path) -> dict[str, Any]:
 
 def grid(scale: str) -> list[Cell]:
     """The first text of the residual recipes, with a Transformer as its base."""
-    cell = next(one for one in cells(scale) if one["base"] == "transformer" and "bit_med" in one["energies"])
+    cell = next(one for one in sizes(scale) if one["base"] == "transformer" and "bit_med" in one["energies"])
     own = {name: value for name, value in cell["energies"]["bit_med"].items() if name != "figures"}
-    sizes = {name: own[name] for name in ("layers", "hidden", "heads", "dropout")}
+    network = {name: own[name] for name in ("layers", "hidden", "heads", "dropout")}
     length = cell["prefix"] + cell["continuation"] + 3
     tree = pretraining(
-        {"length": length, "reuse": 0, "tokeniser": "bpe"}, {**sizes, "attention_dropout": own["dropout"]},
+        {"length": length, "reuse": 0, "tokeniser": "bpe"}, {**network, "attention_dropout": own["dropout"]},
         rate=cell["learning_rate"], warmup=cell["warmup"], epochs=own["warm_up"], batch=cell["rows"],
     )  # fmt: skip
     kept = {name: value for name, value in cell.items() if name not in (*NOTHING, "energies", "energy_seeds", "rivals")}
