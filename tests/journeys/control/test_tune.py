@@ -149,11 +149,11 @@ def test_checkpoints_of_earlier_versions_had_numbers_for_names(controlled: Contr
 
 def test_only_adapters_learn_and_are_kept(controlled: Controlled, tmp_path: Path) -> None:
     before = {name: weight.clone() for name, weight in controlled.q.state_dict().items()}
-    policy = controlled.policy(Tuning(**QUICK))
+    policy = controlled.policy(Tuning(**QUICK, lora_rank=2))
     names = {name for name, weight in policy.named_parameters() if weight.requires_grad}
     assert names
     assert all("lora" in name for name in names)
-    tuned = tune(controlled, tmp_path, steps=2, evaluate_every=2)
+    tuned = tune(controlled, tmp_path, steps=2, evaluate_every=2, lora_rank=2)
     after = controlled.q.state_dict()
     assert all(torch.equal(after[name], weight) for name, weight in before.items())  # q is as it was
     (step,) = {path.name for path in (tmp_path / "checkpoints").glob("step-000000002")}

@@ -1,4 +1,4 @@
-"""Tuning that arrives: policy gradient and distillation to the same p, on until the moments are there.
+"""Tuning that arrives: policy gradient and distillation to the same p, and how near their moments come.
 
 A cell is a configuration of `ebar control fit`, and one of `ebar control tune` for each method.
 """
