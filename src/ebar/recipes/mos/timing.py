@@ -34,8 +34,7 @@ ALL_SAID = (
 
 NARROWER = (
     "At a quarter of the widths the LSTM has a sixteenth of the multiplications, the output layer, which a mixture "
-    "repeats for each of its softmaxes, a quarter: it is the larger part of a step here, and what a mixture adds "
-    "weighs more than at the authors' sizes."
+    "repeats for each of its softmaxes, a quarter: what a mixture adds weighs more here than at the authors' sizes."
 )
 
 

@@ -153,7 +153,10 @@ OTHERS: dict[str, list[dict[str, Any]]] = {
 
 
 def cells(scale: str) -> list[Cell]:
-    """One run for each corpus and base: one base and one pool of draws are shared by all energies."""
+    """One run for each corpus and base, or several that share out its energies and their seeds.
+
+    The base and the pool of draws are the same for all of them.
+    """
     return [{"seed": 0, **cell} for cell in CELLS[scale]]
 
 
