@@ -149,6 +149,12 @@ def figures_of(drawn: Drawn) -> dict[str, Any]:
     }  # fmt: skip
 
 
+READING = """## How to read it
+
+An effective size is of what was drawn. A method whose log Z lies far below that of others has missed most of the texts
+that have the word, whatever its effective size; so has an interval that does not meet theirs. Methods that hardly steer
+find the word as often as the model writes it, and every text they find counts in full. One seed was run.
+"""
 HEADER = (
     "method", "texts drawn", "with the word", "distinct", "effective size", "… of distinct texts", "log Z",
     "perplexity", "processor seconds",
@@ -180,7 +186,7 @@ def page(found: Mapping[str, Any]) -> str:
             *(f"- {name} is left out: {reason}" for name, reason in budget["left_out"].items()),
             "",
         ]
-    return "\n".join(lines)
+    return "\n".join([*lines, READING])
 
 
 def _cells(name: str, one: Mapping[str, Any]) -> list[str]:
