@@ -111,6 +111,7 @@ def from_proposal(
 ) -> Drawn:  # fmt: skip
     """Draws until the passes are used up; each draw is an estimate of Z."""
     assert model.tokeniser is not None
+    assert model.space.end is not None
     target, drawn = constrained(model), Drawn()
     while budget.allows(ROWS):
         x, log_g, log_q = proposal.walk(ROWS, defensive=round(defence * ROWS), generator=generator)
@@ -190,6 +191,7 @@ async def genlm_runs(model: Pretrained, budget: Budget, generator: Generator, pa
     from transformers import PreTrainedTokenizerFast
 
     assert model.tokeniser is not None
+    assert model.space.end is not None
     described = Tokenizer.from_str(model.tokeniser.model)
     fast: Any = PreTrainedTokenizerFast
     tokenizer = fast(tokenizer_object=described, eos_token=described.id_to_token(model.space.end))

@@ -194,7 +194,7 @@ class Rewarded:
             return RewardedDraws(x, log_q.double().cpu(), self.energy.rewards(x).cpu())
 
         x, log_q, rewards = zip(*_in_parts(n, self.rows, some), strict=True)
-        return RewardedDraws(Sequences.join(x), torch.cat(log_q), torch.cat(rewards))
+        return RewardedDraws(Sequences.join(list(x)), torch.cat(log_q), torch.cat(rewards))
 
     def check(
         self, n: int = 4000, *, drawn: RewardedDraws | None = None, best_of: Sequence[int] = (),

@@ -82,7 +82,7 @@ def run_cell(cell: Cell, folder: Path) -> dict[str, Any]:
     shown = {MODEL: drawn.x.select(slice(cell["shown"]))}
     for beta, one in ruled.items():
         checked = one.check(drawn=drawn)
-        figures = {name: checked[key] for name, key in OF_CHECK.items()}
+        figures: dict[str, Any] = {name: checked[key] for name, key in OF_CHECK.items()}
         count = min(n_for(figures[KL].value), cell["draws"] // 4)
         found["betas"][beta] = {**figures, SAME: expected_best(drawn.rewards, count), COUNT: count}
         shown[f"p, β = {beta:g}"] = one.texts(drawn, cell["shown"], generator=generator).draws.x
