@@ -58,8 +58,8 @@ class Case:
 
 
 STORIES: dict[str, Any] = {
-    "model": "stories", "length": 40, "draws": 6000, "own": 20_000, "surrogate": 4000, "beginning": 2000,
-    "rounds": 2, "round_draws": 1500, "rows": 512,
+    "model": "stories", "length": 40, "draws": 6000, "own": 20_000, "surrogate": 4000, "beginning": 4000,
+    "rounds": 4, "round_draws": 2500, "rows": 512,
 }  # fmt: skip
 SMOLLM2: dict[str, Any] = {
     "model": "smollm2", "length": 20, "draws": 2100, "own": 20_000, "surrogate": 800, "beginning": 800, "rounds": 4,
