@@ -151,9 +151,9 @@ def figures_of(drawn: Drawn) -> dict[str, Any]:
 
 READING = """## How to read it
 
-An effective size is of what was drawn. A method whose log Z lies far below that of others has missed most of the texts
-that have the word, whatever its effective size; so has an interval that does not meet theirs. Methods that hardly steer
-find the word as often as the model writes it, and every text they find counts in full. One seed was run.
+An effective size is of what was drawn. A method whose log Z lies far below that of others has missed most of what p
+holds, whatever its effective size, and where intervals of log Z do not meet, one of them at least is wrong. Methods
+that hardly steer find the word as often as the model writes it, and every text they find counts in full. One seed.
 """
 HEADER = (
     "method", "texts drawn", "with the word", "distinct", "effective size", "… of distinct texts", "log Z",
