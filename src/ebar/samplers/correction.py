@@ -116,8 +116,8 @@ class Examples(NamedTuple):
 class Regression:
     """How c is fitted to examples: a number of steps of Adam, whose rate rises at first and then falls to 0.
 
-    Trap: what noise is left in c costs effective samples in every place of a text. With a rate that did not fall, or
-    with many more steps, a draw was worth half as much.
+    Trap: what noise is left in c costs effective samples in every place of a text, so many steps, or a rate that does
+    not fall, do harm.
     """
 
     units: Count = 128

@@ -42,7 +42,7 @@ class Learning:
     """The share of them that comes from the base."""
     foresight: Share = 0.3
     """How much of each next step is taken from what the proposal foresaw there, in what c is fitted to; the rest is
-    what became of the text. At 0 draws were worth half as much after as many rounds."""
+    what became of the text. 0: c is fitted without bias, and with far more variance."""
     regression: Regression = field(default_factory=Regression)
 
     def __post_init__(self) -> None:
