@@ -227,8 +227,8 @@ class Guided(Walking):
         exceeds e^(max −E)/α, whatever the surrogate has missed. Hesterberg 1995; Owen and Zhou 2000.
 
         Of those that then come from g, where it corrects something foreseen, a share β comes from b, which is g without
-        its correction, and g in the mixture becomes β·b + (1 − β)·g. A correction errs rarely but far, and where it
-        does b does not.
+        its correction, and g in the mixture becomes β·b + (1 − β)·g. A correction errs rarely but far, and there b is
+        mostly nearer.
         """
         gaps, outlook = self._ahead(context)
         allowed = self._allowed_in(outlook)

@@ -190,7 +190,8 @@ def guided_for(sampler: Sampler, target: Target, n: int, *, draws: int = 4000, g
 class ScoredDraws(NamedTuple):
     """x ~ g with its features, in float64 and on the CPU but for the sequences themselves.
 
-    g is the base q, or a look-ahead proposal of which a tenth of the draws are defensive (see `Guided.walk`).
+    g is the base q, or a look-ahead proposal of which a tenth of the draws are defensive, and where it has learnt a
+    fifth of the others are without its correction (see `Guided.walk`).
     """
 
     x: Sequences
@@ -202,7 +203,7 @@ class ScoredDraws(NamedTuple):
 
     @property
     def unforced(self) -> Float[Tensor, "draws features"]:
-        """Features of the draws that are not defensive: what the proposal alone shows."""
+        """Features of the draws that are not defensive: what looking ahead shows without weights."""
         return self.values[~self.defensive]
 
 
