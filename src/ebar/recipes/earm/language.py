@@ -279,7 +279,7 @@ TABLE4 = Recipe(
                 "demo": [*runs_of(TOY, (0.05, 0.5), 2, range(2)), *runs_of(TOY, (0.05, 0.5), 1, range(2))],
                 "cpu": [
                     *runs_of(ENWIK8, (0.02, 0.05, 0.1, 0.2), 3, range(5)),
-                    *(run for start in (1, 5) for run in runs_of(ENWIK8, (0.05, 0.2), start, range(3))),
+                    *(run for start in (1, 5) for run in runs_of(ENWIK8, (0.05,), start, range(3))),
                 ],
                 "paper": [
                     run for start in STARTS for run in runs_of(WIKITEXT103, (0.01, 0.05, 0.1, 0.5), start, range(3))
