@@ -123,7 +123,9 @@ def test_the_gradient_is_that_of_kl_to_p(method: str, controlled: Controlled) ->
         batch = torch.empty(20_000, 0)
     else:
         tuning = replace(tuning, draws=20_000)
-        objective, batches = distillation(controlled.p, policy, tuning, ahead, drawn, rows=1, seed=0)
+        objective, batches = distillation(
+            controlled.p, policy, controlled.constraints, tuning, ahead, drawn, rows=1, seed=0
+        )
         (batch,) = batches.at(0, 0)
     (loss,) = objective.losses(batch, Clock(0, 0), generator=Generator().manual_seed(0))
     found = torch.cat([g.flatten() for g in torch.autograd.grad(loss.value, list(learning.parameters()))])
@@ -317,7 +319,7 @@ def test_distillation_of_what_looks_ahead_is_at_rest(controlled: Controlled) -> 
     drawn = controlled.scored(200, Generator().manual_seed(1), ahead=ahead)
     for policy, least, most in ((ahead, -1e-5, 1e-5), (controlled.q, 0.1, math.inf)):
         objective, batches = distillation(
-            controlled.p, policy, Tuning(**QUICK, own=0.75), ahead, drawn, rows=64, seed=0
+            controlled.p, policy, controlled.constraints, Tuning(**QUICK, own=0.75), ahead, drawn, rows=64, seed=0
         )
         (loss,) = objective.losses(next(batches.at(0, 3)), Clock(0, 0), generator=Generator().manual_seed(0))
         assert least < float(loss.value) < most
@@ -326,7 +328,9 @@ def test_distillation_of_what_looks_ahead_is_at_rest(controlled: Controlled) -> 
 def test_draws_are_fresh_and_the_same_when_asked_again(controlled: Controlled) -> None:
     tuning = Tuning(**QUICK)
     drawn = controlled.scored(200, Generator().manual_seed(1), ahead=controlled.ahead)
-    _, batches = distillation(controlled.p, controlled.q, tuning, controlled.ahead, drawn, rows=100, seed=0)
+    _, batches = distillation(
+        controlled.p, controlled.q, controlled.constraints, tuning, controlled.ahead, drawn, rows=100, seed=0
+    )
     assert len(batches) == 3  # half of the 64 draws of a step are π's own
     first = list(batches.at(0, 0))
     assert [len(one.log_weights) for one in first] == [32] * 3
@@ -341,7 +345,7 @@ def test_a_distillation_that_finds_nothing_of_p_says_so(proposal: Any, said: str
     nothing = drawn._replace(log_weights=torch.full_like(drawn.log_weights, -math.inf))
     tuning = Tuning(**QUICK, proposal=proposal)
     with pytest.raises(UserError, match=said):
-        distillation(controlled.p, controlled.q, tuning, None, nothing, rows=64, seed=0)
+        distillation(controlled.p, controlled.q, controlled.constraints, tuning, None, nothing, rows=64, seed=0)
 
 
 def test_both_ways_are_compared_and_the_nearer_is_kept(controlled: Controlled, tmp_path: Path) -> None:
@@ -392,7 +396,9 @@ def test_a_pilot_finds_a_rate_and_leaves_pi_as_it_was(controlled: Controlled) ->
     made: list[Distillation] = []
 
     def make() -> Any:
-        objective, source = distillation(controlled.p, policy, tuning, controlled.ahead, drawn, rows=64, seed=3)
+        objective, source = distillation(
+            controlled.p, policy, controlled.constraints, tuning, controlled.ahead, drawn, rows=64, seed=3
+        )
         made.append(objective)
         return objective, source
 
@@ -415,7 +421,9 @@ def test_own_texts_serve_several_steps_and_are_all_learnt_from(controlled: Contr
     assert ahead is not None
     drawn = controlled.scored(200, Generator().manual_seed(1), ahead=ahead)
     policy = controlled.policy(Tuning(**QUICK))
-    objective, batches = distillation(controlled.p, policy, Tuning(**QUICK, own=0.75), ahead, drawn, rows=64, seed=0)
+    objective, batches = distillation(
+        controlled.p, policy, controlled.constraints, Tuning(**QUICK, own=0.75), ahead, drawn, rows=64, seed=0
+    )
     assert (objective.own, batches.batch_size) == (48, 16)
     generator, seen = Generator().manual_seed(0), []
     for step in range(TOGETHER + 1):
@@ -430,6 +438,42 @@ def test_own_texts_serve_several_steps_and_are_all_learnt_from(controlled: Contr
             assert torch.equal(first.lengths, objective.memory.lengths)
     assert {len(one.lengths) for one in seen} == {24}
     assert not torch.equal(first.tokens, objective.memory.tokens)
+
+
+def test_moments_pull_on_texts_until_they_are_there(controlled: Controlled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: abc in 1 of 4 texts where all are to have it, a blank in 2 of 4, as is asked.
+
+    Of abc, wanted − mean is ¾ and the spread about 1 is ¾: a text counts for 2·(φ − ¼) more. Where all have both, abc
+    pulls no more, and of the blank −½ and ¼ give 2·−2·(φ − 1).
+    """
+    monkeypatch.setattr("ebar.journeys.control.distilling.PULL", 2.0)
+    ahead = controlled.ahead
+    assert ahead is not None
+    drawn = controlled.scored(200, Generator().manual_seed(1), ahead=ahead)
+    tuning = Tuning(**QUICK, lora_rank=None)
+    policy = controlled.policy(tuning)
+    objective, batches = distillation(
+        controlled.p, policy, controlled.constraints, tuning, ahead, drawn, rows=64, seed=0
+    )
+    assert [one.moment for one in controlled.constraints] == [1.0, 0.5]
+    values = torch.tensor([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    own = objective._own(8, 0, Generator().manual_seed(0))._replace(values=values)
+    for known, pulls in ((values, [1.5, -0.5, -0.5, -0.5]), (torch.ones_like(values), [0.0, 0.0, 4.0, 4.0])):
+        objective.memory.moments.copy_(torch.stack([known.mean(0), known.square().mean(0)]))
+        assert objective._pulls(own).tolist() == pytest.approx(pulls)
+    # The loss's gradient makes those texts likelier that are pulled up.
+    batch = next(batches.at(0, 0))
+    learning, gradients = Learning(policy), []
+    for pull in (0.0, 2.0):
+        monkeypatch.setattr("ebar.journeys.control.distilling.PULL", pull)
+        (loss,) = objective.losses(batch, Clock(0, 0), generator=Generator().manual_seed(0))
+        learnt = list(learning.parameters())
+        gradients.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss.value, learnt)]))
+    own = objective._own(32, 0, Generator().manual_seed(0))
+    pulled = -(objective._pulls(own) * policy.log_prob(own.x)).sum() / 64
+    wanted = torch.cat([g.flatten() for g in torch.autograd.grad(pulled, learnt)])
+    assert torch.allclose(gradients[1] - gradients[0], wanted, atol=1e-5)
+    assert float(wanted.abs().max()) > 1e-3
 
 
 def test_what_few_have_left_open_counts_for_as_many() -> None:
@@ -449,7 +493,7 @@ def test_open_is_where_texts_differ_in_what_is_wanted(controlled_by: Callable[..
     ahead = ruled.ahead
     assert ahead is not None
     drawn = ruled.scored(200, Generator().manual_seed(1), ahead=ahead)
-    objective, _ = distillation(ruled.p, ruled.q, Tuning(**QUICK), ahead, drawn, rows=64, seed=0)
+    objective, _ = distillation(ruled.p, ruled.q, ruled.constraints, Tuning(**QUICK), ahead, drawn, rows=64, seed=0)
     # Tokens: a, b, ab, blank, c, end. The first has ab at once, the second at its end, the third can have it no more.
     x = Sequences(torch.tensor([[2, 4, 4, 5], [4, 0, 1, 5], [4, 4, 4, 5]]), torch.tensor([4, 4, 4]))
     assert objective._open(x).tolist() == [

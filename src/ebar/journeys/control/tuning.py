@@ -258,7 +258,7 @@ def _taught(
 ) -> tuple[Learned, Rounds | FreshDraws]:  # fmt: skip
     """What π learns from, and in which batches; nothing of it has begun."""
     if tuning.method == "distillation":
-        return distillation(target, policy, tuning, ahead, drawn, rows=rows, seed=seed)
+        return distillation(target, policy, constraints, tuning, ahead, drawn, rows=rows, seed=seed)
     objective = teaching.policy_gradient(target, policy, constraints, tuning, ahead)
     return objective, Rounds(draws=tuning.draws, steps=tuning.steps)
 
