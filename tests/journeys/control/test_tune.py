@@ -441,10 +441,10 @@ def test_own_texts_serve_several_steps_and_are_all_learnt_from(controlled: Contr
 
 
 def test_moments_pull_on_texts_until_they_are_there(controlled: Controlled, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hand: abc in 1 of 4 texts where all are to have it, a blank in 2 of 4, as is asked.
+    """By hand: a blank in 1 of 4 texts, where half are to have it; what all must have does not pull.
 
-    Of abc, wanted − mean is ¾ and the spread about 1 is ¾: a text counts for 2·(φ − ¼) more. Where all have both, abc
-    pulls no more, and of the blank −½ and ¼ give 2·−2·(φ − 1).
+    wanted − mean is ¼ and the spread about ½ is ¼: a text counts for 2·(φ − ¼) more. Where all have it, −½ and ¼ give
+    2·−2·(φ − 1).
     """
     monkeypatch.setattr("ebar.journeys.control.distilling.PULL", 2.0)
     ahead = controlled.ahead
@@ -456,9 +456,9 @@ def test_moments_pull_on_texts_until_they_are_there(controlled: Controlled, monk
         controlled.p, policy, controlled.constraints, tuning, ahead, drawn, rows=64, seed=0
     )
     assert [one.moment for one in controlled.constraints] == [1.0, 0.5]
-    values = torch.tensor([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    values = torch.tensor([[1.0], [0.0], [0.0], [0.0]], dtype=torch.float64)
     own = objective._own(8, 0, Generator().manual_seed(0))._replace(values=values)
-    for known, pulls in ((values, [1.5, -0.5, -0.5, -0.5]), (torch.ones_like(values), [0.0, 0.0, 4.0, 4.0])):
+    for known, pulls in ((values, [1.5, -0.5, -0.5, -0.5]), (torch.ones_like(values), [0.0, 4.0, 4.0, 4.0])):
         objective.memory.moments.copy_(torch.stack([known.mean(0), known.square().mean(0)]))
         assert objective._pulls(own).tolist() == pytest.approx(pulls)
     # The loss's gradient makes those texts likelier that are pulled up.

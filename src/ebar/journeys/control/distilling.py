@@ -148,8 +148,8 @@ class Distillation:
 
     Beside them are draws of π itself, `own` in each step. There the second term is 0: where π has gone and p would not
     have, it learns from g how to come back to what must be (Agarwal et al. 2024, arXiv:2306.13649), and b, which may be
-    anything here, is `emphasis`. Trap: where g is not p, this part draws π to g. What shows most of it are the moments,
-    which many places decide by a little each; so π's own texts count for more or less by the gradient of
+    anything here, is `emphasis`. Trap: where g is not p, this part draws π to g. What shows most of it are the shares
+    of texts that have a feature, which many places decide by a little each; so to these texts is added the gradient of
 
         ½·PULL·Σ (wanted − E_π φ)² / spread,    spread = E_π (φ − wanted)², as it is now
 
@@ -159,7 +159,7 @@ class Distillation:
     optimiser.
     """
 
-    constraints: Constraints
+    shares: Constraints  # what some texts are to have; what all must have is left to g
     model: Any  # π
     ahead: Guided | None
     open: Bool[Tensor, "places states"] | None  # where what follows still matters to p, in states of `ahead`
@@ -170,7 +170,7 @@ class Distillation:
 
     def __post_init__(self) -> None:
         texts = 0 if self.ahead is None else self.own * TOGETHER
-        memory = OwnTexts(texts, self.model.space.length, len(self.constraints)).to(device_of(self.model))
+        memory = OwnTexts(texts, self.model.space.length, len(self.shares)).to(device_of(self.model))
         object.__setattr__(self, "memory", memory)
 
     def losses(self, batch: WeighedTexts, clock: Clock, *, generator: Generator) -> Iterator[Loss]:
@@ -186,7 +186,7 @@ class Distillation:
 
     def _own(self, n: int, step: int, generator: Generator) -> Own:
         """π's own texts of this step, or this part's share of them."""
-        within, features = step % TOGETHER, self.constraints.features
+        within, features = step % TOGETHER, self.shares.features
         together.once(lambda: self.memory.draw(self.model, features, step - within, self._open, generator))
         first, everywhere = together.place_of(n)
         start, end = (within * self.own + place * self.own // everywhere for place in (first, first + n))
@@ -205,7 +205,7 @@ class Distillation:
     def _pulls(self, own: Own) -> Float[Tensor, " texts"]:
         """How much likelier each text is to become, for the moments to be what was asked for."""
         mean, square = self.memory.moments
-        short = mean.new_tensor([one.moment for one in self.constraints]) - mean
+        short = mean.new_tensor([one.moment for one in self.shares]) - mean
         spread = square - mean.square() + short.square()
         pulls: Tensor = (own.values - mean) @ torch.where(spread > 0, short / spread, 0.0)
         return PULL * pulls
@@ -252,7 +252,12 @@ def distillation(
     given = tuning.draws if ahead is None else max(1, round((1 - tuning.own) * tuning.draws))
     return (
         Distillation(
-            constraints=constraints, model=policy, ahead=ahead, open=open, log_z=log_z, own=tuning.draws - given
+            shares=Constraints(one for one in constraints if not one.pointwise),
+            model=policy,
+            ahead=ahead,
+            open=open,
+            log_z=log_z,
+            own=tuning.draws - given,
         ),
         FreshDraws(target=target, ahead=ahead, batch_size=given, rows=rows, seed=seed),
     )

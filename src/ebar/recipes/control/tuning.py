@@ -25,7 +25,7 @@ STORIES: dict[str, Any] = {
         "draws": 64, "learning_rate": 3e-3, "lora_rank": 16, "tolerance": None, "evaluate_every": 200,
         "evaluation_draws": 1000, "final_draws": 4000, "checkpoint_every": 100,
     },
-    "ways": {"distillation": {"steps": 800}, "policy_gradient": {"steps": 300, "learning_rate": 1e-3}},
+    "ways": {"distillation": {"steps": 1600}, "policy_gradient": {"steps": 300, "learning_rate": 1e-3}},
 }  # fmt: skip
 SCALES: dict[str, dict[str, Any]] = {
     "demo": {**TOY, "tuning": {**TOY["tuning"], "learning_rate": None, "final_draws": 100}},
