@@ -319,8 +319,8 @@ def test_the_cells_of_an_ablation_differ_in_nothing_but_the_seed() -> None:
         for cell in cells:
             assert cell["configuration"].pop("seed") == cell.pop("seed")
         assert all(cell == cells[0] for cell in cells)
-    twins = RECENT.grid("cpu")[0]["twins"]
-    assert [twin["recent"] for twin in twins.values()] == [0, 1, 2, 3, 5, None]
+    for scale, factors in (("cpu", [0, 1, 2, None]), ("paper", [0, 1, 2, 3, 5, None])):
+        assert [twin["recent"] for twin in RECENT.grid(scale)[0]["twins"].values()] == factors
     costs = {"base": 2.0, "0": 1.9, "2": 1.5, "all": 1.75}
     made: list[tuple[Cell, dict[str, Any]]] = [
         ({"seed": seed}, {"twins": {name: {"nats_per_token": estimate(cost + seed)} for name, cost in costs.items()}})
