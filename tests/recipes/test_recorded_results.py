@@ -20,7 +20,7 @@ RECORDS = sorted(RESULTS.glob("*/*.json"))
 # Figures that can be no more than 1 and no less than 0, and such as can be no less than 0; differences are neither.
 SHARES = re.compile(r"frequency|\bshare|accuracy|positive rate|probability|total_variation|effective samples per draw")
 AMOUNTS = re.compile(r"ℓ1|KL|^kl|seconds|length|perplexity|entropy|nats of|bits per|distinct")
-DIFFERENCES = re.compile(r" − |_minus_|minus one half|difference")
+DIFFERENCES = re.compile(r" − |_minus_|minus one half|minus that of|difference")
 
 
 def name_of(path: Path) -> str:
